@@ -1,0 +1,237 @@
+"""Exact polynomials in the sizes of a model, on SymPy's sparse polynomial rings.
+
+Sums over thousands of operators are folded here rather than in ``sympy.Expr``, which is a hundred times slower and
+reorders what it is given. A size that is no polynomial (``floor(T/2)``) becomes a generator of its own, an *atom*.
+The same code runs on plain integers, which is how a closed form is compared with a recording at concrete sizes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import sympy as sp
+from sympy.polys.domains import QQ
+from sympy.polys.orderings import lex
+from sympy.polys.rings import PolyElement, PolyRing
+
+from calc.errors import NapkinError
+
+Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
+
+_FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
+
+
+def symbol(name: str) -> sp.Symbol:
+    """The one SymPy symbol of a dimension. Same-named symbols with other assumptions would not cancel."""
+    return sp.Symbol(name, positive=True, integer=True)
+
+
+class Algebra:
+    """Polynomials in ``symbols`` and in the atoms that occur in ``texts``."""
+
+    def __init__(self, symbols: Sequence[str], texts: Iterable[str] = ()) -> None:
+        self._parsed: dict[str | int, Poly] = {}
+        atoms: dict[str, None] = {}
+        trees = {text: ast.parse(text, mode="eval").body for text in set(texts)}
+        for tree in trees.values():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)):
+                    atoms[ast.unparse(node)] = None
+        self.names = (*symbols, *sorted(atoms))
+        self.ring = PolyRing([sp.Symbol(f"x{i}") for i in range(len(self.names))] or [sp.Symbol("x0")], QQ, lex)
+        self._index = {name: i for i, name in enumerate(self.names)}
+
+    def parse(self, size: str | int) -> Poly:
+        """The polynomial of a size as written in a record."""
+        found = self._parsed.get(size)
+        if found is None:
+            found = self.ring.ground_new(size) if isinstance(size, int) else self._build(ast.parse(size, mode="eval").body)
+            self._parsed[size] = found
+        return found
+
+    def gen(self, name: str) -> Poly:
+        """The polynomial that is just ``name``."""
+        return self.ring.gens[self._index[name]]
+
+    def constant(self, number: int | Fraction) -> Poly:
+        return self.ring.ground_new(QQ(number.numerator, number.denominator))
+
+    def _build(self, node: ast.expr) -> Poly:
+        match node:
+            case ast.Constant(value=int() as number):
+                return self.ring.ground_new(number)
+            case ast.Name(id=name) if name in self._index:
+                return self.gen(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self._build(operand)
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if power >= 0:
+                return self._build(left) ** power
+            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()) | ast.Call():
+                return self.gen(ast.unparse(node))
+            case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as number)) if number:
+                return self._build(left) * self.constant(Fraction(1, number))
+            case ast.BinOp(left=left, op=op, right=right):
+                a, b = self._build(left), self._build(right)
+                match op:
+                    case ast.Add():
+                        return a + b
+                    case ast.Sub():
+                        return a - b
+                    case ast.Mult():
+                        return a * b
+        raise NapkinError(f"cannot read the size {ast.unparse(node)!r}: it is no polynomial in {', '.join(self.names)}")
+
+    # -- reading polynomials -------------------------------------------------------------------------------------
+
+    def value(self, poly: Poly, values: Mapping[str, int]) -> int:
+        """Exact integer value of ``poly`` at integer sizes, atoms included."""
+        if not isinstance(poly, PolyElement):
+            return int(poly)
+        at = [self._value_of(name, values) for name in self._used(poly)]
+        used = [self._index[name] for name in self._used(poly)]
+        total = Fraction(0)
+        for monomial, coefficient in poly.terms():
+            product = Fraction(int(coefficient.numerator), int(coefficient.denominator))
+            for i, number in zip(used, at, strict=True):
+                if monomial[i]:
+                    product *= number ** monomial[i]
+            total += product
+        if total.denominator != 1:
+            raise NapkinError(f"{self.text(poly)} is {total}, not an integer, at {dict(values)}: choose sizes that divide")
+        return int(total)
+
+    def _used(self, poly: PolyElement) -> list[str]:
+        return [name for i, name in enumerate(self.names) if any(m[i] for m in poly.monoms())]
+
+    def _value_of(self, name: str, values: Mapping[str, int]) -> int:
+        return values[name] if name in values else int(evaluate_text(name, values))
+
+    def names_of(self, poly: Poly) -> list[str]:
+        """Generators that occur in ``poly``, in ring order."""
+        return self._used(poly) if isinstance(poly, PolyElement) else []
+
+    def terms(self, poly: Poly) -> list[tuple[Fraction, dict[str, int]]]:
+        """``(coefficient, {name: power})`` in ring order; ``[]`` for zero."""
+        if not isinstance(poly, PolyElement):
+            return [(Fraction(poly), {})] if poly else []
+        return [
+            (Fraction(int(c.numerator), int(c.denominator)), {self.names[i]: p for i, p in enumerate(m) if p})
+            for m, c in poly.terms()
+        ]
+
+    def text(self, poly: Poly) -> str:
+        """``poly`` as SymPy would read it: ``12*L*d**2 + 13*L*d``."""
+        parts: list[str] = []
+        for coefficient, powers in self.terms(poly):
+            factors = [f"{name}**{p}" if p > 1 else name for name, p in powers.items()]
+            number = abs(coefficient)
+            head = [] if number.numerator == 1 and factors else [str(number.numerator)]
+            body = "*".join([*head, *factors]) + (f"/{number.denominator}" if number.denominator != 1 else "")
+            sign = "-" if coefficient < 0 else "+"
+            parts.append(body if not parts and sign == "+" else f"{sign}{body}" if not parts else f" {sign} {body}")
+        return "".join(parts) or "0"
+
+    @cached_property
+    def _locals(self) -> dict[str, sp.Symbol]:
+        return {name: symbol(name) for name in self.names if name.isidentifier()}
+
+    def expr(self, poly: Poly) -> sp.Expr:
+        """``poly`` as a SymPy expression in positive integer symbols."""
+        if not isinstance(poly, PolyElement):
+            return sp.Integer(poly)
+        return sp.Add(
+            *(
+                sp.Mul(sp.Rational(c.numerator, c.denominator), *(self._symbol(n) ** p for n, p in powers.items()))
+                for c, powers in self.terms(poly)
+            )
+        )
+
+    def _symbol(self, name: str) -> sp.Expr:
+        if name in self._locals:
+            return self._locals[name]
+        return to_sympy(name)
+
+
+def to_sympy(text: str) -> sp.Expr:
+    """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
+    return _to_sympy(ast.parse(text, mode="eval").body)
+
+
+def _to_sympy(node: ast.expr) -> sp.Expr:
+    match node:
+        case ast.Constant(value=int() as number):
+            return sp.Integer(number)
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_to_sympy(operand)
+        case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
+            return getattr(sp, function)(*(_to_sympy(a) for a in args))
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _to_sympy(left), _to_sympy(right)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div():
+                    return a / b
+                case ast.FloorDiv():
+                    return sp.floor(a / b)
+                case ast.Mod():
+                    return sp.Mod(a, b)
+                case ast.Pow():
+                    return a**b
+    raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")
+
+
+def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
+    """Exact value of a size's text at integer sizes."""
+    return _evaluate(ast.parse(text, mode="eval").body, values)
+
+
+def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Fraction:
+    match node:
+        case ast.Constant(value=int() as number):
+            return Fraction(number)
+        case ast.Name(id=name):
+            return Fraction(values[name])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand, values)
+        case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
+            a = [_evaluate(x, values) for x in args]
+            match function:
+                case "floor":
+                    return Fraction(a[0].__floor__())
+                case "ceiling":
+                    return Fraction(a[0].__ceil__())
+                case "Mod":
+                    return a[0] % a[1]
+                case "Max":
+                    return max(a)
+                case _:
+                    return min(a)
+        case ast.BinOp(left=left, op=op, right=right):
+            x, y = _evaluate(left, values), _evaluate(right, values)
+            match op:
+                case ast.Add():
+                    return x + y
+                case ast.Sub():
+                    return x - y
+                case ast.Mult():
+                    return x * y
+                case ast.Div():
+                    return x / y
+                case ast.FloorDiv():
+                    return Fraction(x // y)
+                case ast.Mod():
+                    return x % y
+                case ast.Pow():
+                    return Fraction(x ** int(y))
+    raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")

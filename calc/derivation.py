@@ -1,0 +1,153 @@
+"""The results object: quantities with their terms, and the steps that lead to them. Everything printed reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import sympy as sp
+
+from calc import algebra
+from calc.display import Display
+from calc.errors import UnknownQuantityError
+from calc.graph import Assumption, DimRecord
+from calc.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class StepCheck:
+    """How a step was verified when it was made. ``kind``: "symbolic" or "random points"."""
+
+    kind: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a derivation: ``before`` equals ``after`` by ``rule``, ``because`` of one reason.
+
+    ``operators`` names the ATen operators whose rules a step applies; ``value`` is ``after`` at the derivation's sizes.
+    """
+
+    id: str
+    quantity: str
+    title: str
+    rule: str
+    before: Display
+    after: Display
+    because: str
+    check: StepCheck
+    value: int
+    operators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityTerm:
+    """One addend of a quantity, by site. The expressions of a quantity's terms add up to its own."""
+
+    site: str
+    expr: str
+    value: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One moment at which memory may peak. ``parts`` are the live bytes by role; they add up to ``expr``."""
+
+    expr: str
+    at: str
+    value: int
+    parts: Mapping[str, str]
+    part_values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is none."""
+
+    name: str
+    unit: Unit
+    meaning: str
+    text: str | None
+    value: int | None
+    terms: tuple[QuantityTerm, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    unknown: str = ""
+    _evaluator: Any = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def expr(self) -> sp.Expr:
+        """SymPy expression in positive integer symbols named as the dimensions."""
+        if self.text is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+        if self.candidates and len(self.candidates) > 1:
+            return sp.Max(*(algebra.to_sympy(c.expr) for c in self.candidates), evaluate=False)
+        return algebra.to_sympy(self.text)
+
+    def at(self, **sizes: int) -> int:
+        """Exact integer at the given sizes; dimensions not given keep the derivation's values."""
+        if self.text is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+        return int(self._evaluator(self, sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """One operator of the step: how often it runs (as traced), and whether it is counted or free and why."""
+
+    operator: str
+    runs: str
+    value: int
+    kind: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Sizes outside the derivation at which the same step was recorded again and gave the same integers."""
+
+    sizes: Mapping[str, int]
+    quantities: int
+
+
+@dataclass(frozen=True)
+class Derivation(Mapping[str, Quantity]):
+    """Every quantity of one training step with the steps that derive it."""
+
+    model: str
+    source: str
+    dims: tuple[DimRecord, ...]
+    options: Mapping[str, str]
+    assumptions: tuple[Assumption, ...]
+    quantities: Mapping[str, Quantity]
+    steps: tuple[Step, ...]
+    coverage: tuple[CoverageRow, ...]
+    certificates: tuple[Certificate, ...]
+    provenance: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    spec: Any = field(default=None, repr=False, compare=False)
+
+    def __getitem__(self, name: str) -> Quantity:
+        try:
+            return self.quantities[name]
+        except KeyError:
+            raise UnknownQuantityError(f"no quantity {name!r}: there are {', '.join(self.quantities)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.quantities)
+
+    def __len__(self) -> int:
+        return len(self.quantities)
+
+    @property
+    def values(self) -> Mapping[str, int]:  # type: ignore[override]  # sizes by name; a Mapping's values() is of no use here
+        return {dim.name: dim.value for dim in self.dims}
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``"schema": 1`` document, as plain data."""
+        from calc.document import to_json
+
+        return to_json(self)

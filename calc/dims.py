@@ -1,0 +1,201 @@
+"""Named dimensions: the one table of what each letter means, and how their values are resolved.
+
+A dimension's default is an integer or an expression in other dimensions (``f = 4*d``): setting ``d`` moves ``f``
+unless ``f`` is given too. A *tied* dimension always equals its expression (``k = d/h`` in GPT-2) and cannot be set.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import DimensionError, SpecError
+
+LARGEST = 2**63 - 1
+
+MEANINGS: dict[str, str] = {
+    "B": "batch size",
+    "T": "sequence length",
+    "d": "model width",
+    "h": "attention heads",
+    "g": "key/value heads",
+    "k": "head width",
+    "f": "feed-forward width",
+    "L": "layers",
+    "V": "vocabulary size",
+    "C": "maximum positions",
+    "E": "experts",
+    "e": "experts per token",
+    "D": "width",
+    "K": "output width",
+    "n": "input width",
+    "m": "output width",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One named size of a model.
+
+    ``default``      an integer, or an expression of other dimensions such as ``"4*d"``.
+    ``meaning``      words for the symbol table; taken from ``MEANINGS`` where the letter is a usual one.
+    ``multiple_of``  an integer or the name of a dimension that must divide this one (``d`` by ``h``).
+    ``tied``         always equal to its default expression, so it cannot be set.
+    """
+
+    default: int | str
+    meaning: str = ""
+    multiple_of: int | str | None = None
+    tied: bool = False
+
+
+def meaning_of(name: str, dim: Dim) -> str:
+    """Words for the symbol table: the spec's own, else the field's usual meaning of the letter."""
+    return dim.meaning or MEANINGS.get(name, f"dimension {name}")
+
+
+def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
+    """Exact value of an expression made of integers, names and ``+ - * / ** ( )``.
+
+    >>> evaluate("4*d", {"d": 768})
+    Fraction(3072, 1)
+    """
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names") from None
+    return _evaluate(tree.body, values, text)
+
+
+def names_in(text: str) -> list[str]:
+    """Dimension names an expression mentions, in order of appearance."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names") from None
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+
+def _evaluate(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return Fraction(number)
+        case ast.Name(id=name):
+            if name not in values:
+                raise SpecError(f"the dimension expression {text!r} mentions {name!r}, which is no dimension of this model")
+            return Fraction(values[name])
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _evaluate(left, values, text), _evaluate(right, values, text)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div() if b != 0:
+                    return a / b
+                case ast.Pow() if b.denominator == 1 and 0 <= b <= 8:
+                    return Fraction(a ** int(b))
+    raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names")
+
+
+def parse_assignment(text: str) -> tuple[str, int]:
+    """``"B=8"`` → ``("B", 8)``; anything but a positive integer below 2**63 is refused."""
+    name, equals, number = text.partition("=")
+    if not equals or not name.strip():
+        raise DimensionError(f"cannot read {_clip(text)!r}: write a dimension as NAME=INTEGER, e.g. B=8")
+    return name.strip(), parse_size(name.strip(), number.strip())
+
+
+def parse_size(name: str, text: str) -> int:
+    """The integer written in ``text`` for dimension ``name``."""
+    # Checked before int(): Python refuses to convert integers of over 4300 digits with an error of its own.
+    if len(text) > 40:
+        raise DimensionError(f"{name} = {_clip(text)} is too large: sizes are integers from 1 to 2**63 - 1")
+    try:
+        value = int(text)
+    except ValueError:
+        raise DimensionError(f"{name} = {_clip(text)} is not an integer: sizes are integers from 1 to 2**63 - 1") from None
+    return check_size(name, value)
+
+
+def check_size(name: str, value: object) -> int:
+    """``value`` if it is a usable size, else the refusal that names it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DimensionError(f"{name} = {_clip(str(value))} is not an integer: sizes are integers from 1 to 2**63 - 1")
+    if value < 1:
+        raise DimensionError(f"{name} = {value} is not positive: sizes are integers from 1 to 2**63 - 1")
+    if value > LARGEST:
+        raise DimensionError(f"{name} is too large (about 10**{value.bit_length() * 3 // 10}): sizes are integers from 1 to 2**63 - 1")
+    return value
+
+
+def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]:
+    """Values of all dimensions: what is given, and defaults that follow from it. Divisibility is checked."""
+    for name, value in given.items():
+        if name not in dims:
+            near = difflib.get_close_matches(name, dims, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise DimensionError(f"this model has no dimension {_clip(name)!r}: it has {', '.join(dims)}{hint}")
+        if dims[name].tied:
+            raise DimensionError(
+                f"{name} cannot be set: in this model {name} = {dims[name].default}; set {' or '.join(names_in(str(dims[name].default)))}"
+            )
+        check_size(name, value)
+    values: dict[str, int] = {}
+    for name in _in_order(dims):
+        values[name] = given[name] if name in given else _default(name, dims[name], values)
+    for name, dim in dims.items():
+        _check_divides(name, dim, values)
+    return {name: values[name] for name in dims}
+
+
+def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
+    if isinstance(dim.default, int):
+        return check_size(name, dim.default)
+    value = evaluate(dim.default, values)
+    if value.denominator != 1:
+        used = ", ".join(f"{n} = {values[n]}" for n in names_in(dim.default))
+        raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
+    return check_size(name, int(value))
+
+
+def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:
+    if dim.multiple_of is None:
+        return
+    divisor = dim.multiple_of if isinstance(dim.multiple_of, int) else values[dim.multiple_of]
+    if values[name] % divisor:
+        by = dim.multiple_of if isinstance(dim.multiple_of, int) else f"{dim.multiple_of} = {divisor}"
+        raise DimensionError(f"{name} = {values[name]} is not divisible by {by}: this model needs {name} to be a multiple of {dim.multiple_of}")
+
+
+def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:
+    """Dimension names with each after those its default mentions."""
+    done: list[str] = []
+    waiting: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        if name in waiting:
+            raise SpecError(f"the default of dimension {name!r} depends on itself: give one of them a number")
+        if name not in dims:
+            raise SpecError(f"a dimension expression mentions {name!r}, which is no dimension of this model")
+        waiting.add(name)
+        default = dims[name].default
+        for needed in names_in(default) if isinstance(default, str) else ():
+            visit(needed)
+        waiting.discard(name)
+        done.append(name)
+
+    for name in dims:
+        visit(name)
+    return done
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:18]}…{text[-8:]} ({len(text)} characters)"

@@ -1,0 +1,72 @@
+"""Every way Napkin refuses, each naming the cause and the way out.
+
+An error of this module is for the user: the command line prints its one line and exits with status 2.
+Anything else that escapes is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class NapkinError(Exception):
+    """A refusal. ``str(error)`` is one line: what is wrong, where, and what to do about it."""
+
+
+class BadInputError(NapkinError):
+    """A value, a name or a file given by the user cannot be used as it is."""
+
+
+class DimensionError(BadInputError):
+    """A dimension is unknown, not a positive integer below 2**63, or breaks a divisibility of the model."""
+
+
+class SpecError(BadInputError):
+    """A model's specification is malformed: what it builds, feeds or returns is not what a spec promises."""
+
+
+class ConfigError(BadInputError):
+    """A Hugging Face configuration is missing, malformed, or of a kind that is refused."""
+
+
+class MissingExtraError(BadInputError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+
+class UnitError(NapkinError):
+    """Two amounts of different units were added or compared."""
+
+
+class UnknownOperatorError(NapkinError):
+    """The step runs an operator that has neither a cost rule nor a reason to be free."""
+
+
+class DuplicateRuleError(NapkinError):
+    """Two rules claim the same operator."""
+
+
+class UnknownQuantityError(BadInputError):
+    """A quantity was asked for that a derivation does not have."""
+
+
+class TraceError(NapkinError):
+    """The training step could not be recorded with symbolic sizes."""
+
+
+class PinnedSizeError(TraceError):
+    """A dimension was read as one concrete number, so no closed form in it can be read off the record."""
+
+    def __init__(self, dimension: str, where: str, message: str) -> None:
+        super().__init__(message)
+        self.dimension = dimension
+        self.where = where
+
+
+class DataDependentError(TraceError):
+    """The step branches on, or takes a size from, the data in a tensor."""
+
+
+class CertificateError(TraceError):
+    """A closed form disagrees with a recording at sizes outside its derivation."""
+
+
+class MeasurementError(NapkinError):
+    """The real run failed, or could not be instrumented."""

@@ -1,0 +1,153 @@
+"""The record of one training step: plain data, JSON in and out, no torch.
+
+A ``Graph`` holds one ``Record`` for each traced combination of loop counts (a depth of 2 and of 3, say). In a record
+every size is an ``int`` or the text of an expression in the *basis* symbols, e.g. ``"B*T"`` or ``"4*h*k"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Size = int | str
+
+PHASES = ("forward", "backward", "optimizer", "zero_grad")
+ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "activation", "temporary")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor as an operator saw it.
+
+    ``distinct`` is the number of distinct elements it addresses: the product of the sizes whose stride is not 0.
+    """
+
+    storage: int
+    shape: tuple[Size, ...]
+    dtype: str
+    distinct: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """One allocation. ``role`` is one of ``ROLES``; ``name`` is the parameter's or buffer's name, else its maker's site."""
+
+    index: int
+    nbytes: Size
+    role: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A library call recorded before it was decomposed: what it declares that its operators no longer say."""
+
+    function: str
+    causal: bool
+    query: Size
+    key: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One executed ATen operator.
+
+    ``args``    (schema argument name, value): ``Tensor``, number, text, ``None`` or a tuple of these.
+    ``site``    module path in the forward; in the backward that of the forward operator it differentiates;
+                in the optimizer the parameter's name.
+    ``node``    autograd node that runs it (backward only). ``call`` indexes ``Record.calls``.
+    """
+
+    index: int
+    name: str
+    phase: str
+    step: int
+    site: str
+    args: tuple[tuple[str, Any], ...]
+    outputs: tuple[Tensor, ...]
+    mutates: tuple[str, ...] = ()
+    node: str = ""
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A tensor that autograd holds when the forward returns. ``op`` is the operator whose backward needs it."""
+
+    tensor: Tensor
+    site: str
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A storage's birth (+1) or death (-1). ``op`` is the operator that had run last (-1 before the first)."""
+
+    change: int
+    storage: int
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The parameter tensors of the optimizer, for state that is per tensor."""
+
+    name: str
+    storage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of two training steps. ``sizes`` are the dimensions that are concrete in it (loop counts)."""
+
+    sizes: Mapping[str, int]
+    storages: tuple[Storage, ...]
+    ops: tuple[Op, ...]
+    events: tuple[Event, ...]
+    saved: tuple[Saved, ...]
+    calls: tuple[Call, ...]
+    parameters: tuple[tuple[str, Tensor], ...]
+    gradients: tuple[tuple[str, Tensor], ...]
+    buffers: tuple[tuple[str, Tensor], ...]
+    state: tuple[tuple[str, str, Tensor], ...]
+    persistent: tuple[int, ...]
+    alive_at_start: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DimRecord:
+    """A dimension of the model. ``expr`` is its default expression; ``tied`` ones always equal it."""
+
+    name: str
+    meaning: str
+    value: int
+    expr: str | None = None
+    tied: bool = False
+    multiple_of: Size | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A condition on sizes (or a value read once) that the recorded step took for granted."""
+
+    expr: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols."""
+
+    model: str
+    source: str
+    dims: tuple[DimRecord, ...]
+    basis: Mapping[str, str]
+    symbols: tuple[str, ...]
+    loops: tuple[str, ...]
+    options: Mapping[str, str]
+    assumptions: tuple[Assumption, ...]
+    records: tuple[Record, ...]
+    certificates: tuple[Record, ...]
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,64 @@
+"""What Napkin needs to know of a model: how to build it from named sizes, feed it, and take its loss. Torch-free."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from calc import dims as dims_
+from calc.dims import Dim
+from calc.errors import SpecError
+
+
+class Sizes(SimpleNamespace):
+    """Sizes by name: ``n.B``, ``n.d``. Integers in a real run, symbolic integers while tracing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A model as Napkin sees it.
+
+    ``name``      how reports call it (untrusted text).
+    ``dims``      name → default (an integer, an expression such as ``"4*d"``, or a ``Dim``).
+    ``build``     sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
+    ``inputs``    sizes → tuple of input tensors, made with torch factory functions.
+    ``loss``      (module, *inputs) → scalar loss tensor.
+    ``check_at``  the small sizes at which the real checks of a report run; other dimensions keep their value.
+    ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
+    ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
+    ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
+    """
+
+    name: str
+    dims: Mapping[str, int | str | Dim]
+    build: Callable[[Any], Any]
+    inputs: Callable[[Any], tuple[Any, ...]]
+    loss: Callable[..., Any]
+    check_at: Mapping[str, int] = field(default_factory=dict)
+    source: str = "user"
+    optimizer: Callable[[Any], Any] | None = None
+    pinned: tuple[str, ...] = ()
+    key: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dims, Mapping) or not self.dims:
+            raise SpecError(f"spec {self.name!r} names no dimension: give dims={{'B': 8, ...}}")
+        for part in ("build", "inputs", "loss"):
+            if not callable(getattr(self, part)):
+                raise SpecError(f"spec {self.name!r}: {part} must be a function")
+        for name in self.dims:
+            if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
+                raise SpecError(f"spec {self.name!r}: {name!r} cannot name a dimension: use letters, digits and _")
+
+    @property
+    def dimensions(self) -> dict[str, Dim]:
+        """The dimensions, each as a ``Dim``."""
+        return {name: d if isinstance(d, Dim) else Dim(d) for name, d in self.dims.items()}
+
+    def sizes(self, given: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Values of all dimensions at the given ones."""
+        return dims_.resolve(self.dimensions, given or {})

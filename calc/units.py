@@ -1,0 +1,61 @@
+"""Units as a type: only amounts of the same unit add up, and only ``byte_size * elements`` makes bytes.
+
+FLOP is an amount, FLOP/s a rate; bytes are exact integers; GB = 10**9 and GiB = 2**30 are never confused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from calc.errors import UnitError
+
+
+class Unit(Enum):
+    """What a number counts. The value is how the unit is written beside it."""
+
+    ELEMENT = "element"
+    BYTE = "byte"
+    FLOP = "FLOP"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A count with its unit. The count is an ``int`` or a polynomial; both add and multiply alike."""
+
+    count: Any
+    unit: Unit
+
+    def __add__(self, other: Amount) -> Amount:
+        self._require_same_unit(other, "add")
+        return Amount(self.count + other.count, self.unit)
+
+    def __sub__(self, other: Amount) -> Amount:
+        self._require_same_unit(other, "subtract")
+        return Amount(self.count - other.count, self.unit)
+
+    def _require_same_unit(self, other: Amount, verb: str) -> None:
+        if not isinstance(other, Amount):
+            raise UnitError(f"cannot {verb} a bare number and {self.unit}: give the number a unit, e.g. Amount(n, Unit.{self.unit.name})")
+        if other.unit is not self.unit:
+            raise UnitError(f"cannot {verb} {other.unit} and {self.unit}: {other.count} {other.unit} with {self.count} {self.unit}")
+
+
+def total(amounts: Iterable[Amount], unit: Unit) -> Amount:
+    """Sum of ``amounts``, all of which must be of ``unit``. The sum of nothing is 0 of that unit."""
+    result = Amount(0, unit)
+    for amount in amounts:
+        result = result + amount
+    return result
+
+
+def bytes_of(elements: Amount, byte_size: int) -> Amount:
+    """Bytes taken by ``elements`` of ``byte_size`` bytes each: the one way from elements to bytes."""
+    if elements.unit is not Unit.ELEMENT:
+        raise UnitError(f"only elements have a byte size, not {elements.unit}: {elements.count} {elements.unit}")
+    return Amount(elements.count * byte_size, Unit.BYTE)
