@@ -114,7 +114,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Derivation(Mapping[str, Quantity]):
+class Derivation:
     """Every quantity of one training step with the steps that derive it."""
 
     model: str
@@ -143,7 +143,8 @@ class Derivation(Mapping[str, Quantity]):
         return len(self.quantities)
 
     @property
-    def values(self) -> Mapping[str, int]:  # type: ignore[override]  # sizes by name; a Mapping's values() is of no use here
+    def sizes(self) -> dict[str, int]:
+        """The sizes at which the values stand, by dimension."""
         return {dim.name: dim.value for dim in self.dims}
 
     def to_json(self) -> dict[str, Any]:
