@@ -1,0 +1,52 @@
+# Everything from a fresh machine: `make report` and `make test` create the virtual environment they need by themselves.
+# It is set up again only when pyproject.toml or constraints.txt changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.napkin-installed
+
+# The CPU build of torch is enough for everything but timing a GPU, and a tenth of the size. Where this index cannot be
+# reached, or is set empty (`make TORCH_INDEX= test`), pip takes what its own index has for the same version.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH := $(shell grep '^torch==' constraints.txt)
+TORCH_FLAGS := $(if $(TORCH_INDEX),--retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX))
+
+.PHONY: help setup report test test-all lint bench clean
+
+help:
+	@echo "make report    derive and check GPT-2 124M, one AdamW step, into out/gpt2 (report.md, report.html, report.json)"
+	@echo "make test      lint, types and the quick tests"
+	@echo "make test-all  lint, types and every test"
+	@echo "make bench     timings, as ratios to torch's own FLOP counter"
+	@echo "make clean     remove what these made, the environment included"
+
+setup: $(STAMP)
+
+# torch comes first and without its dependencies: the second line then finds the exact pin satisfied and downloads no other build.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Napkin needs Python 3.11 or later: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "installing $(TORCH) (about 200 MB) and the other pinned packages into $(VENV)" >&2
+	$(BIN)/python -m pip install -qq --no-deps $(TORCH_FLAGS) $(TORCH)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[hf,test]'
+	touch $@
+
+report: $(STAMP)
+	$(BIN)/napkin report gpt2 -d B=8 -d T=1024 -o out/gpt2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict -p calc -p reports
+
+test: lint
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu'
+
+test-all: lint
+	$(BIN)/python -m pytest -q -n 2
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build dist out .napkin-cache .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,0 +1,1 @@
+"""Resource accounting of PyTorch training steps."""
