@@ -1,0 +1,239 @@
+"""Elementwise FLOPs and bytes moved of a real run, operator by operator, as torch executes it.
+
+Bytes moved is what the operators address, not what a cache lets through: the distinct elements of every tensor argument read,
+plus the elements of every result written, each times its item size. A dimension of stride 0 counts once. Exceptions:
+
+- a view (all results share storage with an argument, none is changed) moves nothing;
+- an operator that changes its argument in place reads and writes it; ``copy_``, ``fill_``, ``zero_``, random fills and
+  ``out=`` only write it;
+- ``empty`` and its kin write nothing; ``zeros``, ``ones``, ``full``, ``arange``, random factories write all;
+- an argument that is looked at only for its shape (``ones_like``, the input of ``nll_loss_backward``) is not read, nor is
+  one that the requested results do not need (``convolution_backward`` without the input's gradient does not read the weight);
+- gathering operators (``embedding``, ``index_select``, ``gather``, ``index``, ``nll_loss_forward``) read one source element
+  per element they take, plus the indices;
+- scattering in place (``index_put_``, ``index_add_``, ``scatter_add_``, ``scatter_``, ``index_copy_``, ``index_fill_``) writes
+  one element per source element, and reads it too where it accumulates; scattering into a new result writes all of it;
+- batch normalisation in training also reads and writes the running statistics;
+- each tensor argument is read by itself, also if the same tensor is passed twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from calc.measure.decomposition import (
+    IGNORED_NAMESPACES,
+    Args,
+    UncountableError,
+    base_name,
+    bind,
+    elementwise,
+    indexed_elements,
+    names,
+    tensors_in,
+)
+
+
+class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what runs inside it: ``with ReferenceCounter() as counter: loss.backward()``.
+
+    ``elementwise``   elementwise FLOPs, by torch's own reference decompositions.
+    ``bytes_moved``   bytes read and written by the operators.
+    ``unknown``       operators that could not be counted, with how often they ran: they are in neither number.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.elementwise = 0
+        self.bytes_moved = 0
+        self.unknown: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace in IGNORED_NAMESPACES:
+            return func(*args, **kwargs)
+        # Some operators resize or swap storage; what is read is what stood there before.
+        before = _Call(func, args, kwargs)
+        outputs = func(*args, **kwargs)
+        try:
+            flops = elementwise(func, args, kwargs, outputs)
+            moved = before.bytes_moved(outputs)
+        except UncountableError:
+            self.unknown[str(func)] += 1
+        else:
+            self.elementwise += flops
+            self.bytes_moved += moved
+        return outputs
+
+
+# -- bytes moved -------------------------------------------------------------------------------------------------------------
+
+
+def distinct(tensor: Tensor) -> int:
+    """Elements a tensor addresses, a dimension of stride 0 counted once."""
+    return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0 or size == 0)
+
+
+def _read(*tensors: Tensor | None) -> int:
+    return sum(distinct(t) * t.element_size() for t in tensors if t is not None)
+
+
+def _size(elements: int, like: Tensor) -> int:
+    return elements * like.element_size()
+
+
+NOTHING_WRITTEN = names("empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set")
+
+WRITE_ONLY = names("copy fill zero bernoulli uniform normal random exponential log_normal geometric cauchy")
+
+SHAPE_ONLY: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        names(
+            "empty_like zeros_like ones_like full_like rand_like randn_like randint_like"
+            " new_empty new_empty_strided new_zeros new_ones new_full"
+            " nll_loss_backward nll_loss2d_backward max_pool2d_with_indices_backward avg_pool2d_backward"
+        ),
+        names("self"),
+    ),
+    "native_layer_norm_backward": names("bias"),
+}
+
+
+def _reads_gather(args: Args, outputs: Any) -> int:
+    """Of ``self`` or ``weight`` one element per result element; all of the indices."""
+    source = args["weight"] if "weight" in args else args["self"]
+    indices = [*tensors_in(args.get("indices")), *tensors_in(args.get("index"))]
+    return _size(outputs.numel(), source) + _read(*indices)
+
+
+def _reads_nll_loss(args: Args, outputs: Any) -> int:
+    target = args["target"]
+    picked = _size(target.numel(), args["self"]) + _read(target)
+    return picked + (_size(target.numel(), args["weight"]) if args.get("weight") is not None else 0)
+
+
+def _reads_nll_loss_backward(args: Args, outputs: Any) -> int:
+    target, weight = args["target"], args.get("weight")
+    return _read(args["grad_output"], target, args["total_weight"]) + (_size(target.numel(), weight) if weight is not None else 0)
+
+
+def _reads_convolution_backward(args: Args, outputs: Any) -> int:
+    mask = args["output_mask"]
+    return _read(args["grad_output"], args["weight"] if mask[0] else None, args["input"] if mask[1] else None)
+
+
+def _reads_batch_norm_backward(args: Args, outputs: Any) -> int:
+    statistics = ("save_mean", "save_invstd") if args["train"] else ("running_mean", "running_var")
+    return _read(args["grad_out"], args["input"], args.get("weight"), *(args.get(name) for name in statistics))
+
+
+READS: dict[str, Callable[[Args, Any], int]] = {
+    "embedding": _reads_gather,
+    "index_select": _reads_gather,
+    "gather": _reads_gather,
+    "index": _reads_gather,
+    "_unsafe_index": _reads_gather,
+    "take": _reads_gather,
+    "nll_loss_forward": _reads_nll_loss,
+    "nll_loss2d_forward": _reads_nll_loss,
+    "nll_loss_backward": _reads_nll_loss_backward,
+    "nll_loss2d_backward": _reads_nll_loss_backward,
+    "convolution_backward": _reads_convolution_backward,
+    "native_batch_norm_backward": _reads_batch_norm_backward,
+}
+
+
+def _scatter_index_put(args: Args) -> tuple[int, int]:
+    touched = _size(indexed_elements(args), args["self"])
+    return _read(*tensors_in(args["indices"]), args["values"]) + (touched if args.get("accumulate", False) else 0), touched
+
+
+def _scatter_index_add(args: Args) -> tuple[int, int]:
+    touched = _size(args["source"].numel(), args["self"])
+    return _read(args["index"], args["source"]) + touched, touched
+
+
+def _scatter_index_copy(args: Args) -> tuple[int, int]:
+    return _read(args["index"], args["source"]), _size(args["source"].numel(), args["self"])
+
+
+def _scatter_index_fill(args: Args) -> tuple[int, int]:
+    target, index = args["self"], args["index"]
+    lines = target.numel() // target.shape[args["dim"]] if target.numel() else 0
+    return _read(index, *tensors_in(args["value"])), _size(lines * index.numel(), target)
+
+
+def _scatter_src(args: Args) -> tuple[int, int]:
+    """``scatter_`` and ``scatter_add_`` take as many source elements as there are indices."""
+    index, source, target = args["index"], args.get("src"), args["self"]
+    touched = _size(index.numel(), target)
+    read = _read(index) + (_size(index.numel(), source) if source is not None else 0)
+    return read, touched
+
+
+def _scatter_accumulate(args: Args) -> tuple[int, int]:
+    read, touched = _scatter_src(args)
+    return read + touched, touched
+
+
+SCATTERS: dict[str, Callable[[Args], tuple[int, int]]] = {
+    "index_put_": _scatter_index_put,
+    "_index_put_impl_": _scatter_index_put,
+    "index_add_": _scatter_index_add,
+    "index_copy_": _scatter_index_copy,
+    "index_fill_": _scatter_index_fill,
+    "scatter_": _scatter_src,
+    "scatter_add_": _scatter_accumulate,
+    "scatter_reduce_": _scatter_accumulate,
+}
+
+RUNNING_STATISTICS = names("native_batch_norm _native_batch_norm_legit")
+
+
+class _Call:
+    """One call of an operator as it stood before it ran."""
+
+    def __init__(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.name = func._schema.name.split("::")[1]
+        self.base = base_name(func)
+        self.args = bind(func, args, kwargs)
+        self.tensors = [(name, tensor) for name, value in self.args.items() for tensor in tensors_in(value)]
+        self.storages = {_storage(tensor) for _, tensor in self.tensors}
+        written = {a.name: a for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+        self.written = self._statistics() if self.base in RUNNING_STATISTICS else frozenset(written)
+        self.outs = frozenset(name for name, a in written.items() if a.is_out)
+
+    def _statistics(self) -> frozenset[str]:
+        """Batch normalisation changes its running statistics only in training, whatever its schema says."""
+        return names("running_mean running_var") if self.args.get("training") else frozenset()
+
+    def bytes_moved(self, outputs: Any) -> int:
+        fresh = [t for t in tensors_in(outputs) if _storage(t) not in self.storages]
+        if not self.written and not fresh and any(True for _ in tensors_in(outputs)):
+            return 0  # a view
+        if self.name in SCATTERS:
+            return sum(SCATTERS[self.name](self.args))
+        return self._reads(outputs) + self._writes(fresh)
+
+    def _reads(self, outputs: Any) -> int:
+        if self.base in READS:
+            return READS[self.base](self.args, outputs)
+        ignored = SHAPE_ONLY.get(self.base, frozenset()) | self.outs | (self.written if self.base in WRITE_ONLY else frozenset())
+        return _read(*(tensor for name, tensor in self.tensors if name not in ignored))
+
+    def _writes(self, fresh: Sequence[Tensor]) -> int:
+        if self.base in NOTHING_WRITTEN:
+            return 0
+        changed = [tensor for name, tensor in self.tensors if name in self.written]
+        return sum(t.numel() * t.element_size() for t in [*fresh, *changed])
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
