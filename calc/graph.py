@@ -90,16 +90,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """The parameter tensors of the optimizer, for state that is per tensor."""
-
-    name: str
-    storage: int
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
-    """One run of two training steps. ``sizes`` are the dimensions that are concrete in it (loop counts)."""
+    """One run of two training steps.
+
+    ``sizes``      basis symbols that are concrete in it (loop counts; all of them in a certificate).
+    ``events``     births and deaths in order, from before the first step on; ``windows`` bounds each step's events.
+    ``state``      (parameter, key, tensor) of the optimizer; ``persistent`` are the storages of the state dict.
+    """
 
     sizes: Mapping[str, int]
     storages: tuple[Storage, ...]
@@ -112,7 +109,7 @@ class Record:
     buffers: tuple[tuple[str, Tensor], ...]
     state: tuple[tuple[str, str, Tensor], ...]
     persistent: tuple[int, ...]
-    alive_at_start: tuple[tuple[int, ...], tuple[int, ...]]
+    windows: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

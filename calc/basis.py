@@ -1,0 +1,169 @@
+"""From a model's dimensions to the free symbols a trace runs on, and back.
+
+A model that needs ``d`` divisible by ``h`` is traced with ``d = h*k``: every size is then a polynomial and no guard on
+divisibility remains. Afterwards ``h*k`` is written ``d`` again (*folding*). Torch-free.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.algebra import Algebra, Poly, evaluate_text
+from calc.dims import Dim, names_in
+from calc.errors import SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``whole = part * quotient``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer."""
+
+    whole: str
+    part: str | int
+    quotient: str
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them."""
+
+    symbols: tuple[str, ...]
+    define: Mapping[str, str]
+    folds: tuple[Fold, ...]
+
+    def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Values of the symbols at given values of the dimensions."""
+        found = {name: sizes[name] for name in self.symbols if name in sizes}
+        for fold in self.folds:
+            part = fold.part if isinstance(fold.part, int) else sizes[fold.part]
+            found[fold.quotient] = sizes[fold.whole] // part
+        return {name: found[name] for name in self.symbols}
+
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        """Values of the dimensions at given values of the symbols."""
+        return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Quotients that are no dimension of the model, with the expression they stand for."""
+        return {f.quotient: f"{f.whole}/{f.part}" for f in self.folds if f.quotient not in self.define}
+
+
+def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
+    """The basis of a model's dimensions. ``equal`` adds ties of one regime (``{"g": "h"}`` or ``{"B": "1"}``)."""
+    equal = equal or {}
+    define: dict[str, str] = {}
+    symbols: list[str] = []
+    folds: list[Fold] = []
+    quotients = _tied_quotients(dims)
+
+    def visit(name: str) -> str:
+        if name in define:
+            return define[name]
+        dim = dims[name]
+        if name in equal:
+            define[name] = equal[name] if equal[name].isdigit() else visit(equal[name])
+        elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
+            define[name] = _substitute(dim.default, {n: visit(n) for n in names_in(dim.default)})
+        elif dim.tied and isinstance(dim.default, int):
+            define[name] = str(dim.default)
+        elif dim.multiple_of is not None and not _divides_itself(dim.multiple_of, name):
+            part = dim.multiple_of
+            quotient = quotients.get((name, part), f"{name}_per_{part}")
+            inner = visit(quotient) if quotient in dims else _new(quotient)
+            outer = str(part) if isinstance(part, int) else visit(part)
+            define[name] = f"({outer})*({inner})"
+            folds.append(Fold(name, part, quotient))
+        else:
+            define[name] = _new(name)
+        return define[name]
+
+    def _new(name: str) -> str:
+        if name not in symbols:
+            symbols.append(name)
+        return name
+
+    for name in dims:
+        visit(name)
+    return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds))
+
+
+def _divides_itself(part: int | str, name: str) -> bool:
+    return part in (1, name)
+
+
+def _tied_quotients(dims: Mapping[str, Dim]) -> dict[tuple[str, int | str], str]:
+    """``(whole, part) -> name`` for tied dimensions whose default is the quotient ``whole/part`` of two dimensions."""
+    found: dict[tuple[str, int | str], str] = {}
+    for name, dim in dims.items():
+        if not dim.tied or not isinstance(dim.default, str):
+            continue
+        match ast.parse(dim.default, mode="eval").body:
+            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)):
+                _require_multiple(dims, name, whole, part)
+                found[whole, part] = name
+            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Constant(value=int() as number)):
+                _require_multiple(dims, name, whole, number)
+                found[whole, number] = name
+    return found
+
+
+def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int | str) -> None:
+    if whole not in dims or dims[whole].multiple_of != part:
+        raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
+
+
+def _substitute(text: str, known: Mapping[str, str]) -> str:
+    class Names(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(f"({known[node.id]})", mode="eval").body
+
+    return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
+
+
+class Folding:
+    """Rewrites polynomials in basis symbols to polynomials in the model's own dimensions."""
+
+    def __init__(self, basis: Basis, algebra: Algebra, loops: Sequence[str] = ()) -> None:
+        self.inner = algebra
+        self.folds = basis.folds
+        names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]
+        extra = [n for n in algebra.names if n not in names]
+        self.outer = Algebra([*names, *(n for n in extra if n.isidentifier())], [n for n in extra if not n.isidentifier()])
+        self._cache: dict[Any, Poly] = {}
+
+    def __call__(self, poly: Poly) -> Poly:
+        if isinstance(poly, int):
+            return self.outer.constant(poly)
+        found = self._cache.get(poly)
+        if found is None:
+            found = self._cache[poly] = self._fold(poly)
+        return found
+
+    def _fold(self, poly: Poly) -> Poly:
+        total = self.outer.constant(0)
+        for coefficient, powers in self.inner.terms(poly):
+            total += self._monomial(coefficient, dict(powers))
+        return total
+
+    def _monomial(self, coefficient: Fraction, powers: dict[str, int]) -> Poly:
+        for fold in self.folds:
+            there = powers.get(fold.quotient, 0)
+            if not there:
+                continue
+            if isinstance(fold.part, int):
+                moved = there
+                coefficient /= fold.part**there
+            else:
+                moved = min(there, powers.get(fold.part, 0))
+                powers[fold.part] = powers.get(fold.part, 0) - moved
+            powers[fold.quotient] -= moved
+            powers[fold.whole] = powers.get(fold.whole, 0) + moved
+        product = self.outer.constant(coefficient)
+        for name, power in powers.items():
+            if power:
+                product *= self.outer.gen(name) ** power
+        return product

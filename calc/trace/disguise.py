@@ -1,0 +1,81 @@
+"""Makes a traced run take the branches of a real one.
+
+While a step is traced, initialisers do nothing (they ask sizes for numbers and their result is not used), a library that
+asks whether it is being traced is told no, and calls that declare a causal mask are noted before torch decomposes them.
+Everything is put back afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from calc.graph import Call
+
+
+class _NeverFake:
+    """Stands for ``torch._subclasses.FakeTensor`` where a library looks it up to see whether it is traced."""
+
+
+_INITIALISERS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_"))
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+    """Set attributes of ``owner`` for the time of a block."""
+    old = {name: getattr(owner, name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def building() -> Iterator[None]:
+    """Context for building a module from symbolic sizes: no initialisation, and ``LayerNorm(d)`` as users write it."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
+        stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
+        for norm in (nn.LayerNorm, nn.RMSNorm):
+            stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
+        yield
+
+
+def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return tensor
+
+
+def _with_tuple(init: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: nn.Module, normalized_shape: Any, *args: Any, **kwargs: Any) -> None:
+        shape = (normalized_shape,) if isinstance(normalized_shape, torch.SymInt) else normalized_shape
+        init(self, shape, *args, **kwargs)
+
+    return __init__
+
+
+@contextlib.contextmanager
+def unrecognised() -> Iterator[None]:
+    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false."""
+    with replaced(torch._subclasses, FakeTensor=_NeverFake):
+        yield
+
+
+@contextlib.contextmanager
+def calls_noted(note: Callable[[Call], Any], size: Callable[[Any], int | str]) -> Iterator[None]:
+    """Context in which each ``scaled_dot_product_attention`` call is reported to ``note`` before it is decomposed."""
+    original = nn.functional.scaled_dot_product_attention
+
+    def attention(query: torch.Tensor, key: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        causal = bool(kwargs.get("is_causal", args[3] if len(args) > 3 else False))
+        with note(Call("scaled_dot_product_attention", causal, size(query.shape[-2]), size(key.shape[-2]))):
+            return original(query, key, *args, **kwargs)
+
+    with replaced(nn.functional, scaled_dot_product_attention=attention):
+        yield

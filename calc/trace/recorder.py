@@ -1,0 +1,202 @@
+"""Writes down every operator that a training step dispatches, and every birth and death of a storage.
+
+The recorder is a dispatch mode that sits above torch's fake tensors: it sees ATen operators as a real step would run
+them, with symbolic sizes. It keeps no reference to any tensor, so lifetimes are those of the step itself.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from calc.graph import Call, Event, Op, Saved, Tensor
+from calc.trace.shadow import Shadows
+from calc.trace.sites import LOSS, TOP, ModulePath
+
+_KEEP = (int, float, bool, str, type(None))
+
+
+class Recorder(TorchDispatchMode):
+    """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
+
+    def __init__(self, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.size = size
+        self.shadows = Shadows(hint)
+        self.path = ModulePath()
+        self.phase = ""
+        self.step = 0
+        self.ops: list[Op] = []
+        self.events: list[Event] = []
+        self.nbytes: dict[int, int | str] = {}
+        self.saved: list[tuple[weakref.ref[_Held], Tensor, int]] = []
+        self.calls: list[Call] = []
+        self.call: int | None = None
+        self.owner: dict[int, str] = {}
+        self.maker: dict[int, str] = {}
+        self.alive: set[int] = set()
+        self._refs: dict[int, tuple[int, weakref.ref[Any]]] = {}
+        self._sources: dict[int, tuple[str, str, int | None]] = {}
+        self._schemas: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._parameter_of_node: dict[int, str] = {}
+
+    # -- operators ------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace != "aten":
+            return func(*args, **kwargs)
+        known, answer = self.shadows.answer(func, args)
+        out = answer if known else func(*args, **kwargs)
+        self.shadows.follow(func, args, kwargs, out)
+        if self.phase:
+            self._record(func, args, kwargs, out)
+        return out
+
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        names, mutated = self._schema(func)
+        node = torch._C._current_autograd_node() if self.phase == "backward" else None
+        values = tuple((n, self._value(v)) for n, v in [*zip(names, args, strict=False), *kwargs.items()])
+        site, call = self._site(func, node, values)
+        index = len(self.ops)
+        outputs = tuple(self.tensor(t, site) for t in _tensors(out))
+        self.ops.append(
+            Op(index, str(func), self.phase, self.step, site, values, outputs, mutated, type(node).__name__ if node is not None else "", call)
+        )
+
+    def _schema(self, func: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = self._schemas.get(func)
+        if found is None:
+            arguments = func._schema.arguments
+            names = tuple(a.name for a in arguments)
+            mutated = tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+            found = self._schemas[func] = (names, mutated)
+        return found
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value, "")
+        if isinstance(value, bool | str | type(None) | float) or type(value) is int:
+            return value
+        if isinstance(value, torch.SymInt):
+            return self.size(value)
+        if isinstance(value, list | tuple):
+            return tuple(self._value(v) for v in value)
+        if isinstance(value, torch.dtype):
+            return str(value).removeprefix("torch.")
+        if isinstance(value, torch.SymFloat):
+            return "a number computed from sizes"
+        return str(value)
+
+    def _site(self, func: Any, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
+        if self.phase == "forward":
+            site = self.path.current
+            # The autograd node of the operator in flight has just been numbered, so it is the last number given out.
+            self._sources.setdefault(torch.autograd._get_sequence_nr() - 1, (site, str(func), self.call))
+            return site, self.call
+        if self.phase == "backward":
+            return self._backward_site(node)
+        for _, value in values:
+            for tensor in value if isinstance(value, tuple) else (value,):
+                if isinstance(tensor, Tensor) and tensor.storage in self.owner:
+                    return self.owner[tensor.storage], None
+        return TOP, None
+
+    def _backward_site(self, node: Any) -> tuple[str, int | None]:
+        if node is None:
+            return LOSS, None
+        source = self._sources.get(node._sequence_nr())
+        if source is not None:
+            return source[0], source[2]
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            return self.owner.get(self.storage(variable), LOSS).rpartition(".")[0] or TOP, None
+        return LOSS, None
+
+    # -- storages -------------------------------------------------------------------------------------------------
+
+    def tensor(self, value: torch.Tensor, site: str) -> Tensor:
+        """What a record says of a tensor: storage, shape, dtype, distinct elements."""
+        storage = self.storage(value, site)
+        shape = tuple(self.size(s) for s in value.shape)
+        distinct = _product(s for s, stride in zip(shape, value.stride(), strict=True) if not _is_zero(stride))
+        return Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
+
+    def storage(self, value: torch.Tensor, site: str = "") -> int:
+        """Index of a tensor's storage; a storage seen for the first time is born now."""
+        untyped = value.untyped_storage()
+        key = untyped._cdata
+        known = self._refs.get(key)
+        if known is not None:
+            return known[0]
+        index = len(self.nbytes)
+        self.nbytes[index] = self.size(untyped.nbytes())
+        self.maker[index] = site
+        self.alive.add(index)
+        self.events.append(Event(1, index, len(self.ops)))
+        self._refs[key] = (index, weakref.ref(untyped, lambda _, key=key, index=index: self._die(key, index)))
+        if self.phase in ("optimizer", "zero_grad") and site:
+            self.owner.setdefault(index, site)
+        return index
+
+    def _die(self, key: int, index: int) -> None:
+        self._refs.pop(key, None)
+        self.alive.discard(index)
+        self.events.append(Event(-1, index, len(self.ops)))
+
+    # -- tensors saved for backward ---------------------------------------------------------------------------------
+
+    def saving(self) -> Any:
+        """Context in which every tensor that autograd saves is noted, with the operator whose backward needs it."""
+        return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
+
+    def _pack(self, value: torch.Tensor) -> _Held:
+        held = _Held(value)
+        self.saved.append((weakref.ref(held), self.tensor(value, self.path.current), torch.autograd._get_sequence_nr() - 1))
+        return held
+
+    def held(self) -> tuple[Saved, ...]:
+        """Tensors that autograd still holds."""
+        found = []
+        for ref, tensor, number in self.saved:
+            if ref() is not None:
+                site, op, _ = self._sources.get(number, (LOSS, "custom autograd function", None))
+                found.append(Saved(tensor, site, op))
+        return tuple(found)
+
+
+class _Held:
+    """What a saved-tensor hook hands to autograd in place of the tensor: alive exactly as long as autograd holds it."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def _tensors(out: Any) -> list[torch.Tensor]:
+    if isinstance(out, torch.Tensor):
+        return [out]
+    if isinstance(out, list | tuple):
+        return [t for item in out for t in _tensors(item)]
+    return []
+
+
+def _is_zero(stride: Any) -> bool:
+    return type(stride) is int and stride == 0
+
+
+def _product(sizes: Any) -> int | str:
+    number, texts = 1, []
+    for size in sizes:
+        if isinstance(size, int):
+            number *= size
+        else:
+            texts.append(size if size.isidentifier() else f"({size})")
+    if not texts:
+        return number
+    return "*".join([str(number), *texts] if number != 1 else texts)

@@ -1,0 +1,100 @@
+"""Real values of the tensors that depend on sizes and constants alone, so that a branch on them can be taken truly.
+
+Position ids, causal masks and an optimizer's step counter are such tensors; a library asks them questions
+(``(diff(positions) != 1).any()``) that a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
+tensors at the hint sizes. A tensor that depends on parameters or data has none, and a question about it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_any, tree_map
+
+from calc.errors import DataDependentError
+from calc.trace.symbols import user_line
+
+_LARGEST = 1 << 16
+_RANDOM = torch.Tag.nondeterministic_seeded
+_ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
+_UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
+
+
+class Shadows:
+    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each question answered."""
+
+    def __init__(self, hint: Callable[[Any], Any]) -> None:
+        self._hint = hint
+        self.answers: dict[str, str] = {}
+
+    def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
+        if func not in _ASKS:
+            return False, None
+        if not all(_has_shadow(a) for a in args if isinstance(a, torch.Tensor)):
+            raise DataDependentError(
+                f"the step reads a value out of a tensor at {user_line()}: it depends on the data, so no closed form follows; "
+                "make the branch depend on sizes, or give the two cases as two models"
+            )
+        with no_dispatch():
+            value = func(*tree_map(self._real, args))
+        # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
+        if isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
+            self.answers[user_line()] = str(value)
+        return True, value
+
+    def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
+        if func in _ASKS:
+            return
+        if _RANDOM in func.tags or func._schema.name in _UNSET or not self._known((args, kwargs)):
+            self._forget(func, args)
+            return
+        if not self._small(out):
+            return
+        with no_dispatch():
+            real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
+        _attach(out, real)
+
+    def _known(self, values: Any) -> bool:
+        return not tree_any(lambda v: isinstance(v, torch.Tensor) and not _has_shadow(v), values)
+
+    def _small(self, out: Any) -> bool:
+        tensors = out if isinstance(out, list | tuple) else [out]
+        return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _LARGEST for t in tensors)
+
+    def _hinted_numel(self, tensor: torch.Tensor) -> int:
+        count = 1
+        for size in tensor.shape:
+            count *= self._hint(size)
+        return count
+
+    def _real(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return getattr(value, "napkin_shadow", value)
+        return self._hint(value)
+
+    @staticmethod
+    def _device(value: Any) -> Any:
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    def _forget(self, func: Any, args: tuple[Any, ...]) -> None:
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
+                value.__dict__.pop("napkin_shadow", None)
+
+
+def _has_shadow(value: Any) -> bool:
+    return not isinstance(value, torch._subclasses.fake_tensor.FakeTensor) or "napkin_shadow" in value.__dict__
+
+
+def _attach(out: Any, real: Any) -> None:
+    if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
+        if isinstance(out, torch._subclasses.fake_tensor.FakeTensor):
+            out.napkin_shadow = real  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+    elif isinstance(out, list | tuple):
+        for o, r in zip(out, real, strict=True):
+            _attach(o, r)

@@ -1,0 +1,53 @@
+"""Where in the model an operator runs: the path of the module whose forward is on the stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+TOP = "(model)"
+LOSS = "(loss)"
+
+
+class ModulePath:
+    """The stack of running modules, kept by torch's global forward hooks."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._stack: list[str] = []
+
+    @property
+    def current(self) -> str:
+        return self._stack[-1] if self._stack else LOSS
+
+    def watch(self, module: nn.Module) -> _Watch:
+        """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
+        for name, part in module.named_modules():
+            self._names.setdefault(id(part), name or TOP)
+        return _Watch(self)
+
+    def enter(self, module: nn.Module, _inputs: Any) -> None:
+        self._stack.append(self._names.get(id(module), self.current))
+
+    def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
+        self._stack.pop()
+
+
+class _Watch:
+    def __init__(self, path: ModulePath) -> None:
+        self._path = path
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> None:
+        hooks = torch.nn.modules.module
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._path.enter),
+            hooks.register_module_forward_hook(self._path.leave, always_call=True),
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._path._stack.clear()

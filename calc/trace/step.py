@@ -1,0 +1,229 @@
+"""Runs the real training step on fake tensors and returns its record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from calc.basis import Basis
+from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
+from calc.graph import Call, Record, Saved, Storage, Tensor
+from calc.options import Options
+from calc.spec import Sizes, Spec
+from calc.trace import disguise, optimizers
+from calc.trace.recorder import Recorder
+from calc.trace.symbols import SizeEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values."""
+
+    record: Record
+    env: SizeEnv | None
+    answers: Mapping[str, str]
+
+
+def record_step(spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Traced:
+    """Record two training steps of ``spec``.
+
+    ``hint_of`` gives the hint of each symbolic basis symbol, ``fixed`` the basis symbols that are plain integers in this
+    run (loop counts; all of them for a concrete run). The second step is the one that counts.
+    """
+    env = SizeEnv({n: hint_of[n] for n in basis.symbols if n not in fixed}) if len(fixed) < len(basis.symbols) else None
+    size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
+    values: dict[str, Any] = {**(env.symbols if env is not None else {}), **fixed}
+    sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
+    recorder = Recorder(size, hint)
+    with _refusing(spec), _fake(env), recorder:
+        record = _Run(spec, sizes, recorder, options).record(fixed)
+    return Traced(record, env, recorder.shadows.answers)
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+@contextlib.contextmanager
+def _fake(env: SizeEnv | None) -> Iterator[None]:
+    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised():
+        yield
+
+
+class _Run:
+    """One run: the module, its optimizer and its inputs, driven through two steps under the recorder."""
+
+    def __init__(self, spec: Spec, sizes: Sizes, recorder: Recorder, options: Options) -> None:
+        self.recorder = recorder
+        self.options = options
+        self.spec = spec
+        with disguise.building():
+            self.module = _module(spec, sizes)
+            self.module.train()
+            self.optimizer = optimizers.build(options.optimizer, spec, self.module)
+            self.inputs = _inputs(spec, sizes)
+        self.gradients: dict[str, Tensor] = {}
+        self.gradient_storages: set[int] = set()
+        self.activation_storages: set[int] = set()
+        self.saved: tuple[Saved, ...] = ()
+        self.windows: list[tuple[int, int]] = []
+
+    def record(self, fixed: Mapping[str, int]) -> Record:
+        recorder = self.recorder
+        parameters = tuple((n, recorder.tensor(p, n)) for n, p in self.module.named_parameters())
+        buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
+        inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
+        recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
+        persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
+        with recorder.path.watch(self.module), disguise.calls_noted(self._noted, recorder.size), _attention(self.options):
+            self._step(1)
+            self._step(2)
+        state = tuple(
+            (name, key, recorder.tensor(value, name))
+            for name, p in self.module.named_parameters()
+            for key, value in self.optimizer.state.get(p, {}).items()
+            if isinstance(value, torch.Tensor)
+        )
+        roles = self._roles(parameters, buffers, inputs, state)
+        return Record(
+            sizes=dict(fixed),
+            storages=tuple(
+                Storage(i, nbytes, roles.get(i, "temporary"), recorder.owner.get(i) or recorder.maker[i]) for i, nbytes in recorder.nbytes.items()
+            ),
+            ops=tuple(recorder.ops),
+            events=tuple(recorder.events),
+            saved=self.saved,
+            calls=tuple(recorder.calls),
+            parameters=parameters,
+            gradients=tuple(self.gradients.items()),
+            buffers=buffers,
+            state=state,
+            persistent=persistent,
+            windows=tuple(self.windows),
+        )
+
+    def _step(self, number: int) -> None:
+        recorder = self.recorder
+        recorder.step = number
+        start = len(recorder.events)
+        recorder.phase = "forward"
+        before = set(recorder.alive)
+        # Hooks may change lifetimes by a hair, so they watch the first step and leave the one that counts alone.
+        with recorder.saving() if number == 1 else contextlib.nullcontext():
+            loss = _loss(self.spec, self.module, self.inputs)
+        if number == 1:
+            self.saved = recorder.held()
+        self.activation_storages |= recorder.alive - before
+        recorder.phase = "backward"
+        loss.backward()
+        self._note_gradients()
+        recorder.phase = "optimizer"
+        self.optimizer.step()
+        recorder.phase = "zero_grad"
+        self.optimizer.zero_grad(set_to_none=True)
+        self.windows.append((start, len(recorder.events)))
+        del loss
+        recorder.phase = ""
+
+    def _note_gradients(self) -> None:
+        recorder = self.recorder
+        for name, p in self.module.named_parameters():
+            if p.grad is not None:
+                self.gradients[name] = recorder.tensor(p.grad, name)
+                recorder.owner[self.gradients[name].storage] = name
+        self.gradient_storages |= {t.storage for t in self.gradients.values()}
+
+    @contextlib.contextmanager
+    def _noted(self, call: Call) -> Iterator[None]:
+        recorder = self.recorder
+        recorder.calls.append(call)
+        recorder.call = len(recorder.calls) - 1
+        try:
+            yield
+        finally:
+            recorder.call = None
+
+    def _roles(self, parameters: Any, buffers: Any, inputs: Any, state: Any) -> dict[int, str]:
+        """Role of each storage; where a storage has several, the first of this order."""
+        roles: dict[int, str] = dict.fromkeys(self.activation_storages, "activation")
+        roles.update(dict.fromkeys(self.gradient_storages, "gradient"))
+        roles.update({t.storage: "optimizer state" for _, _, t in state})
+        roles.update({t.storage: "input" for t in inputs})
+        roles.update({t.storage: "buffer" for _, t in buffers})
+        roles.update({t.storage: "parameter" for _, t in parameters})
+        return roles
+
+
+def _module(spec: Spec, sizes: Sizes) -> torch.nn.Module:
+    module = spec.build(sizes)
+    if not isinstance(module, torch.nn.Module):
+        raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
+    return module
+
+
+def _inputs(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
+    inputs = spec.inputs(sizes)
+    if not isinstance(inputs, tuple) or not any(isinstance(t, torch.Tensor) for t in inputs):
+        raise SpecError(f"{spec.name}: inputs must return a tuple with at least one tensor, not {type(inputs).__name__}")
+    return inputs
+
+
+def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.Tensor:
+    loss = spec.loss(module, *inputs)
+    if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+        what = f"a tensor of {loss.dim()} dimensions" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise SpecError(f"{spec.name}: loss must return a scalar tensor, not {what}")
+    return loss
+
+
+def _attention(options: Options) -> Any:
+    return sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _refusing(spec: Spec) -> Iterator[None]:
+    """Turns whatever the model raises into one line that says where."""
+    try:
+        yield
+    except Exception as error:
+        known = _napkin_error(error)
+        if known is not None:
+            raise known from None
+        where = _model_line(error)
+        if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in str(error).lower():
+            raise DataDependentError(
+                f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
+                "make it depend on sizes only"
+            ) from None
+        if os.environ.get("NAPKIN_DEBUG"):
+            traceback.print_exc()
+        first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
+        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {first}") from None
+
+
+def _napkin_error(error: BaseException | None) -> NapkinError | None:
+    while error is not None:
+        if isinstance(error, NapkinError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _model_line(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "<")
+    for frame in reversed(frames):
+        if not any(part in frame.filename for part in ours):
+            return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
+    return "an unknown line"
+
+
+LossFunction = Callable[..., torch.Tensor]

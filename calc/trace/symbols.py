@@ -1,0 +1,174 @@
+"""Symbolic sizes: torch's ``SymInt`` over SymPy, with our own answer to every question asked about a size.
+
+Torch's ``ShapeEnv`` answers such a question (a *guard*) by reasoning over ranges and may quietly replace a symbol by a
+number. Here the answer is read off the hints, and the question is written down: it is an assumption of the derivation.
+A size that is read as one number (``range(n)``, ``int(n)``) is refused with the line that read it; it is never replaced.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+import torch
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+from calc.basis import Basis
+from calc.errors import PinnedSizeError
+
+def hints(basis: Basis, sizes: Mapping[str, int], skip: int = 0) -> dict[str, int]:
+    """Small distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
+
+    ``skip`` leaves out that many primes: other sets for certificates.
+    """
+    values = basis.values(sizes)
+    ordered = sorted(values, key=lambda name: values[name])
+    return {name: int(sp.prime(2 + 2 * i + skip)) for i, name in enumerate(ordered)}
+
+
+_OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/basis", "<frozen")
+
+
+class SizeEnv(ShapeEnv):
+    """Symbols for a basis. ``guards`` maps each question asked to its answer and the line that asked."""
+
+    def __init__(self, hint_of: Mapping[str, int]) -> None:
+        super().__init__()
+        self.names: dict[sp.Symbol, str] = {}
+        self.guards: dict[Any, tuple[Any, str]] = {}
+        self._at: dict[sp.Symbol, sp.Integer] = {}
+        self._texts: dict[sp.Expr, int | str] = {}
+        self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
+
+    def _make(self, name: str, hint: int) -> torch.SymInt:
+        source = ConstantSource(f"napkin_{name}")
+        made = self.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+        self.names[made] = name
+        self._at[made] = sp.Integer(hint)
+        node = self.create_symintnode(made, hint=hint)
+        assert isinstance(node, torch.SymInt)
+        return node
+
+    # -- guards ---------------------------------------------------------------------------------------------------
+
+    def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        return self._answer(sym_node.expr, pinned=sym_node.pytype is int)
+
+    def evaluate_expr(self, orig_expr: Any, *_: Any, **__: Any) -> Any:
+        return self._answer(orig_expr, pinned=False)
+
+    def _answer(self, expr: Any, pinned: bool) -> Any:
+        if not expr.free_symbols:
+            return expr
+        if pinned:
+            raise self._pinned(expr)
+        known = self.guards.get(expr)
+        if known is None:
+            known = self.guards[expr] = (expr.xreplace(self._at), user_line())
+        return known[0]
+
+    def _pinned(self, expr: Any) -> PinnedSizeError:
+        name = min(self.names[s] for s in expr.free_symbols if s in self.names)
+        where = user_line()
+        return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}")
+
+    def hold_at(self, values: Mapping[str, int]) -> list[tuple[Any, str]]:
+        """Guards whose answer at ``values`` (of the symbols) differs from the one recorded, with their line."""
+        at = {s: sp.Integer(values[name]) for s, name in self.names.items()}
+        return [(expr, line) for expr, (answer, line) in self.guards.items() if _is_boolean(answer) and _changed(expr, at, answer)]
+
+    # -- writing sizes --------------------------------------------------------------------------------------------
+
+    def size(self, value: Any) -> int | str:
+        """A size as records hold it: an ``int``, or the text of its expression in the basis symbols."""
+        if isinstance(value, int):
+            return value
+        return self.text(value.node.expr)
+
+    def text(self, expr: sp.Expr) -> int | str:
+        found = self._texts.get(expr)
+        if found is None:
+            found = self._texts[expr] = _write(expr, self.names)
+        return found
+
+    def hint(self, value: Any) -> Any:
+        """The number a symbolic value has at the hints; other values as they are."""
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            answer = value.node.expr.xreplace(self._at)
+            return int(answer) if isinstance(value, torch.SymInt) else bool(answer) if isinstance(value, torch.SymBool) else float(answer)
+        return value
+
+
+def _is_boolean(answer: Any) -> bool:
+    return answer in (sp.true, sp.false)
+
+
+def _changed(expr: Any, at: Mapping[sp.Symbol, sp.Integer], answer: Any) -> bool:
+    return bool(expr.xreplace(at) != answer)
+
+
+def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
+    if expr.is_Integer:
+        return int(expr)
+    return _text(expr, names)
+
+
+def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
+    if e.is_Symbol:
+        return names.get(e, str(e))
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Rational:
+        return f"{e.p}/{e.q}"
+    args = [_text(a, names) for a in e.args]
+    kind = type(e).__name__
+    if e.is_Add:
+        return "(" + " + ".join(args) + ")"
+    if e.is_Mul:
+        return "*".join(a if _atomic(a) else f"({a})" for a in args)
+    if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+        return f"({args[0]})**{args[1]}"
+    match kind:
+        case "FloorDiv" | "CleanDiv":
+            return f"floor(({args[0]})/({args[1]}))"
+        case "CeilDiv":
+            return f"ceiling(({args[0]})/({args[1]}))"
+        case "Mod" | "PythonMod":
+            return f"Mod({args[0]}, {args[1]})"
+        case "Max" | "Min":
+            return _max_of_sizes(e, args, kind)
+        case "floor" | "ceiling":
+            return f"{kind}({args[0]})"
+    return f"{kind}({', '.join(args)})"
+
+
+def _atomic(text: str) -> bool:
+    return text.isidentifier() or text.isdigit() or text.startswith("(")
+
+
+def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
+    """``Max(1, n)`` is n: every size is at least 1. Torch writes it where a stride must not be 0."""
+    if kind == "Max":
+        rest = [(a, t) for a, t in zip(e.args, args, strict=True) if a != 1]
+        if len(rest) == 1 and rest[0][0].is_positive is not False:
+            return rest[0][1]
+    return f"{kind}({', '.join(args)})"
+
+
+def user_line() -> str:
+    """``file:line: source`` of the innermost frame outside torch, SymPy and this package: who asked."""
+    for frame in reversed(traceback.extract_stack()[:-1]):
+        if not any(part in frame.filename for part in _OURS):
+            return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
+    return "an unknown line"
+
+
+def _short(path: str) -> str:
+    """A file's path without the part that depends on where Python or the project is installed."""
+    for mark in ("site-packages/", "/calc/"):
+        if mark in path:
+            return ("calc/" if mark == "/calc/" else "") + path.split(mark, 1)[1]
+    return path.rsplit("/", 1)[-1]
