@@ -44,12 +44,14 @@ class Dim:
     ``meaning``      words for the symbol table; taken from ``MEANINGS`` where the letter is a usual one.
     ``multiple_of``  an integer or the name of a dimension that must divide this one (``d`` by ``h``).
     ``tied``         always equal to its default expression, so it cannot be set.
+    ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned).
     """
 
     default: int | str
     meaning: str = ""
     multiple_of: int | str | None = None
     tied: bool = False
+    at_most: str | None = None
 
 
 def meaning_of(name: str, dim: Dim) -> str:
@@ -151,26 +153,49 @@ def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]
         values[name] = given[name] if name in given else _default(name, dims[name], values)
     for name, dim in dims.items():
         _check_divides(name, dim, values)
+        _check_bound(name, dim, values)
     return {name: values[name] for name in dims}
 
 
 def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
-    if isinstance(dim.default, int):
+    if not isinstance(dim.default, str):
         return check_size(name, dim.default)
     value = evaluate(dim.default, values)
     if value.denominator != 1:
-        used = ", ".join(f"{n} = {values[n]}" for n in names_in(dim.default))
+        used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(names_in(dim.default)))
         raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
     return check_size(name, int(value))
 
 
 def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:
-    if dim.multiple_of is None:
-        return
-    divisor = dim.multiple_of if isinstance(dim.multiple_of, int) else values[dim.multiple_of]
+    match dim.multiple_of:
+        case None:
+            return
+        case int() as divisor:
+            by = str(divisor)
+        case part:
+            divisor = _value_of(part, values, f"{name} is declared a multiple of {part!r}")
+            by = f"{part} = {divisor}"
+    if divisor < 1:
+        raise SpecError(f"dimension {name} is declared a multiple of {divisor}: give a positive integer or the name of a dimension")
     if values[name] % divisor:
-        by = dim.multiple_of if isinstance(dim.multiple_of, int) else f"{dim.multiple_of} = {divisor}"
-        raise DimensionError(f"{name} = {values[name]} is not divisible by {by}: this model needs {name} to be a multiple of {dim.multiple_of}")
+        raise DimensionError(
+            f"{name} = {values[name]} is not divisible by {by}: this model needs {name} to be a multiple of {dim.multiple_of}"
+        )
+
+
+def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
+    if dim.at_most is None:
+        return
+    bound = _value_of(dim.at_most, values, f"{name} is declared at most {dim.at_most!r}")
+    if values[name] > bound:
+        raise DimensionError(f"{name} = {values[name]} is more than {dim.at_most} = {bound}: this model needs {name} <= {dim.at_most}")
+
+
+def _value_of(name: str, values: Mapping[str, int], saying: str) -> int:
+    if name not in values:
+        raise SpecError(f"dimension {saying}, which is no dimension of this model")
+    return values[name]
 
 
 def _in_order(dims: Mapping[str, Dim]) -> Sequence[str]:

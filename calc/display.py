@@ -116,7 +116,8 @@ def _join_sum(terms: tuple[Display, ...]) -> str:
 def _factor(tree: Display) -> str:
     inner = tree.body if isinstance(tree, Labelled) else tree
     written = text(inner)
-    return f"({written})" if isinstance(inner, Sum | Negative | Fraction | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1) else written
+    compound = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1)
+    return f"({written})" if compound else written
 
 
 def value(tree: Display, leaf: Callable[[str], Any]) -> Any:
