@@ -1,0 +1,254 @@
+"""Derived against measured: the same step run for real, and every quantity of the derivation judged by it.
+
+Integers are compared as integers; any difference fails. Where torch has no instrument of its own (the products inside
+fused attention) the verdict is "proved": the same products were counted one by one, and the rest is stated. What could
+not be measured is said to be so and never counts as passed. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from calc import dims as dims_
+from calc.derivation import Derivation
+from calc.errors import BadInputError, DimensionError, MeasurementError
+from calc.options import Options
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure import Measurement, Reading
+
+EXACT, PROVED, WITHIN, FAILED, NOT_MEASURED = "exact", "proved", "within", "failed", "not measured"
+PASSED = (EXACT, PROVED, WITHIN)
+
+OPERATORS = "operators"
+
+_FUSED = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
+
+# Which measured numbers add up to a total. Totals have no instrument of their own.
+_PARTS: dict[str, tuple[str, ...]] = {
+    f"flops.{phase}.total": (f"flops.{phase}.matmul", f"flops.{phase}.elementwise") for phase in ("forward", "backward", "optimizer")
+}
+_PARTS["flops.step.total"] = tuple(part for parts in tuple(_PARTS.values()) for part in parts)
+
+# Quantities that hold the products which fused attention's backward repeats.
+_REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One quantity judged. ``tolerance`` is the largest difference that passes: 0 for every integer."""
+
+    quantity: str
+    derived: int | None
+    measured: int | None
+    instrument: str
+    verdict: str
+    tolerance: int
+    because: str
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict in PASSED
+
+    def __str__(self) -> str:
+        numbers = f"derived {_number(self.derived)}, measured {_number(self.measured)}"
+        reason = f"; {self.because}" if self.because else ""
+        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{self.instrument or 'no instrument'}{reason}]"
+
+    def to_json(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All verdicts of one check, with the sizes and the software that it ran on."""
+
+    model: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str]
+    verdicts: tuple[Verdict, ...]
+    provenance: Mapping[str, str]
+
+    @property
+    def passed(self) -> int:
+        return sum(v.passed for v in self.verdicts)
+
+    @property
+    def failed(self) -> int:
+        return sum(v.verdict == FAILED for v in self.verdicts)
+
+    @property
+    def not_measured(self) -> int:
+        return sum(v.verdict == NOT_MEASURED for v in self.verdicts)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed. What was not measured neither passes nor fails."""
+        return self.failed == 0
+
+    @property
+    def tally(self) -> str:
+        """``14 passed (12 exact, 2 proved), 0 failed, 3 not measured``."""
+        kinds = ", ".join(f"{n} {kind}" for kind in PASSED if (n := sum(v.verdict == kind for v in self.verdicts)))
+        return f"{self.passed} passed{f' ({kinds})' if kinds else ''}, {self.failed} failed, {self.not_measured} not measured"
+
+    def __getitem__(self, quantity: str) -> Verdict:
+        for verdict in self.verdicts:
+            if verdict.quantity == quantity:
+                return verdict
+        raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
+
+    def lines(self) -> list[str]:
+        """The tally, then a line for each verdict."""
+        at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        return [f"{self.model} at {at}: {self.tally}", *map(str, self.verdicts)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def check(
+    derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int
+) -> Report:
+    """Run the derived step for real at ``sizes`` and compare every quantity.
+
+    Sizes not given are those the spec names for checks, then the derivation's own.
+    """
+    spec = derivation.spec
+    if not isinstance(spec, Spec):
+        raise BadInputError(
+            f"{derivation.model} was loaded from a recorded graph, which cannot be run: derive it from its spec to check it"
+        )
+    at = sizes_to_check(derivation, spec, sizes)
+    derived = _derived(derivation, at)
+    _require_room(derived)
+
+    from calc.measure import measure
+
+    measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
+    return compare(derivation, derived, measurement)
+
+
+def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
+    """All sizes of the run: those given, else those the spec checks at, else the derivation's.
+
+    A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
+    """
+    dims = spec.dimensions
+    kept = {name: value for name, value in derivation.sizes.items() if name in dims and not _follows(dims[name], value, derivation.sizes)}
+    return spec.sizes({**kept, **spec.check_at, **given})
+
+
+def _follows(dim: dims_.Dim, value: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a size is what its default expression gives, so that it need not be kept."""
+    if dim.tied:
+        return True
+    if isinstance(dim.default, int):
+        return False
+    return all(name in sizes for name in dims_.names_in(dim.default)) and dims_.evaluate(dim.default, sizes) == value
+
+
+def _derived(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int | None]:
+    tied = {dim.name for dim in derivation.dims if dim.tied}
+    sizes = {name: value for name, value in at.items() if name in derivation.sizes and name not in tied}
+    return {name: None if q.text is None else q.at(**sizes) for name, q in derivation.quantities.items()}
+
+
+def _require_room(derived: Mapping[str, int | None]) -> None:
+    from calc.measure.room import available_bytes
+
+    needed, there = derived.get("memory.peak"), available_bytes()
+    if needed is not None and needed > there:
+        raise MeasurementError(f"the run would hold {needed:,} bytes at its peak and {there:,} are free: check at smaller sizes")
+
+
+def _options(derivation: Derivation) -> Options:
+    known = {f.name for f in fields(Options)}
+    return Options(**{name: value for name, value in derivation.options.items() if name in known})
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def compare(derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement) -> Report:
+    """The verdicts of a measurement on the numbers derived for its sizes."""
+    covered = [row.operator for row in derivation.coverage]
+    fused = bool(_fused({*covered, *measurement.operators}))
+    repeated = (derived.get("flops.backward.recompute") or 0) if fused else 0
+    verdicts = [
+        _judge(name, derived[name], derivation[name].unknown, measurement, repeated if name in _REPEATING else 0) for name in derivation
+    ]
+    return Report(
+        model=derivation.model,
+        sizes=measurement.sizes,
+        options=measurement.options,
+        verdicts=(*verdicts, _judge_operators(measurement.operators, covered)),
+        provenance=measurement.provenance,
+    )
+
+
+def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, repeated: int) -> Verdict:
+    if derived is None:
+        return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
+    parts = [name] if name in measurement.readings else list(_PARTS.get(name, ()))
+    missing = [part for part in parts if part not in measurement.readings]
+    if not parts or missing:
+        return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))
+    readings = [measurement[part] for part in parts]
+    instrument = _instrument(readings)
+    lacking = [r.because for r in readings if r.value is None]
+    if lacking:
+        return Verdict(name, derived, None, instrument, NOT_MEASURED, 0, "; ".join(dict.fromkeys(lacking)))
+    measured = sum(r.value for r in readings if r.value is not None)
+    return _verdict(name, derived, measured, instrument, repeated, [r for r in readings if r.proxy])
+
+
+def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict:
+    because = "; ".join(dict.fromkeys(r.because for r in proxies))
+    if repeated:
+        because = f"{because}; it repeats {repeated:,} FLOP of forward work (flops.backward.recompute) that the count lacks".removeprefix("; ")
+    if measured + repeated == derived:
+        return Verdict(name, derived, measured, instrument, PROVED if proxies else EXACT, 0, because)
+    off = f"derived is off by {derived - measured - repeated:+,}"
+    return Verdict(name, derived, measured, instrument, FAILED, 0, f"{off}; {because}" if because else off)
+
+
+def _instrument(readings: list[Reading]) -> str:
+    return " + ".join(dict.fromkeys(r.instrument for r in readings))
+
+
+def _no_instrument(name: str) -> str:
+    if name.endswith(".causal"):
+        return "no instrument: torch counts attention in full and credits no mask"
+    if name.endswith(".recompute"):
+        return "no instrument tells repeated products from others; what executes in all is checked as flops.backward.matmul"
+    return "no instrument"
+
+
+def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict:
+    """Whether the derivation accounts for every operator that the real run executed."""
+    executed = tuple(executed)
+    foreign = sorted(set(executed) - set(covered) - _registered())
+    because = f"neither counted nor stated free: {', '.join(foreign)}" if foreign else ""
+    return Verdict(
+        OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", FAILED if foreign else EXACT, 0, because
+    )
+
+
+def _registered() -> set[str]:
+    """Operators with a rule or a reason to be free: the record may have taken an operator apart that the run did not."""
+    from calc import rules  # noqa: F401  importing it fills the registry
+    from calc.cost import REGISTRY
+
+    return {*REGISTRY.rules, *REGISTRY.frees}
+
+
+def _fused(operators: Iterable[str]) -> list[str]:
+    return sorted(name for name in operators if any(fused in name for fused in _FUSED))
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"

@@ -1,0 +1,109 @@
+"""Matmul FLOPs of a real run by torch's own ``FlopCounterMode``, used where it can be trusted and nowhere else.
+
+It counts 0, without a word, for operators that it does not know. So every operator of the run is looked at: one that
+multiplies matrices behind its back makes the reading "not measured", with its name. Fused attention on CPU is such an
+operator; the run is therefore made under math attention, which executes the same products one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
+
+from calc.measure.measurement import Reading
+from calc.measure.observer import Observer
+from calc.measure.training import Training
+
+INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
+PHASES = ("forward", "backward", "optimizer")
+
+aten = torch.ops.aten
+
+# Names of operators that multiply matrices, convolve or attend, and may do so inside.
+_MATMUL_LIKE = re.compile(
+    r"mm(?![ai])|matmul|conv(?!ert)|attention|multi_head|encoder_layer|rnn|lstm|gru|linear|trilinear"
+    r"|(^|_)(add)?(v?dot|mv)(_|$)|linalg|cholesky|solve|geqrf|orm?qr|householder|cdist|euclidean"
+)
+# Those whose name says so though they do not: pointwise parts of cells, interpolation, norms, checks.
+_NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^glu")
+
+
+def _dot(a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
+    return 2 * a[0]
+
+
+def _mv(matrix: Sequence[int], vector: Sequence[int], **ignored: Any) -> int:
+    return 2 * matrix[0] * matrix[1]
+
+
+def _addmv(bias: Sequence[int], matrix: Sequence[int], vector: Sequence[int], **ignored: Any) -> int:
+    return _mv(matrix, vector)
+
+
+def _addbmm(bias: Sequence[int], a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
+    return 2 * a[0] * a[1] * a[2] * b[2]
+
+
+def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+    """Torch's own formula; its weight gradient ignores groups: it multiplies every output channel with every input channel."""
+    *head, groups, (input_wanted, weight_wanted, _) = args
+    torchs: Any = conv_backward_flop  # its decorator changes the signature
+    for_input = torchs(*head, groups, [input_wanted, False, False], out_val=out_val)
+    for_weight = torchs(*head, groups, [False, weight_wanted, False], out_val=out_val)
+    return int(for_input) + int(for_weight) // int(groups)
+
+
+_convolution_backward._get_raw = True  # type: ignore[attr-defined]
+
+# What the counter lacks (it gives 0 for products with a vector) or gets wrong (grouped convolutions).
+_MAPPING: dict[Any, Callable[..., int]] = {
+    aten.dot: _dot,
+    aten.vdot: _dot,
+    aten.mv: _mv,
+    aten.addmv: _addmv,
+    aten.addbmm: _addbmm,
+    aten.convolution_backward: _convolution_backward,
+}
+_COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}
+
+
+def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
+    """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
+    counters: dict[str, tuple[Observer, FlopCounterMode]] = {}
+
+    @contextmanager
+    def around(phase: str) -> Iterator[None]:
+        counters[phase] = observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=_MAPPING)
+        with observer, counter:
+            yield
+
+    run.step(around)
+    return {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in PHASES}
+
+
+def _reading(observer: Observer, counter: FlopCounterMode, fused: Sequence[str]) -> Reading:
+    uncounted = sorted(name for name in observer.names if _escapes(name))
+    if uncounted:
+        return Reading(None, INSTRUMENT, f"the counter gives 0 for {', '.join(uncounted)}, which multiplies matrices")
+    value = counter.get_total_flops()
+    if not fused:
+        return Reading(value, INSTRUMENT)
+    kernels = ", ".join(name.split(".")[1] for name in fused)
+    because = f"no torch counter sees {kernels}: the same products were run one by one"
+    return Reading(value, f"{INSTRUMENT} on the math attention backend", because, proxy=True)
+
+
+def _escapes(name: str) -> bool:
+    """Whether an operator may multiply matrices without the counter knowing."""
+    namespace, _, rest = name.partition(".")
+    operator = rest.partition(".")[0]
+    if f"{namespace}.{operator}" in _COUNTED:
+        return False
+    if namespace not in ("aten", "prims"):
+        return True
+    return bool(_MATMUL_LIKE.search(operator)) and not _NOT_MATMUL.search(operator)

@@ -1,0 +1,64 @@
+"""What a real run gave: one reading a quantity, each with the instrument that took it. Torch-free plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.errors import UnknownQuantityError
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One measured number. ``value`` is ``None`` where nothing could be measured, and ``because`` then says why.
+
+    For a number that was measured, ``because`` holds what a reader must know of it, or nothing. ``proxy``: it was taken
+    on other operators that do the same work, so it proves a derived number but does not measure it.
+    """
+
+    value: int | None
+    instrument: str
+    because: str = ""
+    proxy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The readings of real training steps at one set of sizes.
+
+    ``operators``  every operator that the step executed, by the name torch gives it (``aten.mm.default``).
+    """
+
+    model: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str]
+    readings: Mapping[str, Reading]
+    operators: tuple[str, ...]
+    provenance: Mapping[str, str]
+
+    def __getitem__(self, quantity: str) -> Reading:
+        try:
+            return self.readings[quantity]
+        except KeyError:
+            raise UnknownQuantityError(f"{quantity!r} was not measured: there are {', '.join(self.readings)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readings)
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The measurement as plain data; a number that was not measured is ``null`` with its reason."""
+        return {
+            "model": self.model,
+            "sizes": dict(self.sizes),
+            "options": dict(self.options),
+            "readings": {
+                name: {"value": r.value, "instrument": r.instrument, "because": r.because, "proxy": r.proxy}
+                for name, r in self.readings.items()
+            },
+            "operators": list(self.operators),
+            "provenance": dict(self.provenance),
+        }

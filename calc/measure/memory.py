@@ -1,0 +1,31 @@
+"""Live bytes of two whole training steps, watched from outside: no hook, nothing kept that the run would let go."""
+
+from __future__ import annotations
+
+from calc.measure.measurement import Reading
+from calc.measure.storages import StorageWatch, tensors_in
+from calc.measure.training import Training
+
+INSTRUMENT = "storages alive in a real run (weakly referenced, each once and whole)"
+
+
+def measure_memory(run: Training) -> dict[str, Reading]:
+    """The most live bytes in the second step, and in the first, which makes the optimizer's state as it goes."""
+    watch = StorageWatch()
+    watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
+    watch.admit(tensors_in(run.optimizer.state))
+    with watch:
+        peaks = [_peak_of_step(run, watch) for _ in range(2)]
+    if watch.blind:
+        reason = f"storages that torch does not show, at {', '.join(sorted(watch.blind))}"
+        return {name: Reading(None, INSTRUMENT, reason) for name in ("memory.peak", "memory.peak.first_step")}
+    return {
+        "memory.peak": Reading(peaks[1], INSTRUMENT, "window: the second step"),
+        "memory.peak.first_step": Reading(peaks[0], INSTRUMENT, "window: the first step"),
+    }
+
+
+def _peak_of_step(run: Training, watch: StorageWatch) -> int:
+    watch.open_window()
+    run.step()
+    return watch.peak

@@ -1,0 +1,28 @@
+"""A dispatch mode that does nothing but note the names of the operators that a run executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
+_FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
+
+
+class Observer(TorchDispatchMode):
+    """``names`` are the operators executed under it, e.g. ``aten.mm.default``."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "namespace", "") != "profiler":  # marks spans of time, computes nothing
+            self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def fused_attention(operators: set[str]) -> list[str]:
+    """Those of ``operators`` that are fused attention kernels."""
+    return sorted(name for name in operators if any(fused in name for fused in _FUSED_ATTENTION))

@@ -1,0 +1,88 @@
+"""Whether a real run fits the machine: asked before anything is allocated, so that a large model is refused, not killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from calc.errors import DimensionError, MeasurementError
+from calc.spec import Sizes, Spec
+
+# fp32 weights, gradients and two moments: what the heaviest of the optimizers keeps of each parameter.
+BYTES_PER_PARAMETER = 16
+
+
+def require_room(spec: Spec, sizes: Mapping[str, int]) -> None:
+    """Refuse a module whose training state alone exceeds the memory that is free."""
+    parameters = _parameters(spec, sizes)
+    if parameters is None:
+        return
+    needed, there = BYTES_PER_PARAMETER * parameters, available_bytes()
+    if needed > there:
+        raise MeasurementError(
+            f"{spec.name} has {parameters:,} parameters at these sizes: a training step needs at least {needed:,} bytes"
+            f" and {there:,} are free; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}"
+        )
+
+
+def available_bytes() -> int:
+    """Memory that can still be allocated here: what the machine has free, or what its container may still take."""
+    free = [_machine_free()]
+    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
+    if limit is not None and used is not None:
+        free.append(limit - used + _page_cache())
+    return max(0, min(free))
+
+
+def _machine_free() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+
+
+def _page_cache() -> int:
+    """File pages of the container that the kernel drops when memory is asked for."""
+    try:
+        lines = Path("/sys/fs/cgroup/memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):  # no such limit, or "max"
+        return None
+
+
+def _parameters(spec: Spec, sizes: Mapping[str, int]) -> int | None:
+    """Parameters of the module as built without memory; ``None`` where it cannot be built that way."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            module = spec.build(Sizes(**sizes))
+        return sum(int(p.numel()) for p in module.parameters())
+    except Exception:
+        # Not a refusal: the real build that follows says what is wrong, if anything is.
+        return None
+
+
+def _that_matter(spec: Spec, sizes: Mapping[str, int], parameters: int) -> list[str]:
+    """The dimensions whose halving takes most parameters away, the best three first."""
+    dims = spec.dimensions
+    given = {name: value for name, value in sizes.items() if not dims[name].tied}
+    counts: dict[str, int] = {}
+    for name, value in given.items():
+        try:
+            smaller = spec.sizes({**given, name: max(1, value // 2)})
+        except DimensionError:
+            continue
+        count = _parameters(spec, smaller)
+        if count is not None and count < parameters:
+            counts[name] = count
+    return sorted(counts, key=lambda name: counts[name])[:3]

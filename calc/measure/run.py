@@ -1,0 +1,138 @@
+"""``measure``: every quantity of a training step, each from a real run with the one instrument that sees it.
+
+Instruments disturb each other (a hook keeps tensors alive that a plain run lets go), so each has a run of its own: a
+fresh module from the same seed, two steps, the second of which is the measured one.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from calc.errors import BadInputError, MeasurementError
+from calc.measure.flops import PHASES, measure_flops
+from calc.measure.measurement import Measurement, Reading
+from calc.measure.memory import measure_memory
+from calc.measure.observer import Observer, fused_attention
+from calc.measure.reference import ReferenceCounter
+from calc.measure.room import require_room
+from calc.measure.saved import measure_saved
+from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters
+from calc.measure.training import SEED, Training, training
+from calc.options import Options
+from calc.spec import Spec
+
+Progress = Callable[[str], None]
+
+ELEMENTWISE = "torch's reference decompositions, run and counted"
+BYTES_MOVED = "distinct elements of the real tensors read and written"
+
+
+def measure(
+    spec: Spec, sizes: Mapping[str, int], *, options: Options | None = None, device: str = "cpu", progress: Progress | None = None
+) -> Measurement:
+    """Run the training step of ``spec`` at ``sizes`` and read every quantity off it."""
+    options = options or Options()
+    require_device(device)
+    sizes = _all_sizes(spec, sizes)
+    require_room(spec, sizes)
+    tell = progress or (lambda text: None)
+
+    tell("live bytes of two steps")
+    with training(spec, sizes, options, device) as run:
+        readings = measure_memory(run)
+
+    tell("saved tensors, gradients, optimizer state, checkpoint")
+    with training(spec, sizes, options, device) as run:
+        observed, state = _measure_state(run)
+
+    tell("matmul FLOPs")
+    fused = fused_attention(observed)
+    with training(spec, sizes, replace(options, attention="math"), device) as run:
+        run.step()
+        flops = measure_flops(run, fused)
+
+    tell("elementwise FLOPs and bytes moved")
+    with training(spec, sizes, options, device) as run:
+        run.step()
+        counted = _measure_reference(run)
+
+    return Measurement(
+        model=spec.name,
+        sizes=sizes,
+        options=options.to_json(),
+        readings={**state, **readings, **flops, **counted},
+        operators=tuple(sorted(observed)),
+        provenance=_provenance(device),
+    )
+
+
+def require_device(device: str) -> None:
+    """Refuse a device that is not here."""
+    kind, _, index = device.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
+        raise BadInputError(f"unknown device {device[:40]!r}: known are cpu, cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise MeasurementError("there is no CUDA device here: measure on cpu, or on a machine and a torch build with CUDA")
+
+
+def _all_sizes(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Every dimension's value. Tied dimensions follow from the others, so they are not given twice."""
+    dims = spec.dimensions
+    return spec.sizes({name: value for name, value in sizes.items() if name not in dims or not dims[name].tied})
+
+
+def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
+    """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint."""
+    readings = {"parameters": measure_parameters(run)}
+    run.step()
+    with Observer() as observer:
+        saved = measure_saved(run)
+        readings["gradients.bytes"] = measure_gradients(run)
+        run.update()
+    run.clear()
+    readings["optimizer_state.bytes"] = measure_optimizer_state(run)
+    readings["activations.bytes"] = saved
+    readings["checkpoint.bytes"] = measure_checkpoint(run)
+    return observer.names, readings
+
+
+def _measure_reference(run: Training) -> dict[str, Reading]:
+    """Elementwise FLOPs and bytes moved of the next step, by phase."""
+    counters: dict[str, ReferenceCounter] = {}
+
+    @contextmanager
+    def around(phase: str) -> Iterator[None]:
+        with ReferenceCounter() as counters[phase]:
+            yield
+
+    run.step(around)
+    readings: dict[str, Reading] = {}
+    for phase in PHASES:
+        counter = counters[phase]
+        readings[f"flops.{phase}.elementwise"] = _counted(counter.elementwise, ELEMENTWISE, counter.unknown)
+        readings[f"bytes_moved.{phase}"] = _counted(counter.bytes_moved, BYTES_MOVED, counter.unknown)
+    return readings
+
+
+def _counted(value: int, instrument: str, unknown: Iterable[str]) -> Reading:
+    names = ", ".join(sorted(unknown))
+    if names:
+        return Reading(None, instrument, f"the measuring side cannot count {names}: torch has no reference decomposition of it")
+    return Reading(value, instrument)
+
+
+def _provenance(device: str) -> dict[str, str]:
+    machine = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.system(),
+        "device": f"{device} ({machine})",
+        "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "seed": str(SEED),
+    }

@@ -1,0 +1,81 @@
+"""Storages seen from outside: which tensors share one, how large it is, and how long it lives.
+
+``StorageWatch`` looks at every operator of a real run when it returns. A storage counts once and whole from the return
+of the operator that first shows it until its last reference goes; memory that an operator uses only inside itself is
+never seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in nested tuples, lists and dictionaries."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def distinct_storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """``{address of the storage: its bytes}``: each once and whole, also where a view uses part of it."""
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return {storage._cdata: storage.nbytes() for storage in storages}
+
+
+class StorageWatch(TorchDispatchMode):
+    """Live bytes of every storage that the operators of a run have shown, and the most there were at once."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = 0
+        self.peak = 0
+        self.blind: set[str] = set()
+        self._storages: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
+
+    def admit(self, tensors: Iterable[Tensor]) -> None:
+        """Count the storages of ``tensors`` from now on."""
+        for tensor in tensors:
+            self._admit(tensor, "the start of the run")
+
+    def open_window(self) -> None:
+        """Start looking for a new peak: what is live now is the least it can be."""
+        self.peak = self.live
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tensors_in((args, kwargs or {}, out)):
+            self._admit(tensor, str(func))
+        self.peak = max(self.peak, self.live)
+        return out
+
+    def _admit(self, tensor: Tensor, where: str) -> None:
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            self.blind.add(f"{where} ({str(tensor.layout).removeprefix('torch.')} tensor)")
+            return
+        key, nbytes = storage._cdata, storage.nbytes()
+        known = self._storages.get(key)
+        if known is None:
+            # Torch keeps one Python object a storage alive as long as the storage, so the reference dies with it.
+            self._storages[key] = weakref.ref(storage, partial(self._leave, key)), nbytes
+            self.live += nbytes
+        elif known[1] != nbytes:  # resized in place
+            self._storages[key] = known[0], nbytes
+            self.live += nbytes - known[1]
+
+    def _leave(self, key: int, reference: object) -> None:
+        self.live -= self._storages.pop(key)[1]

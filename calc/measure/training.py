@@ -1,0 +1,143 @@
+"""The measured training step: a spec's own module, inputs, loss and optimizer, built for real and run phase by phase.
+
+Everything is seeded, so two runs execute the same operators on the same numbers. Whatever the model's code raises comes
+out as one line that names the model, the sizes and what was being done.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from calc.errors import MeasurementError, NapkinError, SpecError
+from calc.measure.optimizers import build_optimizer
+from calc.options import Options
+from calc.spec import Sizes, Spec
+
+SEED = 0
+
+Around = Callable[[str], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A module with what it needs to be trained for one step after another."""
+
+    spec: Spec
+    sizes: Mapping[str, int]
+    module: torch.nn.Module
+    inputs: tuple[Tensor, ...]
+    optimizer: torch.optim.Optimizer
+
+    def forward(self) -> Tensor:
+        with blame(self.spec, self.sizes, "the forward pass"):
+            loss = self.spec.loss(self.module, *self.inputs)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise SpecError(f"spec {self.spec.name!r}: loss must return a tensor of one element, not {_describe(loss)}")
+        if not loss.requires_grad:
+            raise SpecError(f"spec {self.spec.name!r}: the loss depends on no parameter that requires a gradient")
+        return loss
+
+    def backward(self, loss: Tensor) -> None:
+        with blame(self.spec, self.sizes, "the backward pass"):
+            loss.backward()  # type: ignore[no-untyped-call]
+
+    def update(self) -> None:
+        with blame(self.spec, self.sizes, "the optimizer step"):
+            self.optimizer.step()
+
+    def clear(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def step(self, around: Around = lambda phase: nullcontext()) -> None:
+        """One training step. The loss is referenced until the gradients are gone, as in a usual training loop."""
+        with around("forward"):
+            loss = self.forward()
+        with around("backward"):
+            self.backward(loss)
+        with around("optimizer"):
+            self.update()
+        self.clear()
+
+
+@contextmanager
+def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Iterator[Training]:
+    """The training, set up afresh from the seed; attention runs as the options say while the context is open.
+
+    The collector of reference cycles is off inside: a storage that waits for it would die at a moment that is chance.
+    """
+    attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
+    with torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention:
+        torch.manual_seed(SEED)
+        yield _build(spec, sizes, options, device)
+
+
+def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:
+    with blame(spec, sizes, "building the module"):
+        module = spec.build(Sizes(**sizes))
+    if not isinstance(module, torch.nn.Module):
+        raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")
+    with blame(spec, sizes, "making the inputs"):
+        inputs = spec.inputs(Sizes(**sizes))
+    if not isinstance(inputs, tuple | list) or not all(isinstance(x, Tensor) for x in inputs):
+        raise SpecError(f"spec {spec.name!r}: inputs must return a tuple of tensors, not {_describe(inputs)}")
+    with blame(spec, sizes, f"moving the module to {device}"):
+        module = module.to(device).train()
+        inputs = tuple(x.to(device) for x in inputs)
+    with blame(spec, sizes, "building the optimizer"):
+        optimizer = build_optimizer(options.optimizer, spec, module.parameters())
+    return Training(spec, sizes, module, inputs, optimizer)
+
+
+@contextmanager
+def blame(spec: Spec, sizes: Mapping[str, int], doing: str) -> Iterator[None]:
+    """Turn whatever the model's own code raises into one line; refusals of ours pass as they are."""
+    try:
+        yield
+    except NapkinError:
+        raise
+    except Exception as error:
+        at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+        advice = " (lower the sizes)" if _is_out_of_memory(error) else ""
+        message = f"{type(error).__name__}{advice}: {_one_line(str(error), 300)}"
+        raise MeasurementError(f"{_one_line(spec.name, 80)} at {at}: {doing} raised {message}") from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _one_line(text: str, length: int) -> str:
+    line = " ".join(text.split()) or "no message"
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__} of {', '.join(type(x).__name__ for x in value) or 'nothing'}"
+    return type(value).__name__
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _cuda_devices(device: str) -> list[int]:
+    return [torch.device(device).index or 0] if device.startswith("cuda") else []
