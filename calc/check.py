@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc import dims as dims_
 from calc.derivation import Derivation
-from calc.errors import BadInputError, DimensionError, MeasurementError
+from calc.errors import BadInputError, MeasurementError
 from calc.options import Options
 from calc.spec import Spec
 
@@ -209,7 +209,8 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
 def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict:
     because = "; ".join(dict.fromkeys(r.because for r in proxies))
     if repeated:
-        because = f"{because}; it repeats {repeated:,} FLOP of forward work (flops.backward.recompute) that the count lacks".removeprefix("; ")
+        repeats = f"the derived number also holds {repeated:,} FLOP of repeated forward work (flops.backward.recompute)"
+        because = f"{because}; {repeats}" if because else repeats
     if measured + repeated == derived:
         return Verdict(name, derived, measured, instrument, PROVED if proxies else EXACT, 0, because)
     off = f"derived is off by {derived - measured - repeated:+,}"
@@ -233,9 +234,8 @@ def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict
     executed = tuple(executed)
     foreign = sorted(set(executed) - set(covered) - _registered())
     because = f"neither counted nor stated free: {', '.join(foreign)}" if foreign else ""
-    return Verdict(
-        OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", FAILED if foreign else EXACT, 0, because
-    )
+    verdict = FAILED if foreign else EXACT
+    return Verdict(OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", verdict, 0, because)
 
 
 def _registered() -> set[str]:

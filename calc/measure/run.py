@@ -59,7 +59,7 @@ def measure(
     tell("elementwise FLOPs and bytes moved")
     with training(spec, sizes, options, device) as run:
         run.step()
-        counted = _measure_reference(run)
+        counted = _measure_reference(run, readings["memory.peak"])
 
     return Measurement(
         model=spec.name,
@@ -101,8 +101,11 @@ def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
     return observer.names, readings
 
 
-def _measure_reference(run: Training) -> dict[str, Reading]:
-    """Elementwise FLOPs and bytes moved of the next step, by phase."""
+def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
+    """Elementwise FLOPs and bytes moved of the next step, by phase. A step whose storages cannot be seen is not counted."""
+    if memory.value is None:
+        lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in PHASES}
+        return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in PHASES}}
     counters: dict[str, ReferenceCounter] = {}
 
     @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from calc.measure.measurement import Reading
 from calc.measure.storages import distinct_storages, tensors_in
@@ -33,10 +33,9 @@ class _Packed:
 
 
 class SavedTensors:
-    """Everything that autograd saves inside ``watching``; ``reading`` says what it still holds."""
+    """Everything that autograd saves inside ``watching``; ``reading`` says what it still holds then."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = module
+    def __init__(self) -> None:
         self._packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
         self._guard = _OtherHooks(self._pack)
 
@@ -46,11 +45,14 @@ class SavedTensors:
             yield
 
     def _pack(self, tensor: Tensor) -> _Packed:
-        packed = _Packed(tensor)
+        # A saved result comes with its autograd node; holding that would close a circle (node, hook's object, tensor, node)
+        # and keep alive what a plain run lets go. A detached alias shares the storage and nothing else.
+        with _disable_current_modes():
+            packed = _Packed(tensor.detach())
         self._packed.add(packed)
         return packed
 
-    def reading(self, loss: Tensor) -> Reading:
+    def reading(self, loss: Tensor, module: torch.nn.Module) -> Reading:
         """Distinct storages held now, without those of parameters and buffers."""
         if self._guard.seen:
             because = "the model installs saved-tensor hooks of its own (activation checkpointing), which hide what it keeps"
@@ -60,7 +62,7 @@ class SavedTensors:
             storages = distinct_storages([*held, *_kept_by_contexts(loss)])
         except (NotImplementedError, RuntimeError):
             return Reading(None, INSTRUMENT, "autograd saves a tensor without a storage (sparse)")
-        persistent = distinct_storages([*self._module.parameters(), *self._module.buffers()])
+        persistent = distinct_storages([*module.parameters(), *module.buffers()])
         return Reading(sum(nbytes for key, nbytes in storages.items() if key not in persistent), INSTRUMENT)
 
 
@@ -93,9 +95,9 @@ def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
 
 def measure_saved(run: Training) -> Reading:
     """``activations.bytes`` of the next forward; the step is then finished as usual."""
-    saved = SavedTensors(run.module)
+    saved = SavedTensors()
     with saved.watching():
         loss = run.forward()
-    reading = saved.reading(loss)
+    reading = saved.reading(loss, run.module)
     run.backward(loss)
     return reading

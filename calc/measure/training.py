@@ -130,7 +130,7 @@ def _describe(value: object) -> str:
 @contextmanager
 def _no_collector() -> Iterator[None]:
     was_on = gc.isenabled()
-    gc.collect()
+    gc.collect(1)  # the young generations hold what an earlier run left; the whole heap would take longer than a small run
     gc.disable()
     try:
         yield
