@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calc.basis import Basis, Fold
+
 Size = int | str
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
@@ -122,6 +124,7 @@ class DimRecord:
     expr: str | None = None
     tied: bool = False
     multiple_of: Size | None = None
+    at_most: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class Graph:
     dims: tuple[DimRecord, ...]
     basis: Mapping[str, str]
     symbols: tuple[str, ...]
+    folds: tuple[Fold, ...]
     loops: tuple[str, ...]
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
@@ -148,3 +152,7 @@ class Graph:
     certificates: tuple[Record, ...]
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def as_basis(self) -> Basis:
+        """The basis the records' sizes are written in."""
+        return Basis(self.symbols, self.basis, self.folds)

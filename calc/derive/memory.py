@@ -9,6 +9,7 @@ maximum, with recordings at other depths and sizes.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,16 +68,28 @@ def parts_at(record: Record, event: int, read: Callable[[Size], Any]) -> dict[st
 
 def labelled(record: Record, found: Sequence[Moment], general: Callable[[str], str]) -> dict[Label, Moment]:
     """Each moment under its place counted from the first and from the last of its kind."""
-    kinds: dict[tuple[str, str, str], list[Moment]] = {}
-    for moment in found:
-        op = record.ops[moment.op]
-        kinds.setdefault((op.phase, op.name, general(op.site)), []).append(moment)
     labels: dict[Label, Moment] = {}
-    for (phase, name, site), group in kinds.items():
+    for (phase, name, site), group in _kinds(record, found, general).items():
         for place, moment in enumerate(group):
             labels[phase, name, site, "first", place] = moment
             labels[phase, name, site, "last", len(group) - 1 - place] = moment
     return labels
+
+
+def _kinds(record: Record, found: Sequence[Moment], general: Callable[[str], str]) -> dict[tuple[str, str, str], list[Moment]]:
+    kinds: dict[tuple[str, str, str], list[Moment]] = {}
+    for moment in found:
+        op = record.ops[moment.op]
+        kinds.setdefault((op.phase, op.name, general(op.site)), []).append(moment)
+    return kinds
+
+
+def _comparable(label: Label, counts: Sequence[Mapping[tuple[str, str, str], list[Moment]]]) -> bool:
+    """Whether the label means the same moment at every depth: it lies outside the layer at the opposite end."""
+    phase, name, site, end, place = label
+    sizes = [len(c.get((phase, name, site), ())) for c in counts]
+    fewest, growth = min(sizes), max(b - a for a, b in itertools.pairwise(sorted(sizes))) if len(sizes) > 1 else 0
+    return place < fewest - growth if growth else end == "first" and place < fewest
 
 
 def peaks(
@@ -85,15 +98,18 @@ def peaks(
     algebra: Algebra,
     general: Callable[[str], str],
     interpolate: Callable[[Sequence[Poly]], Poly],
+    bounds: Sequence[tuple[str, str]] = (),
 ) -> tuple[Peak, ...]:
     """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
-    runs = [labelled(r, moments(r, step, algebra.parse), general) for r in records]
-    shared = [label for label in runs[0] if all(label in run for run in runs)]
+    found = [moments(r, step, algebra.parse) for r in records]
+    runs = [labelled(r, m, general) for r, m in zip(records, found, strict=True)]
+    counts = [_kinds(r, m, general) for r, m in zip(records, found, strict=True)]
+    shared = [label for label in runs[0] if _comparable(label, counts)]
     forms: dict[tuple[Poly, ...], Label] = {}
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
-    kept = undominated(live, algebra)
+    kept = undominated(live, algebra, bounds)
     return tuple(Peak(label, live[label], _parts(label, records, runs, algebra, interpolate)) for label in kept)
 
 
@@ -103,48 +119,67 @@ def _parts(label: Label, records: Sequence[Record], runs: Sequence[Mapping[Label
     return {role: interpolate([parts.get(role, algebra.parse(0)) for parts in each]) for role in roles}
 
 
-def undominated(live: Mapping[Label, Poly], algebra: Algebra) -> list[Label]:
-    """Labels whose polynomial is not below another one's wherever all sizes are at least 1.
+def undominated(live: Mapping[Label, Poly], algebra: Algebra, bounds: Sequence[tuple[str, str]] = ()) -> list[Label]:
+    """Labels that can be the largest at some sizes of at least 1 at which ``bounds`` (``("T", "C")``: T ≤ C) hold.
 
-    ``p ≤ q`` for all sizes ≥ 1 follows when ``q - p`` has no negative coefficient after each size x is written 1 + x'.
+    ``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C
+    as T + C'). A moment is dropped when one other, or a weighted mean of two others, is never below it.
     """
     labels = list(live)
-    matrix = _shifted([live[label] for label in labels])
-    order = sorted(range(len(labels)), key=lambda i: (-sum(matrix[i]), i))
+    matrix = _shifted([live[label] for label in labels], algebra, bounds)
+    # In order of falling coefficient sums nobody can be above an earlier one, so what is kept stays kept.
+    totals = matrix.sum(axis=1)
     kept: list[int] = []
-    for i in order:
-        if not any((matrix[i] <= matrix[j]).all() for j in kept):
-            kept = [j for j in kept if not (matrix[j] <= matrix[i]).all()] + [i]
-    return [labels[i] for i in sorted(kept)]
+    front = matrix[:0]
+    for i in sorted(range(len(labels)), key=lambda i: (-totals[i], i)):
+        if not (front >= matrix[i]).all(axis=1).any():
+            kept.append(i)
+            front = matrix[kept]
+    return [labels[i] for i in sorted(_without_means(kept, matrix))]
 
 
-def _shifted(polys: Sequence[Poly]) -> np.ndarray[Any, Any]:
-    """Coefficients of each polynomial after x → 1 + x', one row each. Exact: entries are Python integers or rationals."""
+_WEIGHTS = 16
+
+
+def _without_means(kept: Sequence[int], matrix: np.ndarray[Any, Any]) -> list[int]:
+    """``kept`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
+    left = list(kept)
+    for i in reversed(kept):
+        others = [j for j in left if j != i]
+        if any(
+            (_WEIGHTS * matrix[i] <= w * matrix[x] + (_WEIGHTS - w) * matrix[y]).all()
+            for x, y in itertools.combinations(others, 2)
+            if (np.maximum(matrix[x], matrix[y]) >= matrix[i]).all()
+            for w in range(1, _WEIGHTS)
+        ):
+            left.remove(i)
+    return left
+
+
+def _shifted(polys: Sequence[Poly], algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> np.ndarray[Any, Any]:
+    """Coefficients of each polynomial after the shift, one row each. Exact: entries are integers or rationals."""
+    shifts = [g + 1 for g in algebra.ring.gens]
+    names = list(algebra.names)
+    for low, high in bounds:
+        if low in names and high in names:
+            shifts[names.index(high)] = shifts[names.index(low)] + algebra.gen(high)
+    expanded: dict[tuple[int, ...], Poly] = {}
     columns: dict[tuple[int, ...], int] = {}
-    expansion: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    rows: list[dict[int, Any]] = []
     for poly in polys:
-        for monomial in poly.monoms():
-            if monomial not in expansion:
-                expansion[monomial] = [(columns.setdefault(m, len(columns)), c) for m, c in _expand(monomial)]
-    matrix = np.zeros((len(polys), len(columns)), dtype=object)
-    for row, poly in enumerate(polys):
+        row: dict[int, Any] = {}
         for monomial, coefficient in poly.terms():
-            for column, times in expansion[monomial]:
-                matrix[row, column] += coefficient * times
-    if all(getattr(c, "denominator", 1) == 1 and abs(c) < 2**62 for c in matrix.flat):
+            if monomial not in expanded:
+                expanded[monomial] = math.prod((s**power for s, power in zip(shifts, monomial, strict=True) if power), start=algebra.constant(1))
+            for m, c in expanded[monomial].terms():
+                column = columns.setdefault(m, len(columns))
+                row[column] = row.get(column, 0) + c * coefficient
+        rows.append(row)
+    matrix = np.zeros((len(polys), len(columns)), dtype=object)
+    for number, row in enumerate(rows):
+        for column, value in row.items():
+            matrix[number, column] = value
+    # Plain int64 is much faster; the bound leaves room for the weights of the means.
+    if all(getattr(c, "denominator", 1) == 1 and abs(c) < 2**56 for c in matrix.flat):
         return matrix.astype(np.int64)
     return matrix
-
-
-def _expand(monomial: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
-    """(1 + x)^a (1 + y)^b … multiplied out."""
-    terms: list[tuple[tuple[int, ...], int]] = [((0,) * len(monomial), 1)]
-    for position, power in enumerate(monomial):
-        for _ in range(power):
-            raised: dict[tuple[int, ...], int] = {}
-            for m, c in terms:
-                raised[m] = raised.get(m, 0) + c
-                up = (*m[:position], m[position] + 1, *m[position + 1 :])
-                raised[up] = raised.get(up, 0) + c
-            terms = list(raised.items())
-    return terms

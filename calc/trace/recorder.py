@@ -17,7 +17,7 @@ from calc.graph import Call, Event, Op, Saved, Tensor
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
 
-_KEEP = (int, float, bool, str, type(None))
+_LIFT = torch.ops.aten.lift_fresh.default
 
 
 class Recorder(TorchDispatchMode):
@@ -53,7 +53,10 @@ class Recorder(TorchDispatchMode):
         known, answer = self.shadows.answer(func, args)
         out = answer if known else func(*args, **kwargs)
         self.shadows.follow(func, args, kwargs, out)
-        if self.phase:
+        if func is _LIFT:
+            # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
+            self.tensor(out, self.path.current)
+        elif self.phase:
             self._record(func, args, kwargs, out)
         return out
 

@@ -54,7 +54,9 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
-    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised():
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    mode.cache_enabled = os.environ.get("CE","1")=="1"
+    with mode, disguise.unrecognised():
         yield
 
 

@@ -1,0 +1,248 @@
+"""Graph → derivation: every quantity with the steps that lead to it. Needs SymPy, never torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calc import dims, rules  # noqa: F401  # importing the rules registers them
+from calc.algebra import Poly
+from calc.cost import REGISTRY, Free, Registry
+from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm
+from calc.derive import groups
+from calc.derive.analysis import PEAKS, Analysis, analyse
+from calc.derive.memory import Peak
+from calc.derive.steps import StepMaker, moment_name
+from calc.dims import Dim
+from calc.errors import UnknownOperatorError
+from calc.graph import Graph
+from calc.units import Unit
+
+_COUNTED: dict[str, tuple[Unit, str]] = {
+    "parameters": (Unit.ELEMENT, "trainable elements, tied weights once"),
+    "gradients.bytes": (Unit.BYTE, "gradients that the backward leaves"),
+    "optimizer_state.bytes": (Unit.BYTE, "every tensor the optimizer keeps"),
+    "activations.bytes": (Unit.BYTE, "distinct storages autograd holds when the forward returns"),
+    "checkpoint.bytes": (Unit.BYTE, "payload of a checkpoint: model, optimizer state and iteration"),
+    "flops.forward.matmul": (Unit.FLOP, "matrix products of the forward"),
+    "flops.forward.causal": (Unit.FLOP, "the same, with declared causal masks credited"),
+    "flops.forward.elementwise": (Unit.FLOP, "elementwise arithmetic of the forward"),
+    "flops.backward.matmul": (Unit.FLOP, "matrix products of the backward, as autograd executes them"),
+    "flops.backward.causal": (Unit.FLOP, "the same, with declared causal masks credited"),
+    "flops.backward.recompute": (Unit.FLOP, "the part of them that only repeats forward work"),
+    "flops.backward.elementwise": (Unit.FLOP, "elementwise arithmetic of the backward"),
+    "flops.optimizer.matmul": (Unit.FLOP, "matrix products of the optimizer step"),
+    "flops.optimizer.elementwise": (Unit.FLOP, "elementwise arithmetic of the optimizer step"),
+    "bytes_moved.forward": (Unit.BYTE, "bytes read and written by the forward's operators"),
+    "bytes_moved.backward": (Unit.BYTE, "bytes read and written by the backward's operators"),
+    "bytes_moved.optimizer": (Unit.BYTE, "bytes read and written by the optimizer's operators"),
+}
+
+_SUMS: dict[str, tuple[tuple[str, ...], str]] = {
+    "flops.forward.total": (("flops.forward.matmul", "flops.forward.elementwise"), "all arithmetic of the forward"),
+    "flops.backward.total": (("flops.backward.matmul", "flops.backward.elementwise"), "all arithmetic of the backward"),
+    "flops.optimizer.total": (("flops.optimizer.matmul", "flops.optimizer.elementwise"), "all arithmetic of the optimizer step"),
+    "flops.step.total": (("flops.forward.total", "flops.backward.total", "flops.optimizer.total"), "all arithmetic of one training step"),
+}
+
+_PEAK_MEANING = {
+    "memory.peak": "largest live bytes during the second training step",
+    "memory.peak.first_step": "largest live bytes during the first training step",
+}
+
+ORDER = (
+    "parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", "memory.peak", "memory.peak.first_step", "checkpoint.bytes",
+    "flops.forward.matmul", "flops.forward.causal", "flops.forward.elementwise", "flops.forward.total",
+    "flops.backward.matmul", "flops.backward.causal", "flops.backward.recompute", "flops.backward.elementwise", "flops.backward.total",
+    "flops.optimizer.matmul", "flops.optimizer.elementwise", "flops.optimizer.total", "flops.step.total",
+    "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
+)  # fmt: skip
+
+
+def derive(graph: Graph, sizes: Mapping[str, int] | None = None, registry: Registry = REGISTRY, spec: Any = None) -> Derivation:
+    """Derive every quantity of a recorded step.
+
+    ``sizes`` overrides values of dimensions (integers from 1 to 2**63 - 1). Raises ``UnknownOperatorError`` for an
+    operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
+    """
+    analysis = analyse(graph, registry)
+    certificates = tuple(Certificate(_dimension_sizes(graph, c.sizes), analysis.certify(c)) for c in graph.certificates)
+    values = resolve(graph, sizes or {})
+    maker = StepMaker(analysis, values)
+    built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
+    return Derivation(
+        model=graph.model,
+        source=graph.source,
+        dims=tuple(_dim_records(graph, values)),
+        options=graph.options,
+        assumptions=graph.assumptions,
+        quantities={name: built[name] for name in ORDER},
+        steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
+        coverage=_coverage(analysis, values),
+        certificates=certificates,
+        provenance=graph.provenance,
+        notes=graph.notes,
+        spec=spec,
+    )
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
+    """Values of all dimensions of a graph with some overridden; a default expression that held moves along."""
+    recorded = {d.name: d.value for d in graph.dims}
+    table: dict[str, Dim] = {}
+    for d in graph.dims:
+        follows = d.expr is not None and dims.evaluate(d.expr, recorded) == d.value
+        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most)
+    return dims.resolve(table, given)
+
+
+def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]:
+    return graph.as_basis().sizes(symbols)
+
+
+def _dim_records(graph: Graph, values: Mapping[str, int]) -> Sequence[Any]:
+    from dataclasses import replace
+
+    return [replace(d, value=values[d.name]) for d in graph.dims]
+
+
+class _Evaluator:
+    """Evaluates a quantity's polynomials at other sizes."""
+
+    def __init__(self, analysis: Analysis, values: Mapping[str, int], polys: Sequence[Poly]) -> None:
+        self._analysis, self._values, self._polys = analysis, values, polys
+
+    def __call__(self, quantity: Quantity, sizes: Mapping[str, int]) -> int:
+        graph = self._analysis.graph
+        at = resolve(_with_values(graph, self._values), sizes)
+        known = graph.as_basis().values(at)
+        return max(self._analysis.algebra.value(p, known) for p in self._polys)
+
+
+def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
+    from dataclasses import replace
+
+    return replace(graph, dims=tuple(_dim_records(graph, values)))
+
+
+# -- quantities -------------------------------------------------------------------------------------------------------
+
+
+def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    found = []
+    for name, (unit, meaning) in _COUNTED.items():
+        reason = _unknown(name, analysis)
+        if reason:
+            found.append(Quantity(name, unit, meaning, None, None, unknown=reason))
+            continue
+        mine = analysis.groups.get(name, [])
+        maker.count(name, mine)
+        found.append(_quantity(name, unit, meaning, _total(analysis, name), mine, analysis, values))
+    return found
+
+
+def _total(analysis: Analysis, name: str) -> Poly:
+    return analysis.totals.get(name, analysis.algebra.constant(0))
+
+
+def _unknown(name: str, analysis: Analysis) -> str:
+    """Why a quantity has no value, or nothing."""
+    if not name.endswith(".causal"):
+        return ""
+    if analysis.uncredited:
+        return f"not credited: {min(analysis.uncredited)}"
+    if not any(call.causal for r in analysis.graph.records for call in r.calls) and not any(
+        op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.records for op in r.ops
+    ):
+        return "no attention call of this model declares a causal mask"
+    return ""
+
+
+def _quantity(
+    name: str, unit: Unit, meaning: str, total: Poly, mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]
+) -> Quantity:
+    outer, fold = analysis.fold.outer, analysis.fold
+    known = analysis.graph.as_basis().values(values)
+    terms = []
+    for site, found in groups.by_site(mine).items():
+        poly = groups.total(found, analysis.algebra.constant(0))
+        if poly != 0:
+            because = ", ".join(dict.fromkeys(g.label for g in found))
+            terms.append(QuantityTerm(site, outer.text(fold(poly)), analysis.algebra.value(poly, known), because))
+    return Quantity(
+        name, unit, meaning, outer.text(fold(total)), analysis.algebra.value(total, known), tuple(terms),
+        _evaluator=_Evaluator(analysis, values, [total]),
+    )  # fmt: skip
+
+
+def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    totals = {name: _total(analysis, name) for name in _COUNTED}
+    outer, fold = analysis.fold.outer, analysis.fold
+    known = analysis.graph.as_basis().values(values)
+    found = []
+    for name, (parts, meaning) in _SUMS.items():
+        totals[name] = sum((totals[p] for p in parts), start=analysis.algebra.constant(0))
+        maker.combine(name, [(p, totals[p]) for p in parts], meaning)
+        terms = tuple(QuantityTerm(p, outer.text(fold(totals[p])), analysis.algebra.value(totals[p], known), meaning) for p in parts if totals[p] != 0)
+        found.append(
+            Quantity(
+                name, Unit.FLOP, meaning, outer.text(fold(totals[name])), analysis.algebra.value(totals[name], known), terms,
+                _evaluator=_Evaluator(analysis, values, [totals[name]]),
+            )  # fmt: skip
+        )
+    return found
+
+
+def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    found = []
+    for name in PEAKS:
+        peaks = analysis.peaks[name]
+        maker.peak(name, peaks)
+        candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
+        text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
+        found.append(
+            Quantity(
+                name, Unit.BYTE, _PEAK_MEANING[name], text, candidates[0].value, (), candidates,
+                _evaluator=_Evaluator(analysis, values, [p.live for p in peaks]),
+            )  # fmt: skip
+        )
+    return found
+
+
+def _candidate(peak: Peak, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
+    outer, fold = analysis.fold.outer, analysis.fold
+    known = analysis.graph.as_basis().values(values)
+    parts = {role: p for role, p in peak.parts.items() if p != 0}
+    return Candidate(
+        expr=outer.text(fold(peak.live)),
+        at=moment_name(peak),
+        value=analysis.algebra.value(peak.live, known),
+        parts={role: outer.text(fold(p)) for role, p in parts.items()},
+        part_values={role: analysis.algebra.value(p, known) for role, p in parts.items()},
+    )
+
+
+# -- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
+    """Every operator of the second step: how often it runs, and whether it is counted or free."""
+    counts: dict[str, list[int]] = {}
+    records = analysis.graph.records
+    for i, record in enumerate(records):
+        for op in record.ops:
+            if op.step == 2:
+                counts.setdefault(op.name, [0] * len(records))[i] += 1
+    known = analysis.graph.as_basis().values(values)
+    rows = []
+    for name, number in sorted(counts.items()):
+        entry = analysis.registry.find(name)
+        if entry is None:
+            raise UnknownOperatorError(f"no cost rule for operator {name}")
+        runs = analysis.interpolate([analysis.algebra.constant(n) for n in number])
+        kind, because = ("free", entry.because) if isinstance(entry, Free) else ("counted", entry.statement)
+        rows.append(CoverageRow(name, analysis.fold.outer.text(analysis.fold(runs)), analysis.algebra.value(runs, known), kind, because))
+    return tuple(rows)

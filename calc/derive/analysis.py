@@ -1,0 +1,94 @@
+"""A graph, analysed: every quantity as a closed form in the basis symbols, before anything is told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from calc.algebra import Algebra, Poly
+from calc.basis import Folding
+from calc.cost import Registry
+from calc.derive import certify, groups, memory
+from calc.derive.fold import Folder
+from calc.derive.groups import Group
+from calc.derive.loops import Interpolation, Sites
+from calc.derive.memory import Peak
+from calc.graph import Graph, Record, Tensor
+
+PEAKS = {"memory.peak": 2, "memory.peak.first_step": 1}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Groups of like addends and candidate peaks of a graph. ``algebra`` works in basis symbols, ``fold`` leaves them."""
+
+    graph: Graph
+    registry: Registry
+    algebra: Algebra
+    fold: Folding
+    sites: Sites
+    interpolate: Interpolation
+    groups: Mapping[str, list[Group]]
+    peaks: Mapping[str, tuple[Peak, ...]]
+    uncredited: frozenset[str]
+
+    @cached_property
+    def totals(self) -> dict[str, Poly]:
+        """Closed form of each counted quantity in the basis symbols."""
+        return {name: groups.total(found, self.algebra.constant(0)) for name, found in self.groups.items()}
+
+    def certify(self, record: Record) -> int:
+        """Compare every closed form with a concrete record; returns how many agreed, or raises."""
+        candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items()}
+        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites.general)
+
+
+def analyse(graph: Graph, registry: Registry) -> Analysis:
+    """Fold every record and interpolate over the loop counts."""
+    algebra = Algebra(graph.symbols, _texts(graph.records))
+    sites = Sites(graph.records)
+    interpolate = Interpolation(graph.records, graph.loops, algebra)
+    folder = Folder(algebra.parse, registry)
+    found = groups.group([folder.entries(r) for r in graph.records], sites, interpolate, algebra.constant(1))
+    bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most]
+    peaks = {name: memory.peaks(graph.records, step, algebra, sites.general, interpolate, bounds) for name, step in PEAKS.items()}
+    return Analysis(
+        graph=graph,
+        registry=registry,
+        algebra=algebra,
+        fold=Folding(graph.as_basis(), algebra),
+        sites=sites,
+        interpolate=interpolate,
+        groups=groups.by_quantity(found),
+        peaks=peaks,
+        uncredited=frozenset(folder.uncredited),
+    )
+
+
+def _texts(records: Sequence[Record]) -> Iterator[str]:
+    """Every size that a fold may read."""
+    for record in records:
+        for storage in record.storages:
+            yield from _written(storage.nbytes)
+        for _, tensor in record.parameters:
+            yield from _sizes(tensor)
+        for saved in record.saved:
+            yield from _sizes(saved.tensor)
+        for call in record.calls:
+            yield from _written(call.query, call.key)
+        for op in record.ops:
+            for tensor in op.outputs:
+                yield from _sizes(tensor)
+            for _, value in op.args:
+                for item in value if isinstance(value, tuple) else (value,):
+                    if isinstance(item, Tensor):
+                        yield from _sizes(item)
+
+
+def _sizes(tensor: Tensor) -> Iterator[str]:
+    yield from _written(tensor.distinct, *tensor.shape)
+
+
+def _written(*sizes: int | str) -> Iterator[str]:
+    yield from (s for s in sizes if isinstance(s, str))

@@ -1,0 +1,74 @@
+"""Equal addends of all records, grouped: what one instance costs, and how many there are as a function of depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calc.algebra import Poly
+from calc.derive.fold import Entry
+from calc.derive.loops import Interpolation, Sites
+from calc.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Addends of one quantity that are alike: same site (loop indices as ``*``), rule, label and amount.
+
+    ``each`` is one of them, ``times`` how many there are (a polynomial in the loop counts).
+    """
+
+    quantity: str
+    site: str
+    rule: str
+    label: str
+    factors: tuple[Any, ...]
+    each: Poly
+    times: Poly
+    unit: Unit
+
+    @property
+    def total(self) -> Poly:
+        return self.each * self.times
+
+
+def group(runs: Sequence[Sequence[Entry]], sites: Sites, interpolate: Interpolation, one: Poly) -> list[Group]:
+    """Groups of the entries of several records, in the order of the first record that has them."""
+    counts: dict[Any, list[int]] = {}
+    samples: dict[Any, Entry] = {}
+    for i, entries in enumerate(runs):
+        for entry in entries:
+            key = (entry.quantity, sites.general(entry.site), entry.rule, entry.label, entry.count)
+            if key not in counts:
+                counts[key] = [0] * len(runs)
+                samples[key] = entry
+            counts[key][i] += 1
+    return [
+        Group(key[0], key[1], key[2], key[3], samples[key].factors, one * samples[key].count, interpolate([one * n for n in number]), samples[key].amount.unit)
+        for key, number in counts.items()
+    ]
+
+
+def by_quantity(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each quantity."""
+    found: dict[str, list[Group]] = {}
+    for g in groups:
+        found.setdefault(g.quantity, []).append(g)
+    return found
+
+
+def total(groups: Sequence[Group], zero: Poly) -> Poly:
+    """Sum over the groups of one quantity."""
+    result = zero
+    for g in groups:
+        result = result + g.total
+    return result
+
+
+def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
+    """The groups of each site, in order."""
+    found: dict[str, list[Group]] = {}
+    for g in groups:
+        found.setdefault(g.site, []).append(g)
+    return found

@@ -1,0 +1,302 @@
+"""Steps: how each closed form is reached, from single operators through modules and layers to the total.
+
+A step is made together with its check: its two sides are compared as polynomials, so a step that does not hold cannot
+be made.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction as Rational
+from typing import Any
+
+from calc import display
+from calc.algebra import Algebra, Poly
+from calc.cost import Rule
+from calc.derivation import Step, StepCheck
+from calc.derive.analysis import Analysis
+from calc.derive.groups import Group
+from calc.derive.memory import Peak
+from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.errors import NapkinError
+
+
+def tree(algebra: Algebra, poly: Poly) -> Display:
+    """A collected polynomial as a display tree, terms in ring order."""
+    terms = tuple(_monomial(c, powers) for c, powers in algebra.terms(poly))
+    return terms[0] if len(terms) == 1 else Sum(terms) if terms else Number(0)
+
+
+def _monomial(coefficient: Rational, powers: Mapping[str, int]) -> Display:
+    number = abs(coefficient)
+    factors: list[Display] = [Name(n) if p == 1 else Power(Name(n), p) for n, p in powers.items()]
+    if number.numerator != 1 or not factors:
+        factors.insert(0, Number(number.numerator))
+    body: Display = factors[0] if len(factors) == 1 else Product(tuple(factors))
+    if number.denominator != 1:
+        body = Fraction(body, Number(number.denominator))
+    return Negative(body) if coefficient < 0 else body
+
+
+@dataclass
+class StepMaker:
+    """Makes the steps of one derivation. Polynomials given to it are in basis symbols; steps show the model's dimensions."""
+
+    analysis: Analysis
+    sizes: Mapping[str, int]
+    steps: list[Step] = field(default_factory=list)
+
+    # -- one step -------------------------------------------------------------------------------------------------
+
+    def make(self, quantity: str, title: str, rule: str, before: Display, after: Poly, because: str, operators: tuple[str, ...] = ()) -> Display:
+        """Append ``before = after``; where that needs a defining equation of a dimension, a substitution step follows.
+
+        ``after`` is the polynomial in basis symbols. Returns the collected tree.
+        """
+        outer = self.analysis.fold.outer
+        folded = self.analysis.fold(after)
+        value = self._outer_value(before)
+        if value != folded:
+            direct = tree(outer, value)
+            self._append(quantity, title, rule, before, direct, because, StepCheck("symbolic", "holds"), operators)
+            self._substitute(quantity, title, direct, tree(outer, folded), after)
+        else:
+            self._append(quantity, title, rule, before, tree(outer, folded), because, StepCheck("symbolic", "holds"), operators)
+        return tree(outer, folded)
+
+    def _substitute(self, quantity: str, title: str, before: Display, after_tree: Display, after: Poly) -> None:
+        if self._inner_value(before) != after:
+            raise NapkinError(f"internal error: the step {title!r} of {quantity} does not hold; please report it")
+        used = [f"{f.whole} = {f.part}·{f.quotient}" for f in self.analysis.graph.folds if f.quotient in self.sizes]
+        because = f"by definition {' and '.join(used)}" if used else "by the definition of the dimensions"
+        self._append(quantity, f"{title}: substitute", "substitution", before, after_tree, because, StepCheck("symbolic", "holds"), ())
+
+    def _append(
+        self, quantity: str, title: str, rule: str, before: Display, after: Display, because: str, check: StepCheck, operators: tuple[str, ...]
+    ) -> None:
+        number = len(self.steps) + 1
+        value = int(display.value(after, self._size))
+        self.steps.append(Step(f"step-{number}", quantity, title, rule, before, after, because, check, value, operators))
+
+    def _size(self, name: str) -> Any:
+        found = self.sizes.get(name)
+        return Rational(found) if found is not None else Rational(self.analysis.fold.outer.value(self.analysis.fold.outer.gen(name), self._known))
+
+    @property
+    def _known(self) -> dict[str, int]:
+        return {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
+
+    def _outer_value(self, before: Display) -> Poly:
+        outer = self.analysis.fold.outer
+        return outer.constant(1) * display.value(before, outer.gen)
+
+    def _inner_value(self, before: Display) -> Poly:
+        algebra, define = self.analysis.algebra, self.analysis.graph.basis
+        return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(n))
+
+    # -- counted quantities -----------------------------------------------------------------------------------------
+
+    def count(self, quantity: str, groups: Sequence[Group]) -> None:
+        """Steps of a quantity that is a sum over operators or tensors."""
+        root = _Node("")
+        loose: list[Group] = []
+        for g in groups:
+            instances = self._instances(g.site)
+            times = _integer_ratio(g.times, instances)
+            if times is None:
+                loose.append(g)
+            else:
+                root.at(g.site).own.append((g, times))
+        parts = [self._loose(quantity, g) for g in loose]
+        parts += self._parts(quantity, root)
+        self._sum(quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step stands in exactly one part")
+
+    def _instances(self, site: str) -> Poly:
+        result = self.analysis.algebra.constant(1)
+        parts = site.split(".")
+        for i, part in enumerate(parts):
+            if part == "*":
+                result *= self._children(".".join(parts[:i]))
+        return result
+
+    def _children(self, prefix: str) -> Poly:
+        """Number of children of a looped container, in the loop counts."""
+        one = self.analysis.algebra.constant(1)
+        counts = [
+            one * max((n for p, n in self.analysis.sites.instances(r).items() if self.analysis.sites.general(p) == prefix), default=0)
+            for r in self.analysis.graph.records
+        ]
+        return self.analysis.interpolate(counts)
+
+    def _parts(self, quantity: str, node: _Node) -> list[_Part]:
+        """What a module's own operators and each of its parts contribute, every one with its steps."""
+        parts = [self._own(quantity, node)] if node.own else []
+        for name, child in node.children.items():
+            below = self._parts(quantity, child)
+            if name == "*":
+                parts.append(self._over_layers(quantity, node.path, child.path, below))
+            elif len(below) == 1:
+                parts += below
+            else:
+                parts.append(self._sum(quantity, child.path, "sum over parts", below, f"the parts of {child.path} run one after another"))
+        return parts
+
+    def _own(self, quantity: str, node: _Node) -> _Part:
+        terms = tuple(Labelled(self._product(times, g), _label(g)) for g, times in node.own)
+        total = _add([g.each * times for g, times in node.own], self.analysis.algebra)
+        rules = list(dict.fromkeys(g.rule for g, _ in node.own))
+        rule = rules[0] if len(rules) == 1 else "sum over operators"
+        before = terms[0] if len(terms) == 1 else Sum(terms)
+        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, rules), tuple(r for r in rules if r.startswith("aten.")))
+        return _Part(node.path, shown, total)
+
+    def _loose(self, quantity: str, g: Group) -> _Part:
+        """A group whose number is no multiple of its module's: it runs in some layers only, or at every turn of a loop."""
+        outer = self.analysis.fold.outer
+        number = tree(outer, self.analysis.fold(g.times))
+        before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
+        because = f"{self._because(quantity, [g.rule])}; it runs {outer.text(self.analysis.fold(g.times))} times"
+        shown = self.make(quantity, g.site, g.rule, before, g.total, because, (g.rule,) if g.rule.startswith("aten.") else ())
+        return _Part(f"{g.site} ({outer.text(self.analysis.fold(g.times))} times)", shown, g.total)
+
+    def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
+        layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, "the parts of one layer") if len(below) > 1 else below[0]
+        number = self._children(prefix)
+        upper = tree(self.analysis.fold.outer, self.analysis.fold(number))
+        total = layer.poly * number
+        before = OverLayers("l", upper, layer.shown)
+        shown = self.make(quantity, f"{prefix}, all layers", "sum over layers", before, total, "the layers are alike, so the sum is their number times one")
+        return _Part(prefix, shown, total)
+
+    def _sum(self, quantity: str, title: str, rule: str, parts: Sequence[_Part], because: str) -> _Part:
+        terms = tuple(Labelled(p.shown, p.name) for p in parts)
+        total = _add([p.poly for p in parts], self.analysis.algebra)
+        before: Display = Sum(terms) if terms else Number(0)
+        return _Part(title, self.make(quantity, title, rule, before, total, because), total)
+
+    def _product(self, times: int, g: Group) -> Display:
+        factors = self._factors(g.factors)
+        if times != 1:
+            factors = (Number(times), *factors)
+        return factors[0] if len(factors) == 1 else Product(factors)
+
+    def _factors(self, factors: Sequence[Any]) -> tuple[Display, ...]:
+        outer = self.analysis.fold.outer
+        return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
+
+    def _because(self, quantity: str, rules: Sequence[str]) -> str:
+        known = [self.analysis.registry.rules[r] for r in rules if r in self.analysis.registry.rules]
+        if quantity.startswith("bytes_moved"):
+            return "distinct elements read plus elements written, times their size"
+        if not known:
+            return _REASONS.get(quantity, "each tensor once")
+        return "; ".join(dict.fromkeys(_statement(rule) for rule in known))
+
+    # -- composed quantities and peaks --------------------------------------------------------------------------------
+
+    def combine(self, quantity: str, parts: Sequence[tuple[str, Poly]], because: str) -> None:
+        """A quantity that is the sum of others."""
+        outer = self.analysis.fold.outer
+        self._sum(quantity, quantity, "sum", [_Part(n, tree(outer, self.analysis.fold(p)), p) for n, p in parts], because)
+
+    def peak(self, quantity: str, peaks: Sequence[Peak]) -> None:
+        """Each candidate moment from its parts, then their maximum."""
+        outer = self.analysis.fold.outer
+        sums: list[Display] = []
+        for peak in peaks:
+            parts = {role: p for role, p in peak.parts.items() if p != 0}
+            before = Sum(tuple(Labelled(_wrapped(tree(outer, self.analysis.fold(p))), role) for role, p in parts.items()))
+            sums.append(before)
+            self.make(quantity, moment_name(peak), "live storages by role", before, peak.live, "storages born and not yet dead when this operator returns")
+        if len(peaks) > 1:
+            collected = Maximum(tuple(tree(outer, self.analysis.fold(p.live)) for p in peaks))
+            check = self._at_random_points(Maximum(tuple(sums)), collected)
+            because = "memory is largest at one of these moments; every other one is below one of them at all sizes"
+            self._append(quantity, f"{quantity}: the largest moment", "maximum", Maximum(tuple(sums)), collected, because, check, ())
+
+    def _at_random_points(self, before: Display, after: Display) -> StepCheck:
+        """Both sides evaluated exactly at five random sizes: ``Max`` is no polynomial."""
+        generator = random.Random(0)
+        basis = self.analysis.graph.as_basis()
+        outer = self.analysis.fold.outer
+        for _ in range(5):
+            values = {name: generator.randint(2, 10**4) for name in basis.symbols}
+            known = {**values, **basis.sizes(values)}
+
+            def leaf(name: str, known: Mapping[str, int] = known) -> Rational:
+                return Rational(outer.value(outer.gen(name), known))
+
+            if display.value(before, leaf) != display.value(after, leaf):
+                raise NapkinError("internal error: a maximum does not hold at random sizes; please report it")
+        return StepCheck("random points", "holds at 5 random exact points")
+
+
+_REASONS = {
+    "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",
+    "gradients.bytes": "the gradient that the backward leaves in .grad: item size times elements",
+    "optimizer_state.bytes": "tensors that the optimizer keeps for this parameter: item size times elements",
+    "activations.bytes": "autograd holds this tensor when the forward returns; a storage counts once",
+    "checkpoint.bytes": "distinct storages of model and optimizer state, and the iteration",
+}
+
+
+def _statement(rule: Rule) -> str:
+    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}"
+
+
+def moment_name(peak: Peak) -> str:
+    """Words for a candidate moment."""
+    phase, operator, site, end, place = peak.label
+    short = operator.removeprefix("aten.").rsplit(".", 1)[0]
+    number = "" if place == 0 and end == "first" else f", {'the last' if place == 0 else f'number {place + 1} from the {end}'}"
+    return f"{phase}, after {short} at {site}{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A partial sum: its name for the label, how it is shown, its polynomial in basis symbols."""
+
+    name: str
+    shown: Display
+    poly: Poly
+
+
+@dataclass
+class _Node:
+    """A place in the module tree, with the groups that belong to it."""
+
+    path: str
+    own: list[tuple[Group, int]] = field(default_factory=list)
+    children: dict[str, _Node] = field(default_factory=dict)
+
+    def at(self, site: str) -> _Node:
+        node = self
+        for part in site.split("."):
+            path = f"{node.path}.{part}" if node.path else part
+            node = node.children.setdefault(part, _Node(path))
+        return node
+
+
+def _integer_ratio(times: Poly, instances: Poly) -> int | None:
+    """``m`` with ``times = m · instances``, or None."""
+    ratio = times.LC / instances.LC
+    return int(ratio) if ratio == int(ratio) and times == instances * int(ratio) else None
+
+
+def _add(polys: Sequence[Poly], algebra: Algebra) -> Poly:
+    total = algebra.constant(0)
+    for poly in polys:
+        total = total + poly
+    return total
+
+
+def _label(g: Group) -> str:
+    if not g.rule.startswith("aten."):
+        return g.label
+    return f"{g.rule.removeprefix('aten.').rsplit('.', 1)[0]}: {g.label}"
+
+
+def _wrapped(shown: Display) -> Display:
+    return shown

@@ -1,0 +1,176 @@
+"""Graphs to JSON and back, without torch. Tensors and operator texts are stored once and referred to by index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from calc.basis import Fold
+from calc.errors import BadInputError
+from calc.graph import Assumption, Call, DimRecord, Event, Graph, Op, Record, Saved, Storage, Tensor
+
+KIND = "napkin graph"
+SCHEMA = 1
+
+
+def dumps(graph: Graph) -> str:
+    """The graph as one JSON text; equal graphs give equal texts."""
+    return json.dumps(_graph_to_json(graph), separators=(",", ":"), ensure_ascii=True)
+
+
+def loads(text: str, where: str = "the text") -> Graph:
+    """The graph of ``dumps``; anything else is refused in one line."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{where} is not JSON ({str(error)[:60]}): give a graph saved by calc.save") from None
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise BadInputError(f"{where} is no saved graph: give a file written by calc.save")
+    if data.get("schema") != SCHEMA:
+        raise BadInputError(f"{where} is a graph of schema {data.get('schema')!r}, this version reads {SCHEMA}: trace the model again")
+    try:
+        return _graph_from_json(data)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise BadInputError(f"{where} is a damaged graph ({type(error).__name__}: {str(error)[:60]}): trace the model again") from None
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Write the graph to a file, whole or not at all."""
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    partial.write_text(dumps(graph), encoding="utf-8")
+    partial.replace(target)
+
+
+def load(path: str | Path) -> Graph:
+    """Read a graph written by ``save``."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"cannot read the graph {str(path)!r}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    return loads(text, repr(str(path)))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class _Table:
+    """Values by index, in order of first use."""
+
+    def __init__(self) -> None:
+        self.index: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        return self.index.setdefault(value, len(self.index))
+
+
+def _graph_to_json(graph: Graph) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "model": graph.model,
+        "source": graph.source,
+        "dims": [asdict(d) for d in graph.dims],
+        "basis": dict(graph.basis),
+        "symbols": list(graph.symbols),
+        "folds": [[f.whole, f.part, f.quotient] for f in graph.folds],
+        "loops": list(graph.loops),
+        "options": dict(graph.options),
+        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "records": [_record_to_json(r) for r in graph.records],
+        "certificates": [_record_to_json(r) for r in graph.certificates],
+        "provenance": dict(graph.provenance),
+        "notes": list(graph.notes),
+    }
+
+
+def _record_to_json(record: Record) -> dict[str, Any]:
+    tensors, texts = _Table(), _Table()
+
+    def value(v: Any) -> Any:
+        if isinstance(v, Tensor):
+            return {"t": tensors(v)}
+        return [value(x) for x in v] if isinstance(v, tuple) else v
+
+    ops = [
+        [
+            texts(op.name), texts(op.phase), op.step, texts(op.site), [[texts(n), value(v)] for n, v in op.args],
+            [tensors(t) for t in op.outputs], [texts(m) for m in op.mutates], texts(op.node), op.call,
+        ]
+        for op in record.ops
+    ]  # fmt: skip
+    named = {
+        key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers")
+    }
+    return {
+        "sizes": dict(record.sizes),
+        "storages": [[s.nbytes, s.role, s.name] for s in record.storages],
+        "ops": ops,
+        "events": [[e.change, e.storage, e.op] for e in record.events],
+        "saved": [[tensors(s.tensor), s.site, s.op] for s in record.saved],
+        "calls": [[c.function, c.causal, c.query, c.key] for c in record.calls],
+        **named,
+        "state": [[n, k, tensors(t)] for n, k, t in record.state],
+        "persistent": list(record.persistent),
+        "windows": [list(w) for w in record.windows],
+        "tensors": [[t.storage, list(t.shape), t.dtype, t.distinct] for t in tensors.index],
+        "texts": list(texts.index),
+    }
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _graph_from_json(data: dict[str, Any]) -> Graph:
+    return Graph(
+        model=data["model"],
+        source=data["source"],
+        dims=tuple(DimRecord(**d) for d in data["dims"]),
+        basis=data["basis"],
+        symbols=tuple(data["symbols"]),
+        folds=tuple(Fold(*f) for f in data["folds"]),
+        loops=tuple(data["loops"]),
+        options=data["options"],
+        assumptions=tuple(Assumption(*a) for a in data["assumptions"]),
+        records=tuple(_record_from_json(r) for r in data["records"]),
+        certificates=tuple(_record_from_json(r) for r in data["certificates"]),
+        provenance=data["provenance"],
+        notes=tuple(data["notes"]),
+    )
+
+
+def _record_from_json(data: dict[str, Any]) -> Record:
+    tensors = [Tensor(s, tuple(shape), dtype, distinct) for s, shape, dtype, distinct in data["tensors"]]
+    texts: Sequence[str] = data["texts"]
+
+    def value(v: Any) -> Any:
+        if isinstance(v, dict):
+            return tensors[v["t"]]
+        return tuple(value(x) for x in v) if isinstance(v, list) else v
+
+    def named(key: str) -> tuple[tuple[str, Tensor], ...]:
+        return tuple((name, tensors[t]) for name, t in data[key])
+
+    return Record(
+        sizes=data["sizes"],
+        storages=tuple(Storage(i, *s) for i, s in enumerate(data["storages"])),
+        ops=tuple(
+            Op(
+                i, texts[name], texts[phase], step, texts[site], tuple((texts[n], value(v)) for n, v in args),
+                tuple(tensors[t] for t in outputs), tuple(texts[m] for m in mutates), texts[node], call,
+            )
+            for i, (name, phase, step, site, args, outputs, mutates, node, call) in enumerate(data["ops"])
+        ),
+        events=tuple(Event(*e) for e in data["events"]),
+        saved=tuple(Saved(tensors[t], site, op) for t, site, op in data["saved"]),
+        calls=tuple(Call(*c) for c in data["calls"]),
+        parameters=named("parameters"),
+        gradients=named("gradients"),
+        buffers=named("buffers"),
+        state=tuple((n, k, tensors[t]) for n, k, t in data["state"]),
+        persistent=tuple(data["persistent"]),
+        windows=tuple((a, b) for a, b in data["windows"]),
+    )  # fmt: skip

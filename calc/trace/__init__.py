@@ -1,0 +1,119 @@
+"""``nn.Module`` → graph, by symbolic execution of the real training step."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from calc.basis import Basis, basis_of
+from calc.dims import meaning_of
+from calc.errors import PinnedSizeError, TraceError
+from calc.graph import Assumption, DimRecord, Graph, Record
+from calc.options import Options
+from calc.spec import Spec
+from calc.trace.step import Traced, record_step
+from calc.trace.symbols import hints
+
+Progress = Callable[[str], None]
+
+
+def record(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    options: Options,
+    depths: Sequence[int] = (2, 3),
+    certified: Sequence[int] = (4, 5),
+    progress: Progress = lambda _: None,
+) -> Graph:
+    """Record the training step of ``spec`` with symbolic sizes.
+
+    ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
+    read as a number is taken as a loop count: it is recorded at each of ``depths`` and certified at ``certified``.
+    """
+    basis = basis_of(spec.dimensions)
+    loops = [name for name in spec.pinned if name in basis.symbols]
+    pins: dict[str, str] = {}
+    while True:
+        try:
+            runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress)
+            break
+        except PinnedSizeError as pin:
+            if pin.dimension in loops or pin.dimension not in spec.dimensions:
+                raise TraceError(_pinned(spec, pin, basis)) from None
+            loops.append(pin.dimension)
+            pins[pin.dimension] = pin.where
+            progress(f"{pin.dimension} is read as a number at {pin.where}: taking it as a loop count")
+    certificates = []
+    for number in range(2):
+        at = _certificate_sizes(basis, sizes, loops, certified, number)
+        progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+        certificates.append(record_step(spec, basis, {}, at, options).record)
+    return _graph(spec, basis, sizes, loops, options, runs, certificates, pins)
+
+
+def _symbolic_runs(
+    spec: Spec, basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], depths: Sequence[int], options: Options, progress: Progress
+) -> list[Traced]:
+    hint_of = hints(basis, sizes)
+    runs = []
+    for counts in itertools.product(depths, repeat=len(loops)):
+        fixed = dict(zip(loops, counts, strict=True))
+        at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
+        progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
+        runs.append(record_step(spec, basis, hint_of, fixed, options))
+    return runs
+
+
+def _certificate_sizes(basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], certified: Sequence[int], number: int) -> dict[str, int]:
+    values = hints(basis, sizes, skip=1 + 2 * number)
+    return {**values, **{name: certified[(number + i) % len(certified)] for i, name in enumerate(loops)}}
+
+
+def _pinned(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:
+    return (
+        f"{spec.name}: {pin}, so no closed form in {basis.hidden.get(pin.dimension, pin.dimension)} can be read off; "
+        "use the size as it is, or give the model as one with that size fixed"
+    )
+
+
+def _graph(
+    spec: Spec,
+    basis: Basis,
+    sizes: Mapping[str, int],
+    loops: Sequence[str],
+    options: Options,
+    runs: Sequence[Traced],
+    certificates: Sequence[Record],
+    pins: Mapping[str, str],
+) -> Graph:
+    return Graph(
+        model=spec.name,
+        source=spec.source,
+        dims=tuple(
+            DimRecord(n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most)
+            for n, d in spec.dimensions.items()
+        ),
+        basis=dict(basis.define),
+        symbols=basis.symbols,
+        folds=basis.folds,
+        loops=tuple(loops),
+        options=options.to_json(),
+        assumptions=tuple(_assumptions(runs, pins)),
+        records=tuple(r.record for r in runs),
+        certificates=tuple(certificates),
+        provenance={"torch": torch.__version__, "python": platform.python_version()},
+        notes=tuple(spec.notes),
+    )
+
+
+def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Assumption]:
+    found: dict[str, Assumption] = {}
+    for name, where in pins.items():
+        found[name] = Assumption(f"{name} is a loop count", f"read as a number at {where}; recorded at 2 and 3, certified at 4 and 5")
+    for run in runs:
+        for line, answer in run.answers.items():
+            found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on sizes and constants only; evaluated for real")
+    return list(found.values())
