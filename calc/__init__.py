@@ -1,1 +1,95 @@
-"""Resource accounting of PyTorch training steps."""
+"""Resource accounting of PyTorch training steps: closed forms by visible steps, each checked against a real run.
+
+    spec = calc.load("gpt2")                       # or "hf:path/to/config.json", or "my_model.py:spec"
+    graph = calc.trace(spec, optimizer="adamw")    # the real step, recorded with symbols for sizes (torch)
+    result = calc.derive(graph)                    # no torch from here on
+    result["memory.peak"].at(B=8, T=1024)          # an exact integer
+    calc.check(result, B=2, T=64)                  # runs the step for real and compares
+
+Importing this package imports neither torch nor SymPy: each function imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from calc.dims import Dim as Dim
+from calc.errors import NapkinError as NapkinError
+from calc.spec import Spec as Spec
+
+if TYPE_CHECKING:
+    from calc.check import Report
+    from calc.derivation import Derivation
+    from calc.graph import Graph
+
+Progress = Callable[[str], None]
+
+
+def load(name: str) -> Spec:
+    """The spec that ``name`` stands for: a built-in name, ``hf:PATH`` or ``FILE.py:NAME``."""
+    from calc.load import load as load_spec
+
+    return load_spec(name)
+
+
+def trace(
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    optimizer: str = "adamw",
+    precision: str = "fp32",
+    attention: str = "fused",
+    mode: str = "train",
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Graph:
+    """Record the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults."""
+    from calc.options import Options
+    from calc.pipeline import trace as trace_step
+
+    options = Options(optimizer, precision, attention, mode)
+    return trace_step(spec, sizes, options=options, cache=cache, progress=progress or _silent)
+
+
+def derive(
+    source: Graph | Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    optimizer: str = "adamw",
+    precision: str = "fp32",
+    attention: str = "fused",
+    mode: str = "train",
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Derivation:
+    """Every quantity of the step with the steps that derive it: from a graph, whose options stand, or from a spec."""
+    from calc.options import Options
+    from calc.pipeline import derive as derive_step
+
+    options = Options(optimizer, precision, attention, mode)
+    return derive_step(source, sizes, options=options, cache=cache, progress=progress or _silent)
+
+
+def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, **sizes: int) -> Report:
+    """Run the derived step for real at ``sizes`` and compare every quantity with what was derived."""
+    from calc.check import check as check_derivation
+
+    return check_derivation(derivation, device=device, progress=progress, **sizes)
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class _Package(ModuleType):
+    """This package, in which ``calc.trace`` stays the function: importing the submodule of that name would replace it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and callable(self.__dict__.get(name))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -29,7 +29,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, d = x.shape
-        q, k, v = self.c_attn(x).split(d, dim=2)  # each (B, T, d)
+        q, k, v = self.c_attn(x).split([d, d, d], dim=2)  # each (B, T, d)
         q = q.view(B, T, self.h, self.k).transpose(1, 2)  # (B, h, T, k)
         k = k.view(B, T, self.h, self.k).transpose(1, 2)  # (B, h, T, k)
         v = v.view(B, T, self.h, self.k).transpose(1, 2)  # (B, h, T, k)

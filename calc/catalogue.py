@@ -1,0 +1,35 @@
+"""The built-in models by name, for ``napkin list`` and ``load``. Torch-free: the models themselves are imported when loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A built-in model. ``attribute`` of ``module`` is its spec, or a function that makes it from ``options``."""
+
+    name: str
+    description: str
+    module: str
+    attribute: str = "SPEC"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+CATALOGUE: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry("linear", "one linear layer with bias, mean squared error", "calc.models.linear"),
+        Entry("two-layer", "x W1 W2 without biases, mean squared error against y", "calc.models.two_layer"),
+        Entry("cruncher", "deep linear network D -> ... -> D -> 1; optimizer 'spec' is the lecture's AdaGrad", "calc.models.cruncher"),
+        Entry("mlp", "linear, GELU, linear, cross-entropy over classes", "calc.models.mlp"),
+        Entry(
+            "gpt2",
+            "GPT-2 124M: learned positions, tied head, cross-entropy over all tokens",
+            "calc.models.gpt2",
+            "spec",
+            {"dropout": "rate of its dropouts, 0 by default: gpt2:dropout=0.1"},
+        ),
+    )
+}
