@@ -55,8 +55,8 @@ class Verdict:
 
     def __str__(self) -> str:
         numbers = f"derived {_number(self.derived)}, measured {_number(self.measured)}"
-        reason = f"; {self.because}" if self.because else ""
-        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{self.instrument or 'no instrument'}{reason}]"
+        origin = "; ".join(part for part in (self.instrument, self.because) if part)
+        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{origin}]"
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
