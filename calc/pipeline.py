@@ -75,14 +75,14 @@ def derive(
     progress: Progress = lambda _: None,
 ) -> Derivation:
     """Every quantity of the step with its steps, from a graph (torch-free) or from a spec (traced first)."""
-    from calc import derive as derive_package
+    from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
         graph = trace(source, sizes, options=options, cache=cache, progress=progress)
-        return derive_package.derive(graph, sizes, registry, spec=source)
+        return derive_graph(graph, sizes, registry, spec=source)
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
-    return derive_package.derive(source, sizes, registry)
+    return derive_graph(source, sizes, registry)
 
 
 class _Cache:
