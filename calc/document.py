@@ -1,0 +1,168 @@
+"""The ``"schema": 1`` document of a derivation: plain data that any JSON reader takes without losing a digit.
+
+Integers beyond 2**53 are strings, because most readers keep numbers as doubles. What is unknown is ``null`` with its
+reason, never 0. Keys stand in a fixed order, so equal derivations give equal bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calc import display
+from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, Step
+
+if TYPE_CHECKING:
+    from calc.textbook import Comparison
+
+SCHEMA = 1
+EXACT_IN_A_DOUBLE = 2**53
+
+
+def number(value: int | None) -> int | str | None:
+    """``value`` as JSON can carry it: an integer beyond 2**53 becomes a string of its digits."""
+    if value is None or abs(value) <= EXACT_IN_A_DOUBLE:
+        return value
+    return str(value)
+
+
+def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] = ()) -> dict[str, Any]:
+    """Everything that was derived, and the verdicts of ``checks`` (a check report) where there are any."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": derivation.model, "source": derivation.source},
+        "dims": _dims(derivation),
+        "options": dict(derivation.options),
+        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
+        "quantities": {name: _quantity(derivation[name]) for name in derivation},
+        "steps": [_step(step) for step in derivation.steps],
+        "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
+        "textbook": [_comparison(c) for c in comparisons],
+        "coverage": [_coverage(row) for row in derivation.coverage],
+        "certificates": [_certificate(c) for c in derivation.certificates],
+        "provenance": dict(derivation.provenance),
+        "notes": list(derivation.notes),
+    }
+
+
+def symbols_in(text: str) -> list[str]:
+    """Dimension names that occur in an expression's text, in order of appearance; function names are none."""
+    found: dict[str, None] = {}
+    for name in _names(ast.parse(text, mode="eval").body):
+        found[name] = None
+    return list(found)
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    children: Iterable[ast.AST] = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    for child in children:
+        if isinstance(child, ast.expr):
+            yield from _names(child)
+
+
+def used_symbols(derivation: Derivation) -> set[str]:
+    """The free symbols of every expression of the quantities."""
+    texts: set[str] = set()
+    for name in derivation:
+        quantity = derivation[name]
+        if quantity.text is not None:
+            texts.add(quantity.text)
+        texts.update(term.expr for term in quantity.terms)
+        texts.update(candidate.expr for candidate in quantity.candidates)
+    return {symbol for text in texts for symbol in symbols_in(text)}
+
+
+def _dims(derivation: Derivation) -> dict[str, Any]:
+    used = used_symbols(derivation)
+    found: dict[str, Any] = {}
+    for dim in derivation.dims:
+        if dim.name in used or dim.tied:
+            found[dim.name] = {"meaning": dim.meaning, "value": number(dim.value)}
+            if dim.expr is not None:
+                found[dim.name]["expr"] = dim.expr
+    return found
+
+
+def _quantity(quantity: Quantity) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "expr": quantity.text,
+        "value": number(quantity.value),
+        "unit": str(quantity.unit),
+        "meaning": quantity.meaning,
+        "terms": [_term(term) for term in quantity.terms],
+    }
+    if quantity.candidates:
+        entry["candidates"] = [_candidate(c) for c in quantity.candidates]
+    if quantity.text is None:
+        entry["because"] = quantity.unknown
+    return entry
+
+
+def _term(term: QuantityTerm) -> dict[str, Any]:
+    return {"site": term.site, "expr": term.expr, "value": number(term.value), "because": term.because}
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    parts = {role: {"expr": expr, "value": number(candidate.part_values[role])} for role, expr in candidate.parts.items()}
+    return {"expr": candidate.expr, "at": candidate.at, "value": number(candidate.value), "parts": parts}
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "quantity": step.quantity,
+        "title": step.title,
+        "rule": step.rule,
+        "before": display.text(step.before),
+        "after": display.text(step.after),
+        "because": step.because,
+        "value": number(step.value),
+        "operators": list(step.operators),
+        "check": {"kind": step.check.kind, "result": step.check.result},
+    }
+
+
+def verdict(item: Any) -> dict[str, Any]:
+    """One verdict of a check as plain data."""
+    return {
+        "quantity": item.quantity,
+        "derived": number(item.derived),
+        "measured": number(item.measured),
+        "instrument": item.instrument,
+        "verdict": item.verdict,
+        "tolerance": item.tolerance,
+        "because": item.because,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "rule": comparison.rule.name,
+        "statement": comparison.rule.statement,
+        "source": comparison.rule.source,
+        "applies": comparison.applies,
+        "because": comparison.reason,
+        "expr": comparison.expr,
+        "value": number(comparison.value),
+        "unit": str(comparison.rule.unit),
+        "stands_for": comparison.rule.stands_for,
+        "exact": number(comparison.exact),
+        "difference": [
+            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.sites), "because": d.because}
+            for d in comparison.differences
+        ],
+        "within": [{"dim": w.dim, "ranges": [[number(a), number(b)] for a, b in w.ranges], "searched": [number(n) for n in w.searched]}
+                   for w in comparison.within],
+    }  # fmt: skip
+
+
+def _coverage(row: CoverageRow) -> dict[str, Any]:
+    return {"operator": row.operator, "runs": row.runs, "value": number(row.value), "kind": row.kind, "because": row.because}
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    sizes: Mapping[str, int] = certificate.sizes
+    return {"sizes": {name: number(size) for name, size in sizes.items()}, "quantities": certificate.quantities}

@@ -1,0 +1,99 @@
+"""What a derived number is made of, what moves it, and where one part overtakes another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.algebra import Algebra
+from calc.derivation import Derivation, Quantity
+from calc.errors import NapkinError
+
+LARGEST_SHARES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One addend of a quantity and its part of the whole."""
+
+    site: str
+    expr: str
+    value: int
+    share: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Doubling:
+    """How a quantity grows when one dimension doubles and the others are held. ``factor`` is ``None`` where it cannot double."""
+
+    dim: str
+    factor: Fraction | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """``fast`` grows with the square of ``dim``, ``slow`` in proportion: from ``at`` on, ``fast`` is the larger."""
+
+    quantity: str
+    dim: str
+    fast: str
+    slow: str
+    at: Fraction
+
+
+def shares(quantity: Quantity) -> tuple[Share, ...]:
+    """The largest addends of ``quantity`` by site, largest first."""
+    if not quantity.value:
+        return ()
+    found = [Share(t.site, t.expr, t.value, Fraction(t.value, quantity.value)) for t in quantity.terms]
+    return tuple(sorted(found, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
+
+
+def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
+    """What doubling each free dimension of quantity ``name`` does to it."""
+    quantity = derivation[name]
+    if quantity.text is None or not quantity.value:
+        return ()
+    occur = {n.id for n in ast.walk(ast.parse(quantity.text, mode="eval")) if isinstance(n, ast.Name)}
+    found: list[Doubling] = []
+    for dim in derivation.dims:
+        if dim.name not in occur or dim.expr is not None:
+            continue
+        positions = derivation.sizes.get("C")
+        if dim.name == "T" and positions is not None and 2 * dim.value > positions:
+            found.append(Doubling(dim.name, None, f"T is at most C = {positions:,}"))
+            continue
+        try:
+            found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
+        except NapkinError as error:
+            found.append(Doubling(dim.name, None, str(error)))
+    return tuple(found)
+
+
+def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | None:
+    """Where the part of quantity ``name`` that is quadratic in ``dim`` overtakes the part proportional to it."""
+    quantity = derivation.quantities.get(name)
+    if quantity is None or quantity.text is None or dim not in derivation.sizes:
+        return None
+    try:
+        algebra = Algebra(list(derivation.sizes), [quantity.text])
+        terms = algebra.terms(algebra.parse(quantity.text))
+    except NapkinError:
+        return None
+    values: Mapping[str, int] = {**derivation.sizes, dim: 1}
+    by_degree: dict[int, list[tuple[str, int]]] = {}
+    for coefficient, powers in terms:
+        if any(not n.isidentifier() or n not in values for n in powers):
+            return None
+        poly = algebra.constant(coefficient)
+        for n, power in powers.items():
+            poly *= algebra.gen(n) ** power
+        by_degree.setdefault(powers.get(dim, 0), []).append((algebra.text(poly), algebra.value(poly, values)))
+    if set(by_degree) != {1, 2}:
+        return None
+    fast, slow = (sum(v for _, v in by_degree[degree]) for degree in (2, 1))
+    written = {degree: " + ".join(t for t, _ in by_degree[degree]) for degree in (1, 2)}
+    return Crossover(name, dim, written[2], written[1], Fraction(slow, fast)) if fast > 0 and slow > 0 else None

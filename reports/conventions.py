@@ -1,0 +1,47 @@
+"""The conventions every report counts by, what each means for a reader, and what is never covered. Words only."""
+
+from __future__ import annotations
+
+CONVENTIONS: tuple[tuple[str, str, str], ...] = (
+    (
+        "One multiply-add is 2 FLOP.",
+        "FLOP is an amount of work, FLOP/s a rate; hardware peaks are quoted in this convention.",
+        "Counted as MACs, every matrix-product number here halves.",
+    ),
+    (
+        "The step is forward, backward, optimizer step, zero_grad(set_to_none=True); peak memory is that of the second such step.",
+        "From the second step on the optimizer's state exists, and every further step is alike.",
+        "Gradients kept between steps, or several forwards for one optimizer step, raise the peak.",
+    ),
+    (
+        "A storage counts once and whole, from the operator that first shows it until its last reference goes.",
+        "That is what an allocator must hold; views share the storage of what they view.",
+        "An allocator's rounding and fragmentation come on top.",
+    ),
+    (
+        "The optimizer runs its per-tensor implementation.",
+        "It is what the class does by default on a CPU; the fused and foreach ones hold other temporaries.",
+        "On CUDA the default differs: the optimizer's share of the peak and its FLOPs move, its state does not.",
+    ),
+    (
+        "Attention products count in full, masked or not.",
+        "A mask is credited only in the quantities named causal, and only where the model's call declares it.",
+        "A kernel that skips masked blocks does up to half of the attention products.",
+    ),
+    (
+        "Values do not depend on data.",
+        "Sizes alone decide what a step of this model runs.",
+        "A model that branches on its data is refused rather than averaged.",
+    ),
+)
+
+NOT_COVERED: tuple[str, ...] = (
+    "Time: no quantity here is a duration or a rate.",
+    "Workspace that an operator allocates and frees inside itself, and libraries' own buffers.",
+    "An allocator's rounding, caching and fragmentation.",
+    "More than one process: no communication, sharding or offloading.",
+    "Kernels of other devices, where they differ from those recorded on the CPU.",
+)
+
+DIVISIBLE = "Other sizes are refused when they are given: the model cannot be built."
+OTHERWISE = "At sizes that break it, the closed forms need not hold: derive again at such sizes."

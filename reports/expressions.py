@@ -1,0 +1,125 @@
+"""Expression texts as display trees, and display trees with their names replaced by numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from calc.algebra import evaluate_text
+from calc.display import (
+    Display,
+    Fraction,
+    Labelled,
+    Maximum,
+    Name,
+    Negative,
+    Number,
+    OverLayers,
+    Power,
+    Product,
+    Sum,
+)
+from calc.errors import NapkinError
+
+
+def parse(text: str) -> Display:
+    """The tree of an expression as the calculus writes it. What is no polynomial (``floor(T/2)``) stays one name."""
+    return _tree(ast.parse(text, mode="eval").body)
+
+
+def _tree(node: ast.expr) -> Display:
+    match node:
+        case ast.Constant(value=int() as value):
+            return Number(value)
+        case ast.Name(id=name):
+            return Name(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return Negative(_tree(operand))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return Sum((*_addends(left), *_addends(right)))
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return Sum((*_addends(left), Negative(_tree(right))))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return Product((*_factors(left), *_factors(right)))
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return Fraction(_tree(left), _tree(right))
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return Power(_tree(left), power)
+        case ast.Call(func=ast.Name(id="Max"), args=args):
+            return Maximum(tuple(_tree(a) for a in args))
+        case ast.Call() | ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+            return Name(ast.unparse(node))
+    raise NapkinError(f"cannot typeset the expression {ast.unparse(node)!r}: it is not made of sums, products and powers")
+
+
+def _addends(node: ast.expr) -> tuple[Display, ...]:
+    tree = _tree(node)
+    return tree.terms if isinstance(tree, Sum) else (tree,)
+
+
+def _factors(node: ast.expr) -> tuple[Display, ...]:
+    tree = _tree(node)
+    return tree.factors if isinstance(tree, Product) else (tree,)
+
+
+def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:
+    """``tree`` with the number of each name in its place; labels are left out, an atom becomes its value."""
+    match tree:
+        case Number():
+            return tree
+        case Name(name):
+            value = evaluate_text(name, sizes)
+            return Number(int(value)) if value.denominator == 1 else Fraction(Number(value.numerator), Number(value.denominator))
+        case Sum(terms):
+            return Sum(tuple(substituted(t, sizes) for t in terms))
+        case Product(factors):
+            return Product(tuple(substituted(f, sizes) for f in factors))
+        case Power(base, exponent):
+            return Power(substituted(base, sizes), exponent)
+        case Fraction(top, bottom):
+            return Fraction(substituted(top, sizes), substituted(bottom, sizes))
+        case Negative(body):
+            return Negative(substituted(body, sizes))
+        case OverLayers(index, upper, body):
+            return OverLayers(index, substituted(upper, sizes), substituted(body, sizes))
+        case Labelled(body, _):
+            return substituted(body, sizes)
+        case Maximum(items):
+            return Maximum(tuple(substituted(i, sizes) for i in items))
+
+
+def names(tree: Display) -> set[str]:
+    """Dimension names that occur in ``tree``, those inside atoms too."""
+    match tree:
+        case Number():
+            return set()
+        case Name(name):
+            return {n.id for n in ast.walk(ast.parse(name, mode="eval")) if isinstance(n, ast.Name)} - FUNCTIONS
+        case Sum(items) | Product(items) | Maximum(items):
+            return set().union(*(names(i) for i in items))
+        case Power(base, _):
+            return names(base)
+        case Fraction(top, bottom):
+            return names(top) | names(bottom)
+        case Negative(body) | Labelled(body, _):
+            return names(body)
+        case OverLayers(_, upper, body):
+            return names(upper) | names(body)
+
+
+def has_layers(tree: Display) -> bool:
+    """Whether a sum over layers stands in ``tree``, so that its index needs a row in the table of symbols."""
+    match tree:
+        case OverLayers():
+            return True
+        case Sum(items) | Product(items) | Maximum(items):
+            return any(has_layers(i) for i in items)
+        case Fraction(top, bottom):
+            return has_layers(top) or has_layers(bottom)
+        case Power(body, _) | Negative(body) | Labelled(body, _):
+            return has_layers(body)
+        case _:
+            return False
+
+
+FUNCTIONS = frozenset({"floor", "ceiling", "Max", "Min", "Mod", "Eq", "Ne"})

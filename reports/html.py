@@ -1,0 +1,51 @@
+"""A page as one self-contained HTML file: no script, no request, the font inside, a policy that forbids the rest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from reports import mathml
+from reports.escape import visible
+from reports.page import Formula, Page
+from reports.render import TEMPLATES, environment, render
+
+_FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
+
+
+def write(page: Page) -> str:
+    """The HTML text of a page."""
+    style = _style()
+    env = environment(None, {"mathml": _formula, "mathml_piece": _piece, "sites": _sites})
+    html = render(env, "html.j2", page, style=Markup(style), policy=_policy(style))
+    return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+
+
+def _formula(formula: Formula) -> Markup:
+    return mathml.formula(formula.pieces)
+
+
+def _piece(latex: str) -> Markup:
+    return mathml.formula((latex,))
+
+
+def _sites(text: str) -> Markup:
+    """A dotted name that may break after its dots and underscores, and nowhere else."""
+    return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(visible(text)))))
+
+
+def _style() -> str:
+    """The style sheet with the font in it. It stands in the policy by its hash, so it is made before the page."""
+    font = base64.b64encode(_FONT.read_bytes()).decode("ascii")
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    return re.sub(r"\s*\n\s*", "\n", css).strip().replace("{{font}}", f"data:font/woff2;base64,{font}")
+
+
+def _policy(style: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    return f"default-src 'none'; style-src 'sha256-{digest}'; font-src data:; base-uri 'none'; form-action 'none'"

@@ -1,0 +1,76 @@
+"""A page as GitHub-flavoured Markdown: tables, fenced ``math`` blocks and $`…`$ inline, no HTML but anchors and folds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+from markupsafe import escape as html_escape
+
+from reports import escape, latex
+from reports.page import Formula, Page
+from reports.render import environment, render
+
+BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
+ROW_TERMS = 4
+
+
+def write(page: Page) -> str:
+    """The Markdown text of a page."""
+    filters = {
+        "oneline": _oneline,
+        "rows": _rows,
+        "code": lambda text: Markup(escape.markdown_code(text)),
+        "html": lambda text: Markup(html_escape(escape.visible(text))),
+        "fenced": lambda text: Markup(escape.fenced(text)),
+        "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~#-]", "", text)),
+        "inline_math": _inline,
+        "equations": _equations,
+    }
+    text = render(environment(escape.markdown, filters), "markdown.j2", page)
+    text = re.sub(r"[ \t]+\n", "\n", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _oneline(text: str) -> Markup:
+    return Markup(re.sub(r"[ \t\n]+", " ", str(text)).strip())
+
+
+def _rows(text: str) -> Markup:
+    """Table rows without the blank lines that would end the table."""
+    return Markup("\n".join(line for line in str(text).split("\n") if line.strip()))
+
+
+def _inline(formula: Formula) -> Markup:
+    return Markup(f"$`{' '.join(formula.pieces)}`$")
+
+
+def _equations(lines: Sequence[tuple[str, Formula]]) -> list[Markup]:
+    """``before = after = …`` as aligned blocks, each short enough for GitHub."""
+    return [Markup(block) for block in _blocks([row for sign, formula in lines for row in _aligned(sign, formula)])]
+
+
+def _aligned(sign: str, formula: Formula) -> Iterator[str]:
+    if formula.labels:
+        for i, (piece, label) in enumerate(formula.rows):
+            yield f"{sign if i == 0 else ''}& {piece} && {latex.text(label)}" if label else f"{sign if i == 0 else ''}& {piece}"
+        return
+    for i in range(0, len(formula.pieces), ROW_TERMS):
+        yield f"{sign if i == 0 else ''}& {' '.join(formula.pieces[i : i + ROW_TERMS])}"
+
+
+def _blocks(rows: Sequence[str]) -> Iterator[str]:
+    """Rows gathered into ``aligned`` environments; a row alone and too long stays a block of its own."""
+    gathered: list[str] = []
+    for row in rows:
+        if gathered and sum(len(r) + 4 for r in gathered) + len(row) > BLOCK_LENGTH:
+            yield _environment(gathered)
+            gathered = []
+        gathered.append(row)
+    if gathered:
+        yield _environment(gathered)
+
+
+def _environment(rows: Sequence[str]) -> str:
+    return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"

@@ -1,0 +1,43 @@
+"""LaTeX as MathML Core. The converter is imported here only.
+
+A formula becomes one inline ``<math>`` for each of its pieces, joined by ``<wbr>``: MathML has no line breaking of its
+own, so this is how a long sum wraps on a narrow screen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup
+
+ELEMENTS = frozenset("math mrow mi mn mo ms mtext mspace msup msub msubsup mfrac munder mover munderover mpadded mstyle".split())
+
+_GROUPED = re.compile(r"<mn>(\d+)</mn>((?:<mo[^>]*>,</mo><mn>\d{3}</mn>)+)")
+_LEADING = re.compile(r"^<math><mo[^>]*>([+−])</mo>")
+
+
+@cache
+def _converter() -> Any:
+    import math_core
+
+    return math_core.LatexToMathML()
+
+
+@cache
+def piece(latex: str) -> str:
+    """One inline ``<math>`` element."""
+    made: str = _converter().convert_with_local_state(latex, displaystyle=False)
+    # The converter sets 124{,}439 as number, comma, number; it is one number and must read and copy as one.
+    made = _GROUPED.sub(lambda m: f"<mn>{m.group(1)}{re.sub(r'<[^>]*>', '', m.group(2))}</mn>", made)
+    # A fragment that begins with + continues a sum: the sign is an operator between terms, not a sign of its own.
+    made = _LEADING.sub(r'<math><mo form="infix">\1</mo>', made)
+    made = made.replace('<mspace width="0.16666667em"/>', '<mspace width=".17em"/>').replace("<mrow><mspace/><mi>", "<mrow><mi>")
+    return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")
+
+
+def formula(pieces: Sequence[str]) -> Markup:
+    """All pieces of a formula, with a place to break a line before each."""
+    return Markup("<wbr>".join(piece(p) for p in pieces))

@@ -1,0 +1,281 @@
+"""The document model: everything a report says, with every number already written. Built once, read by all writers.
+
+Text fields are plain and untrusted; each writer escapes them for its own format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reports.numbers import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula in LaTeX pieces (see ``reports.latex``) and as plain text. ``wide`` ones may need to scroll.
+
+    With ``labels``, one for each piece, the pieces stand one under another, each with its label beside it.
+    """
+
+    pieces: tuple[str, ...]
+    plain: str
+    wide: bool = False
+    labels: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        return tuple(zip(self.pieces, self.labels, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict: sign, words and tone, so that colour never stands alone. ``tone``: good, proved, bad, open."""
+
+    sign: str
+    words: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A reference inside the page (``target`` is an id), or a citation (``address`` is a URL)."""
+
+    words: str
+    target: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the answers on the first screen."""
+
+    question: str
+    answer: Amount | None
+    unknown: str
+    badge: Badge
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the checks. ``tone`` is bad when one failed."""
+
+    ran: bool
+    counts: tuple[tuple[str, str], ...]
+    tone: str
+    sizes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of the table of answers."""
+
+    quantity: str
+    meaning: str
+    target: str
+    formula: Formula | None
+    value: Amount | None
+    unknown: str
+    badge: Badge
+
+
+@dataclass(frozen=True, slots=True)
+class AssumptionRow:
+    formula: Formula | None
+    words: str
+    because: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRow:
+    formula: Formula
+    meaning: str
+    unit: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step of the derivation, all of it."""
+
+    number: str
+    anchor: str
+    title: str
+    rule: Link
+    badge: Badge
+    before: Formula
+    after: Formula
+    because: str
+    substituted: Formula
+    value: Amount
+    checked: str
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TermRow:
+    """An addend of a quantity. ``share`` is empty where a part of the whole makes no sense."""
+
+    site: str
+    formula: Formula
+    value: str
+    share: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    at: str
+    formula: Formula
+    value: Amount
+    parts: tuple[tuple[str, str], ...]
+    largest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The derivation of one quantity."""
+
+    number: str
+    anchor: str
+    quantity: str
+    meaning: str
+    formula: Formula | None
+    value: Amount | None
+    unknown: str
+    badge: Badge
+    steps: tuple[StepView, ...]
+    terms: tuple[TermRow, ...]
+    total: str
+    candidates: tuple[CandidateRow, ...]
+    titles: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DoublingTable:
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Formula, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossoverView:
+    """From ``at`` on, ``fast`` is larger than ``slow``."""
+
+    quantity: str
+    dim: Formula
+    fast: Formula
+    slow: Formula
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    formula: Formula
+    value: str
+    kind: str
+    sites: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    dim: Formula
+    ranges: str
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thumb:
+    """A rule of thumb beside the exact count."""
+
+    name: str
+    anchor: str
+    statement: str
+    letters: str
+    assumes: str
+    stands_for: str
+    source: Link
+    applies: bool
+    reason: str
+    value: Amount | None
+    exact: Amount | None
+    off: str
+    verdict: str
+    differences: tuple[DifferenceRow, ...]
+    closes: str
+    outside: tuple[tuple[str, Amount], ...]
+    ranges: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    quantity: str
+    derived: str
+    measured: str
+    difference: str
+    tolerance: str
+    instrument: str
+    badge: Badge
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule that steps use, or an operator that the step runs."""
+
+    name: str
+    anchor: str
+    statement: str
+    source: str
+    use: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    operator: str
+    anchor: str
+    runs: Formula | None
+    value: str
+    kind: str
+    because: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    words: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole report."""
+
+    model: str
+    subtitle: str
+    sizes: str
+    date: str
+    tiles: tuple[Tile, ...]
+    tally: Tally
+    answers: tuple[Answer, ...]
+    assumptions: tuple[AssumptionRow, ...]
+    conventions: tuple[AssumptionRow, ...]
+    symbols: tuple[SymbolRow, ...]
+    chapters: tuple[Chapter, ...]
+    steps: str
+    dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
+    doublings: DoublingTable
+    crossover: CrossoverView | None
+    thumbs: tuple[Thumb, ...]
+    checks: tuple[CheckRow, ...]
+    certificates: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    rules: tuple[RuleRow, ...]
+    ledger: tuple[LedgerRow, ...]
+    ledger_title: str
+    provenance: tuple[tuple[str, str], ...]
+    commands: tuple[Command, ...]
+    sections: Mapping[str, str]
