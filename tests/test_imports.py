@@ -1,0 +1,200 @@
+"""The import rules of the architecture, by parsing every file and by running with torch blocked.
+
+Derived and measured numbers share no code, and nothing outside tracing, models and measuring needs torch: both are what
+the product's trust rests on, so both are enforced here rather than remembered.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TORCH = ("torch", "transformers")
+TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure")
+# These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
+LAZY = ("calc", "calc.load", "calc.check", "calc.pipeline", "reports.cli")
+PUBLIC_FUNCTIONS = ("load", "trace", "derive", "check")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, and whether importing the file is enough to import it."""
+
+    by: str
+    module: str
+    at_load: bool
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.by} line {self.line} imports {self.module}"
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {_module_name(path): path for top in ("calc", "reports") for path in sorted((ROOT / top).rglob("*.py"))}
+
+
+def _imports_of(name: str, tree: ast.Module, package: bool) -> Iterator[Import]:
+    """Every import of a module, except those only type checkers see."""
+
+    def visit(node: ast.AST, at_load: bool) -> Iterator[Import]:
+        match node:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=rest):
+                for child in rest:
+                    yield from visit(child, at_load)
+                return
+            case ast.Import(names=names):
+                yield from (Import(name, alias.name, at_load, node.lineno) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = name.split(".")[: len(name.split(".")) - level + package] if level else []
+                base = ".".join([*above, *([module] if module else [])])
+                for alias in names:
+                    whole = f"{base}.{alias.name}"
+                    yield Import(name, whole if whole in FILES else base, at_load, node.lineno)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                at_load = False
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, at_load)
+
+    yield from visit(tree, True)
+
+
+IMPORTS = [
+    found
+    for name, path in FILES.items()
+    for found in _imports_of(name, ast.parse(path.read_text(encoding="utf-8")), path.name == "__init__.py")
+]
+
+
+def test_the_parser_tells_imports_made_at_load_from_those_in_functions() -> None:
+    """What the rules below rest on: scope, relative names, names that are modules, and imports only type checkers see."""
+    source = """
+from __future__ import annotations
+from calc import dims, Dim
+from . import errors
+if TYPE_CHECKING:
+    import torch
+class A:
+    import sympy
+    def f(self):
+        import torch.nn
+"""
+
+    found = [(i.module, i.at_load) for i in _imports_of("calc.x", ast.parse(source), package=False)]
+
+    expected = [("__future__", True), ("calc.dims", True), ("calc", True), ("calc.errors", True), ("sympy", True), ("torch.nn", False)]
+    assert expected == found
+
+
+def _within(module: str, *packages: str) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _assert_none(offending: list[Import]) -> None:
+    assert not offending, "; ".join(map(str, offending))
+
+
+def test_torch_is_imported_at_load_only_by_trace_models_and_measure() -> None:
+    """No other file imports torch, or one of those packages, when it is itself imported."""
+    _assert_none([i for i in IMPORTS if i.at_load and _within(i.module, *TORCH, *TORCH_PACKAGES) and not _within(i.by, *TORCH_PACKAGES)])
+
+
+def test_torch_is_imported_inside_functions_only_where_a_run_is_asked_for() -> None:
+    """Loading, tracing, checking and the command line are the only others that reach torch at all."""
+    inside = [i for i in IMPORTS if not i.at_load and _within(i.module, *TORCH, *TORCH_PACKAGES)]
+
+    _assert_none([i for i in inside if not (_within(i.by, *TORCH_PACKAGES) or i.by in LAZY or i.by.startswith("reports.cli"))])
+
+
+@pytest.mark.parametrize(
+    ("importer", "banned"),
+    [
+        ("calc", ("reports", "templates", "tests")),
+        ("reports", ("templates", "tests")),
+        ("calc.rules", ("calc.models", "calc.trace", "calc.measure", "calc.derive", "calc.catalogue", "calc.load")),
+        ("calc.models", ("calc.cost", "calc.rules", "calc.derive", "calc.trace", "calc.measure")),
+        ("calc.measure", ("calc.rules", "calc.cost", "calc.derive", "calc.trace", "calc.derivation", "calc.models")),
+        ("calc.trace", ("calc.rules", "calc.cost", "calc.derive", "calc.measure", "calc.models")),
+        ("calc.derive", ("calc.trace", "calc.models", "calc.measure")),
+    ],
+)
+def test_a_package_does_not_import(importer: str, banned: tuple[str, ...]) -> None:
+    """Neither when imported nor inside a function."""
+    _assert_none([i for i in IMPORTS if _within(i.by, importer) and _within(i.module, *banned)])
+
+
+def test_no_file_of_calc_takes_a_public_function_for_the_submodule_of_its_name() -> None:
+    """``from calc import derive`` gives the function ``calc.derive``; within calc the module is meant, so it is named in full."""
+    trees = ((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in FILES.items() if _within(name, "calc"))
+    froms = ((name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "calc")
+
+    assert [] == [f"{name} line {node.lineno}" for name, node in froms if {a.name for a in node.names} & set(PUBLIC_FUNCTIONS)]
+
+
+def test_no_import_cycle() -> None:
+    """Following imports made at load never leads back to where it started."""
+    edges: dict[str, set[str]] = {name: set() for name in FILES}
+    for i in IMPORTS:
+        if i.at_load and i.module in FILES and i.module != i.by:
+            edges[i.by].add(i.module)
+    state: dict[str, str] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert state.get(name) != "open", " -> ".join([*path[path.index(name) :], name])
+        if name in state:
+            return
+        state[name] = "open"
+        for other in sorted(edges[name]):
+            visit(other, (*path, name))
+        state[name] = "closed"
+
+    for name in edges:
+        visit(name, ())
+
+
+def _run(code: str) -> None:
+    """``code`` in a fresh interpreter in which importing torch or transformers fails."""
+    blocked = f"import sys; sys.modules.update({dict.fromkeys(TORCH)!r}); "
+    result = subprocess.run([sys.executable, "-c", blocked + code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_calc_and_reports_import_with_torch_blocked() -> None:
+    """``import calc, reports`` needs no torch."""
+    _run("import calc, reports")
+
+
+def test_every_torch_free_file_imports_with_torch_blocked() -> None:
+    """So does every single file outside trace, models and measure."""
+    names = [name for name in FILES if not _within(name, *TORCH_PACKAGES) and not name.endswith("__main__")]
+
+    _run(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
+
+
+def test_the_catalogue_lists_models_with_torch_blocked() -> None:
+    """``napkin list models`` needs no torch."""
+    _run("from calc.catalogue import CATALOGUE; assert 'gpt2' in CATALOGUE")
+
+
+def test_public_functions_stay_functions_after_their_submodules_are_imported() -> None:
+    """Importing ``calc.load`` does not turn the function ``calc.load`` into the module."""
+    _run(
+        "import calc, importlib; [importlib.import_module(f'calc.{n}') for n in ('load', 'derive', 'check')]; "
+        "assert all(type(f).__name__ == 'function' for f in (calc.load, calc.derive, calc.check))"
+    )
+
+
+def test_importing_calc_imports_no_sympy() -> None:
+    """Specs in users' files import calc, which must not cost them SymPy's start-up."""
+    _run("import calc; assert 'sympy' not in sys.modules")
