@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.graph import Call, Event, Op, Saved, Tensor
+from calc.trace import kernels
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
 
@@ -66,6 +67,9 @@ class Recorder(TorchDispatchMode):
         values = tuple((n, self._value(v)) for n, v in [*zip(names, args, strict=False), *kwargs.items()])
         site, call = self._site(func, node, values)
         index = len(self.ops)
+        nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
+        if nbytes is not None:
+            self.nbytes[self.storage(out, site)] = self.size(nbytes)
         outputs = tuple(self.tensor(t, site) for t in _tensors(out))
         self.ops.append(
             Op(index, str(func), self.phase, self.step, site, values, outputs, mutated, type(node).__name__ if node is not None else "", call)

@@ -54,9 +54,7 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
-    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    mode.cache_enabled = os.environ.get("CE","1")=="1"
-    with mode, disguise.unrecognised():
+    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised():
         yield
 
 
@@ -85,15 +83,11 @@ class _Run:
         inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
         persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
+        self._state()  # some optimizers make their state when they are built: it is alive before the first step
         with recorder.path.watch(self.module), disguise.calls_noted(self._noted, recorder.size), _attention(self.options):
             self._step(1)
             self._step(2)
-        state = tuple(
-            (name, key, recorder.tensor(value, name))
-            for name, p in self.module.named_parameters()
-            for key, value in self.optimizer.state.get(p, {}).items()
-            if isinstance(value, torch.Tensor)
-        )
+        state = self._state()
         roles = self._roles(parameters, buffers, inputs, state)
         return Record(
             sizes=dict(fixed),
@@ -110,6 +104,15 @@ class _Run:
             state=state,
             persistent=persistent,
             windows=tuple(self.windows),
+        )
+
+    def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
+        """(parameter, key, tensor) of everything the optimizer keeps now."""
+        return tuple(
+            (name, key, self.recorder.tensor(value, name))
+            for name, p in self.module.named_parameters()
+            for key, value in self.optimizer.state.get(p, {}).items()
+            if isinstance(value, torch.Tensor)
         )
 
     def _step(self, number: int) -> None:
