@@ -20,6 +20,7 @@ operator's own arithmetic (a running sum written as a masked square, index arith
 - accumulating scatters (``index_add``, ``scatter_add``, ``index_put`` with accumulate): one addition per source element.
 - pooling: each window is a reduction of the whole kernel (padding included), and the average one division per result
   element; backward one division per source element and one addition for each element of its window.
+- an ``alpha`` of 1 is no multiplication.
 - moving, selecting and sorting elements: 0, whatever index arithmetic the reference does.
 """
 
@@ -107,6 +108,11 @@ def bind(func: OpOverload, args: Sequence[Any], kwargs: Args) -> dict[str, Any]:
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
+def is_view(func: OpOverload) -> bool:
+    """Whether an operator only shows elements in another way: a view, or in place (``t_``)."""
+    return bool(func.is_view) or torch.Tag.inplace_view in func.tags
+
+
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors in a value, also inside lists and tuples."""
     if isinstance(value, Tensor):
@@ -170,7 +176,7 @@ def _attention(args: Args, outputs: Any) -> int:
 def _attention_backward(args: Args, outputs: Any) -> int:
     scores, rows = _scores(args)
     query_heads, key_heads = args["query"].shape[-3], args["key"].shape[-3]
-    shared = (query_heads // key_heads - 1) * (args["key"].numel() + args["value"].numel())
+    shared = int((query_heads // key_heads - 1) * (args["key"].numel() + args["value"].numel()))
     softmax_backward = scores + (scores - rows) + scores + scores
     return softmax_backward + scores + shared + _dropout(args, scores)
 
@@ -277,7 +283,7 @@ WHOLE: dict[str, Callable[[Args, Any], int]] = {
 def _is_known(func: OpOverload) -> bool:
     """Whether an operator is counted without decomposing it."""
     name = base_name(func)
-    return func.namespace == "prims" or (func.namespace == "aten" and (name in FREE or name in WHOLE or func.is_view))
+    return func.namespace == "prims" or (func.namespace == "aten" and (name in FREE or name in WHOLE or is_view(func)))
 
 
 def _known(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) -> int | None:
@@ -290,7 +296,7 @@ def _known(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: Any) ->
     bound = bind(func, args, kwargs)
     if name == "scatter" and "reduce" in bound:
         return _scatter_reduce(bound, outputs)
-    if name in FREE or func.is_view:
+    if name in FREE or is_view(func):
         return 0
     whole = WHOLE.get(name)
     return None if whole is None else whole(bound, outputs)
@@ -378,6 +384,8 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
     known = _known(func, args, kwargs, outputs)
     if known is not None:
         return known
+    # References multiply by any alpha they are handed; one that is 1 is handed over if it is written as 1.0.
+    kwargs = {name: value for name, value in kwargs.items() if name != "alpha" or value != 1}
     key = (func, _signature(args), _signature(sorted(kwargs.items())))
     if key not in _COUNTS:
         _COUNTS[key] = _decomposed(func, args, kwargs)

@@ -36,6 +36,7 @@ from calc.measure.decomposition import (
     bind,
     elementwise,
     indexed_elements,
+    is_view,
     names,
     tensors_in,
 )
@@ -81,7 +82,8 @@ def distinct(tensor: Tensor) -> int:
     return math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0 or size == 0)
 
 
-def _read(*tensors: Tensor | None) -> int:
+def _whole(*tensors: Tensor | None) -> int:
+    """Bytes of all distinct elements of the tensors that are given."""
     return sum(distinct(t) * t.element_size() for t in tensors if t is not None)
 
 
@@ -110,28 +112,28 @@ def _reads_gather(args: Args, outputs: Any) -> int:
     """Of ``self`` or ``weight`` one element per result element; all of the indices."""
     source = args["weight"] if "weight" in args else args["self"]
     indices = [*tensors_in(args.get("indices")), *tensors_in(args.get("index"))]
-    return _size(outputs.numel(), source) + _read(*indices)
+    return _size(outputs.numel(), source) + _whole(*indices)
 
 
 def _reads_nll_loss(args: Args, outputs: Any) -> int:
     target = args["target"]
-    picked = _size(target.numel(), args["self"]) + _read(target)
+    picked = _size(target.numel(), args["self"]) + _whole(target)
     return picked + (_size(target.numel(), args["weight"]) if args.get("weight") is not None else 0)
 
 
 def _reads_nll_loss_backward(args: Args, outputs: Any) -> int:
     target, weight = args["target"], args.get("weight")
-    return _read(args["grad_output"], target, args["total_weight"]) + (_size(target.numel(), weight) if weight is not None else 0)
+    return _whole(args["grad_output"], target, args["total_weight"]) + (_size(target.numel(), weight) if weight is not None else 0)
 
 
 def _reads_convolution_backward(args: Args, outputs: Any) -> int:
     mask = args["output_mask"]
-    return _read(args["grad_output"], args["weight"] if mask[0] else None, args["input"] if mask[1] else None)
+    return _whole(args["grad_output"], args["weight"] if mask[0] else None, args["input"] if mask[1] else None)
 
 
 def _reads_batch_norm_backward(args: Args, outputs: Any) -> int:
     statistics = ("save_mean", "save_invstd") if args["train"] else ("running_mean", "running_var")
-    return _read(args["grad_out"], args["input"], args.get("weight"), *(args.get(name) for name in statistics))
+    return _whole(args["grad_out"], args["input"], args.get("weight"), *(args.get(name) for name in statistics))
 
 
 READS: dict[str, Callable[[Args, Any], int]] = {
@@ -152,29 +154,29 @@ READS: dict[str, Callable[[Args, Any], int]] = {
 
 def _scatter_index_put(args: Args) -> tuple[int, int]:
     touched = _size(indexed_elements(args), args["self"])
-    return _read(*tensors_in(args["indices"]), args["values"]) + (touched if args.get("accumulate", False) else 0), touched
+    return _whole(*tensors_in(args["indices"]), args["values"]) + (touched if args.get("accumulate", False) else 0), touched
 
 
 def _scatter_index_add(args: Args) -> tuple[int, int]:
     touched = _size(args["source"].numel(), args["self"])
-    return _read(args["index"], args["source"]) + touched, touched
+    return _whole(args["index"], args["source"]) + touched, touched
 
 
 def _scatter_index_copy(args: Args) -> tuple[int, int]:
-    return _read(args["index"], args["source"]), _size(args["source"].numel(), args["self"])
+    return _whole(args["index"], args["source"]), _size(args["source"].numel(), args["self"])
 
 
 def _scatter_index_fill(args: Args) -> tuple[int, int]:
     target, index = args["self"], args["index"]
     lines = target.numel() // target.shape[args["dim"]] if target.numel() else 0
-    return _read(index, *tensors_in(args["value"])), _size(lines * index.numel(), target)
+    return _whole(index, *tensors_in(args["value"])), _size(lines * index.numel(), target)
 
 
 def _scatter_src(args: Args) -> tuple[int, int]:
     """``scatter_`` and ``scatter_add_`` take as many source elements as there are indices."""
     index, source, target = args["index"], args.get("src"), args["self"]
     touched = _size(index.numel(), target)
-    read = _read(index) + (_size(index.numel(), source) if source is not None else 0)
+    read = _whole(index) + (_size(index.numel(), source) if source is not None else 0)
     return read, touched
 
 
@@ -206,6 +208,7 @@ class _Call:
         self.args = bind(func, args, kwargs)
         self.tensors = [(name, tensor) for name, value in self.args.items() for tensor in tensors_in(value)]
         self.storages = {_storage(tensor) for _, tensor in self.tensors}
+        self.is_view = is_view(func)
         written = {a.name: a for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
         self.written = self._statistics() if self.base in RUNNING_STATISTICS else frozenset(written)
         self.outs = frozenset(name for name, a in written.items() if a.is_out)
@@ -216,8 +219,8 @@ class _Call:
 
     def bytes_moved(self, outputs: Any) -> int:
         fresh = [t for t in tensors_in(outputs) if _storage(t) not in self.storages]
-        if not self.written and not fresh and any(True for _ in tensors_in(outputs)):
-            return 0  # a view
+        if self.is_view or (not self.written and not fresh and any(True for _ in tensors_in(outputs))):
+            return 0
         if self.name in SCATTERS:
             return sum(SCATTERS[self.name](self.args))
         return self._reads(outputs) + self._writes(fresh)
@@ -226,13 +229,12 @@ class _Call:
         if self.base in READS:
             return READS[self.base](self.args, outputs)
         ignored = SHAPE_ONLY.get(self.base, frozenset()) | self.outs | (self.written if self.base in WRITE_ONLY else frozenset())
-        return _read(*(tensor for name, tensor in self.tensors if name not in ignored))
+        return _whole(*(tensor for name, tensor in self.tensors if name not in ignored))
 
     def _writes(self, fresh: Sequence[Tensor]) -> int:
         if self.base in NOTHING_WRITTEN:
             return 0
-        changed = [tensor for name, tensor in self.tensors if name in self.written]
-        return sum(t.numel() * t.element_size() for t in [*fresh, *changed])
+        return _whole(*fresh, *(tensor for name, tensor in self.tensors if name in self.written))
 
 
 def _storage(tensor: Tensor) -> int:

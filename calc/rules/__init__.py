@@ -1,0 +1,44 @@
+"""What every operator of a training step costs: one family per file, registered with ``calc.cost``.
+
+Importing this package fills ``calc.cost.REGISTRY``. Rules know shapes, never models, and need no torch: their elementwise
+counts are written down by hand from torch's reference decompositions, addend by addend, so that a measuring side that runs
+those decompositions can contradict them.
+"""
+
+from calc.rules import (
+    attention,
+    comparisons,
+    convolution,
+    copies,
+    creation,
+    embedding,
+    indexing,
+    loss,
+    matmul,
+    normalization,
+    optimizer,
+    pointwise,
+    pooling,
+    reduction,
+    softmax,
+    views,
+)
+
+__all__ = [
+    "attention",
+    "comparisons",
+    "convolution",
+    "copies",
+    "creation",
+    "embedding",
+    "indexing",
+    "loss",
+    "matmul",
+    "normalization",
+    "optimizer",
+    "pointwise",
+    "pooling",
+    "reduction",
+    "softmax",
+    "views",
+]

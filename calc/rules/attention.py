@@ -1,0 +1,111 @@
+"""Fused attention: one operator for softmax(Q Kᵀ · scale + mask) V, and one for its backward.
+
+Products are counted in full, whatever the mask; a declared causal mask is named beside them. Query heads that share a key
+head each make their own products. Elementwise work is that of the mathematical formulation, with N = scores (batch x query
+heads x query length x key length, in full) and R = rows of scores: forward N scalings, N additions of a floating mask, and a
+softmax; backward the softmax's backward, N scalings, and the addition of the gradients of heads that share keys. The
+log-sum-exp that the kernel keeps and the exponentials that its backward repeats are not counted. Dropout is 2 N each way.
+"""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Factor, Operator, Term, rule, term
+from calc.rules.shapes import each, optional
+
+FORWARD = "two matrix products; one multiply-add = 2 FLOP"
+BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matrix products, the first repeats the forward's"
+CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
+
+
+@rule(
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten._scaled_dot_product_flash_attention.default",
+    "aten._scaled_dot_product_efficient_attention.default",
+    "aten._scaled_dot_product_cudnn_attention.default",
+    statement="O = softmax(Q Kᵀ · scale + mask) V",
+    source=FORWARD,
+    convention=CONVENTION,
+)
+def attention(op: Operator) -> Cost:
+    """Shapes: Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T)."""
+    *batch, queries, width = op.shape("query")
+    keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
+    scores, rows = (*batch, queries, keys), (*batch, queries)
+    mask = (each("+ mask", scores),) if _has_floating_mask(op) else ()
+    return Cost(
+        matmul=(term("Q Kᵀ", 2, *batch, queries, keys, width), term("P V", 2, *batch, queries, keys, out_width)),
+        elementwise=(
+            each("S = Q Kᵀ · scale", scores),
+            *mask,
+            term("max S", *rows, keys - 1),
+            each("S - max S", scores),
+            each("exp", scores),
+            term("Σ exp", *rows, keys - 1),
+            each("P = exp / Σ exp", scores),
+            *_dropout(op, scores),
+        ),
+        causal=_causal(op, queries, keys),
+    )
+
+
+@rule(
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+    "aten._scaled_dot_product_flash_attention_backward.default",
+    "aten._scaled_dot_product_efficient_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+    statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P made again from Q Kᵀ",
+    source=BACKWARD,
+    convention=CONVENTION,
+)
+def attention_backward(op: Operator) -> Cost:
+    """Shapes: dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V."""
+    *batch, queries, width = op.shape("query")
+    keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
+    scores, rows = (*batch, queries, keys), (*batch, queries)
+    again = term("Q Kᵀ again", 2, *scores, width)
+    return Cost(
+        matmul=(
+            again,
+            term("dP = dO Vᵀ", 2, *scores, out_width),
+            term("dV = Pᵀ dO", 2, *scores, out_width),
+            term("dQ = dS K", 2, *scores, width),
+            term("dK = dSᵀ Q", 2, *scores, width),
+        ),
+        elementwise=(
+            each("P dP", scores),
+            term("Σ P dP", *rows, keys - 1),
+            each("P Σ P dP", scores),
+            each("P dP - P Σ P dP", scores),
+            each("dS = … · scale", scores),
+            *_shared_heads(op),
+            *_dropout(op, scores),
+        ),
+        recompute=(again,),
+        causal=_causal(op, queries, keys),
+    )
+
+
+def _causal(op: Operator, queries: Factor, keys: Factor) -> tuple[Factor, Factor] | None:
+    return (queries, keys) if op.value("is_causal", False) else None
+
+
+def _has_floating_mask(op: Operator) -> bool:
+    """A boolean mask selects; a floating one is added."""
+    mask = optional(op, "attn_mask") or optional(op, "attn_bias")
+    return mask is not None and mask.dtype != "bool"
+
+
+def _dropout(op: Operator, scores: tuple[Factor, ...]) -> tuple[Term, ...]:
+    return (each("· dropout mask", scores), each("/ (1 - p)", scores)) if op.value("dropout_p", 0.0) else ()
+
+
+def _shared_heads(op: Operator) -> tuple[Term, ...]:
+    """Query heads of a group add up their gradients of the keys and values they share."""
+    query_heads, key_heads = op.shape("query")[-3], op.shape("key")[-3]
+    if query_heads == key_heads:
+        return ()
+    more = query_heads - key_heads
+    return tuple(
+        term(f"{name} added over the heads that share it", *batch, more, keys, width)
+        for name, (*batch, _, keys, width) in (("dK", op.shape("key")), ("dV", op.shape("value")))
+    )

@@ -1,0 +1,50 @@
+"""Comparisons, selections, logic, order and rounding: no arithmetic, though every element is read and written."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, free, rule
+from calc.rules.shapes import whole
+
+COMPARES = "compares or selects elements: no arithmetic"
+
+
+def _aten(names: str) -> list[str]:
+    return [f"aten.{name}" for name in names.split()]
+
+
+free(
+    *_aten("eq.Scalar eq.Tensor ne.Scalar ne.Tensor lt.Scalar lt.Tensor le.Scalar le.Tensor gt.Scalar gt.Tensor ge.Scalar ge.Tensor"),
+    *_aten("isnan.default isinf.default sign.default sgn.default maximum.default minimum.default"),
+    because=COMPARES,
+    moves=True,
+)
+free(
+    *_aten("where.self masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar masked_fill_.Tensor"),
+    *_aten("tril.default triu.default"),
+    because="selects elements: no arithmetic",
+    moves=True,
+)
+free(
+    *_aten("relu.default relu_.default threshold_backward.default hardtanh.default hardtanh_.default hardtanh_backward.default"),
+    *_aten("clamp.default clamp.Tensor clamp_.default clamp_min.default clamp_min_.default clamp_max.default clamp_max_.default"),
+    because="max(x, bound) and its gradient compare and select: no arithmetic",
+    moves=True,
+)
+free(
+    *_aten("logical_and.default logical_or.default logical_xor.default logical_not.default logical_and_.default logical_or_.default"),
+    *_aten("bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not.default all.default all.dim any.default any.dim"),
+    because="combines truth values: no arithmetic",
+    moves=True,
+)
+free(
+    *_aten("argmax.default argmin.default sort.default sort.stable topk.default"),
+    because="orders elements by comparing them: no arithmetic",
+    moves=True,
+)
+free(*_aten("floor.default ceil.default round.default trunc.default"), because="rounds, which is a cast: no arithmetic", moves=True)
+
+
+@rule("aten.maximum.out", "aten.minimum.out", statement="out = max(a, b), or min", source=COMPARES, convention="out is only written")
+def extremum_into(op: Operator) -> Cost:
+    """Shapes: a and b broadcast to out (*)."""
+    return Cost(reads=whole(op.tensor("self"), op.tensor("other")))

@@ -1,0 +1,32 @@
+"""Convolutions: every output position is a product of a patch with the kernel, so 2 FLOP per multiply-add."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, rule, term
+from calc.rules.shapes import each, optional, reducing, whole
+
+SOURCE = "a matrix product of patches with the kernel; one multiply-add = 2 FLOP"
+CONVENTION = "positions in the padding are counted; a group sees only its own channels, forward and backward"
+
+
+@rule("aten.convolution.default", statement="y = x ⋆ w + b", source=SOURCE, convention=CONVENTION)
+def convolution(op: Operator) -> Cost:
+    """Shapes: x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t); transposed: w (C, O/groups, *k)."""
+    batch, _, *positions = op.shape("input") if op.value("transposed") else op.out.shape
+    bias = (each("+ b", op.out.shape),) if op.has("bias") else ()
+    return Cost(matmul=(term("x ⋆ w", 2, batch, *positions, *op.shape("weight")),), elementwise=bias)
+
+
+@rule("aten.convolution_backward.default", statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy", source=SOURCE, convention=CONVENTION)
+def convolution_backward(op: Operator) -> Cost:
+    """Shapes: dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask asks."""
+    dy = op.tensor("grad_output")
+    batch, _, *positions = op.shape("input") if op.value("transposed") else dy.shape
+    of_input, of_weight, of_bias = op.value("output_mask")
+    products = [name for name, wanted in (("dx = dy ⋆ᵀ w", of_input), ("dw = x ⋆ dy", of_weight)) if wanted]
+    others = [d for d in range(len(dy.shape)) if d != 1]
+    return Cost(
+        matmul=tuple(term(name, 2, batch, *positions, *op.shape("weight")) for name in products),
+        elementwise=(reducing("db = Σ dy", dy.shape, others),) if of_bias else (),
+        reads=whole(dy, optional(op, "weight") if of_input else None, optional(op, "input") if of_weight else None),
+    )

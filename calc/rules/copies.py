@@ -1,0 +1,43 @@
+"""Copies, casts and moves: no arithmetic, though every element is read and written."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, free, rule
+from calc.rules.shapes import each, whole
+
+free("aten.clone.default", "aten._to_copy.default", because="copies or casts every element: no arithmetic", moves=True)
+free("aten.cat.default", "aten.stack.default", because="copies its arguments side by side: no arithmetic", moves=True)
+free(
+    "aten.constant_pad_nd.default",
+    "aten.flip.default",
+    "aten.roll.default",
+    "aten.repeat.default",
+    because="copies elements to other places: no arithmetic",
+    moves=True,
+)
+free(
+    "aten.slice_backward.default",
+    "aten.select_backward.default",
+    "aten.diagonal_backward.default",
+    "aten.slice_scatter.default",
+    "aten.select_scatter.default",
+    because="copies a part into a whole that is written in full: no arithmetic",
+    moves=True,
+)
+free("aten._local_scalar_dense.default", because="reads one element as a Python number: no arithmetic", moves=True)
+
+
+@rule("aten.copy_.default", statement="x = source", source="moves elements: no arithmetic", convention="x is only written")
+def copy_(op: Operator) -> Cost:
+    """Shapes: x (*), source broadcast to (*)."""
+    return Cost(reads=whole(op.tensor("src")))
+
+
+@rule(
+    "aten.unfold_backward.default",
+    statement="dx[i] = Σ dy over the windows that hold i",
+    source="torch._decomp.decompositions.unfold_backward: one addition per source element",
+)
+def unfold_backward(op: Operator) -> Cost:
+    """Shapes: dy (*, windows, *, size) → dx (*)."""
+    return Cost(elementwise=(each("dx[i] += dy", op.shape("grad_in")),))

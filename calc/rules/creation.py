@@ -1,0 +1,76 @@
+"""New tensors and fills: what is written is the traffic; an argument that only lends its shape is not read."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, View, free, rule
+from calc.rules.shapes import whole
+
+WRITES = "writes elements: no arithmetic"
+
+free(
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+    "aten.empty_permuted.default",
+    because="allocates: no element is read or written",
+)
+free(
+    "aten.zeros.default",
+    "aten.ones.default",
+    "aten.full.default",
+    "aten.scalar_tensor.default",
+    "aten.arange.default",
+    "aten.arange.start",
+    "aten.arange.start_step",
+    "aten.linspace.default",
+    because="writes constants and positions: no arithmetic",
+    moves=True,
+)
+free(
+    "aten.rand.default",
+    "aten.randn.default",
+    "aten.randint.default",
+    "aten.randint.low",
+    "aten.randperm.default",
+    because="writes random numbers, which are counted as 0",
+    moves=True,
+)
+
+
+@rule(
+    "aten.zeros_like.default",
+    "aten.ones_like.default",
+    "aten.full_like.default",
+    "aten.rand_like.default",
+    "aten.randn_like.default",
+    "aten.new_zeros.default",
+    "aten.new_ones.default",
+    "aten.new_full.default",
+    statement="y = constants or random numbers, in the shape of x or another",
+    source=WRITES,
+    convention="x is not read",
+)
+def like(op: Operator) -> Cost:
+    """Shapes: x (*) → y (*)."""
+    return Cost(reads=())
+
+
+@rule(
+    "aten.fill_.Scalar",
+    "aten.fill_.Tensor",
+    "aten.zero_.default",
+    "aten.uniform_.default",
+    "aten.normal_.default",
+    "aten.bernoulli_.float",
+    "aten.bernoulli_.Tensor",
+    "aten.exponential_.default",
+    statement="x = a constant, or random numbers",
+    source=WRITES,
+    convention="x is only written",
+)
+def fill_(op: Operator) -> Cost:
+    """Shapes: x (*), a value or probabilities broadcast to (*)."""
+    source = op.value("value", op.value("p"))
+    return Cost(reads=whole(source if isinstance(source, View) else None))

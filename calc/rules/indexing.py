@@ -1,0 +1,123 @@
+"""Elements taken from and put to places that index tensors name.
+
+Taking reads one source element per result element. Putting in place writes one element per source element, and reads it
+first where it adds; putting into a new result reads and writes all of it. Adding is one operation per source element.
+"""
+
+from __future__ import annotations
+
+import math
+
+from calc.cost import Cost, Factor, Operator, Term, View, free, rule
+from calc.rules.shapes import broadcast, each, given_number, indices_of, split, whole
+
+MOVES = "moves elements: no arithmetic"
+ADDS = "one addition per source element"
+TAKES = "reads one source element per result element, and the indices"
+TOUCHES = "touches one element per source element"
+
+free(
+    "aten.index_copy.default",
+    "aten.index_fill.int_Scalar",
+    "aten.scatter.src",
+    "aten.scatter.value",
+    because="puts elements into a copy of the tensor: no arithmetic",
+    moves=True,
+)
+
+
+def _taken(op: Operator, *indices: View | None) -> Cost:
+    return Cost(reads=((op.out.numel, op.tensor("self").dtype), *whole(*indices)))
+
+
+@rule("aten.index.Tensor", "aten._unsafe_index.Tensor", statement="y = x[i, j, …]", source=MOVES, convention=TAKES)
+def index(op: Operator) -> Cost:
+    """Shapes: x (*), integer indices that broadcast to (n) → y (n, * the axes not indexed)."""
+    return _taken(op, *indices_of(op))
+
+
+@rule("aten.index_select.default", "aten.gather.default", statement="y[i] = x[index[i]] along dim", source=MOVES, convention=TAKES)
+def select(op: Operator) -> Cost:
+    """Shapes: x (*), index → y, with the axis dim of the index's size."""
+    return _taken(op, op.tensor("index"))
+
+
+def _put_shape(op: Operator) -> tuple[Factor, ...]:
+    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed."""
+    indices = indices_of(op)
+    rest = [s for i, s in enumerate(op.shape("self")) if i >= len(indices) or indices[i] is None]
+    return (*broadcast(*(i.shape for i in indices if i is not None)), *rest)
+
+
+def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
+    scaled = (each("alpha · source", shape),) if given_number(op, "alpha") else ()
+    return (*scaled, each("x[index] += source", shape))
+
+
+@rule("aten.index_put.default", "aten._unsafe_index_put.default", statement="y = x, then y[i, j, …] = v, or += v", source=ADDS)
+def index_put(op: Operator) -> Cost:
+    """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed) → y (*)."""
+    return Cost(elementwise=_added(op, _put_shape(op)) if op.value("accumulate", False) else ())
+
+
+@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=TOUCHES)
+def index_put_(op: Operator) -> Cost:
+    """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed)."""
+    shape = _put_shape(op)
+    accumulate = bool(op.value("accumulate", False))
+    touched = ((math.prod(shape), op.tensor("self").dtype),)
+    return Cost(
+        elementwise=_added(op, shape) if accumulate else (),
+        reads=(*whole(*indices_of(op), op.tensor("values")), *(touched if accumulate else ())),
+        writes=touched,
+    )
+
+
+@rule("aten.index_add.default", statement="y = x, then y[index[i]] += alpha source[i] along dim", source=ADDS)
+def index_add(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source like x with n along dim → y (*)."""
+    return Cost(elementwise=_added(op, op.shape("source")))
+
+
+@rule("aten.index_add_.default", statement="x[index[i]] += alpha source[i] along dim", source=ADDS, convention=TOUCHES)
+def index_add_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source like x with n along dim."""
+    source, touched = op.tensor("source"), ((op.tensor("source").numel, op.tensor("self").dtype),)
+    return Cost(elementwise=_added(op, source.shape), reads=(*whole(op.tensor("index"), source), *touched), writes=touched)
+
+
+@rule("aten.scatter_add.default", statement="y = x, then y[index[i]] += source[i] along dim", source=ADDS)
+def scatter_add(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source at least (n) → y (*)."""
+    return Cost(elementwise=_added(op, op.shape("index")))
+
+
+@rule("aten.scatter_add_.default", statement="x[index[i]] += source[i] along dim", source=ADDS, convention=TOUCHES)
+def scatter_add_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source at least (n)."""
+    index_, touched = op.tensor("index"), ((op.tensor("index").numel, op.tensor("self").dtype),)
+    source = ((index_.numel, op.tensor("src").dtype),)
+    return Cost(elementwise=_added(op, index_.shape), reads=(*whole(index_), *source, *touched), writes=touched)
+
+
+@rule("aten.scatter_.src", "aten.scatter_.value", statement="x[index[i]] = source[i] along dim", source=MOVES, convention=TOUCHES)
+def scatter_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source at least (n) or one number."""
+    index_ = op.tensor("index")
+    source = ((index_.numel, op.tensor("src").dtype),) if op.has("src") else ()
+    return Cost(reads=(*whole(index_), *source), writes=((index_.numel, op.tensor("self").dtype),))
+
+
+@rule("aten.index_copy_.default", statement="x[index[i]] = source[i] along dim", source=MOVES, convention=TOUCHES)
+def index_copy_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source like x with n along dim."""
+    source = op.tensor("source")
+    return Cost(reads=whole(op.tensor("index"), source), writes=((source.numel, op.tensor("self").dtype),))
+
+
+@rule("aten.index_fill_.int_Scalar", statement="x[index[i]] = value along dim", source=MOVES, convention=TOUCHES)
+def index_fill_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n)."""
+    kept, _ = split(op.shape("self"), op.value("dim"))
+    index_ = op.tensor("index")
+    return Cost(reads=whole(index_), writes=((math.prod(kept) * index_.numel, op.tensor("self").dtype),))

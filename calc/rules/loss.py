@@ -1,0 +1,188 @@
+"""Losses and their gradients. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Factor, Operator, Term, rule
+from calc.rules.shapes import Shape, broadcast, each, optional, reducing, whole
+
+DECOMPOSITION = "torch._decomp.decompositions."
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def _reduction(op: Operator, shape: Shape) -> tuple[Term, ...]:
+    """Σ loss, and the division by n of a mean."""
+    kind = op.value("reduction", MEAN)
+    added = () if kind == NONE else (reducing("Σ loss", shape, None),)
+    return (*added, each("/ n", ())) if kind == MEAN else added
+
+
+def _weighted(op: Operator, shape: Shape) -> tuple[Term, ...]:
+    return (each("· weight", shape),) if op.has("weight") else ()
+
+
+@rule("aten.mse_loss.default", statement="L = mean (x - t)²", source=DECOMPOSITION + "mse_loss")
+def mse_loss(op: Operator) -> Cost:
+    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
+    shape = broadcast(op.shape("self"), op.shape("target"))
+    return Cost(elementwise=(each("x - t", shape), each("(x - t)²", shape), *_reduction(op, shape)))
+
+
+@rule("aten.mse_loss_backward.default", statement="dx = 2/n (x - t) dL", source=DECOMPOSITION + "mse_loss_backward")
+def mse_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
+    shape = broadcast(op.shape("self"), op.shape("target"))
+    return Cost(elementwise=(each("x - t", shape), each("2/n (x - t)", shape), each("2/n (x - t) dL", shape)))
+
+
+def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
+    """One element of the scores, and of the class weights, for each target."""
+    target, weight = op.tensor("target"), optional(op, "weight")
+    weights = ((target.numel, weight.dtype),) if weight is not None else ()
+    return ((target.numel, op.tensor("self").dtype), *whole(target), *weights)
+
+
+@rule(
+    "aten.nll_loss_forward.default",
+    "aten.nll_loss2d_forward.default",
+    statement="L = Σ -x[i, t[i]] / number of targets that are not ignored",
+    source=DECOMPOSITION + "_nll_loss_forward",
+    convention="reads one score per target; all positions are counted, ignored ones too; class weights multiply every score",
+)
+def nll_loss(op: Operator) -> Cost:
+    """Shapes: x (N, C, *) or (C), t (N, *) → L () or (N, *), total weight ()."""
+    scores, targets = op.shape("self"), op.shape("target")
+    kind = op.value("reduction", MEAN)
+    terms = (*_weighted(op, scores), each("-x[i, t[i]]", targets))
+    if kind != NONE or len(scores) == 1:
+        total = reducing("total weight = Σ over targets", targets, None)
+        losses = () if kind == NONE else (reducing("Σ loss", targets, None),)
+        mean = (each("/ total weight", ()),) if kind == MEAN else ()
+        terms = (*terms, total, *losses, *mean)
+    return Cost(elementwise=terms, reads=_picked(op))
+
+
+@rule(
+    "aten.nll_loss_backward.default",
+    "aten.nll_loss2d_backward.default",
+    statement="dx[i, c] = -[c = t[i]] weight[c] dL / total weight",
+    source=DECOMPOSITION + "_nll_loss_backward",
+    convention="the scores are not read, their gradient is written in full",
+)
+def nll_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *)."""
+    scores, upstream = op.tensor("self"), op.tensor("grad_output")
+    target, weight = op.tensor("target"), optional(op, "weight")
+    mean = (each("dL / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
+    scaled = () if weight is None else (each("dL · weight", scores.shape if upstream.shape else weight.shape),)
+    return Cost(
+        elementwise=(*mean, *scaled, each("-[c = t] · dL", scores.shape)),
+        reads=(*whole(upstream, target, op.tensor("total_weight")), *(((target.numel, weight.dtype),) if weight is not None else ())),
+    )
+
+
+@rule(
+    "aten.smooth_l1_loss.default",
+    statement="L = mean of |x - t| < β: (x - t)²/2β, else |x - t| - β/2",
+    source=DECOMPOSITION + "smooth_l1_loss",
+)
+def smooth_l1_loss(op: Operator) -> Cost:
+    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
+    shape = broadcast(op.shape("self"), op.shape("target"))
+    names = ("x - t", "|x - t|", "(x - t)²", "(x - t)²/2", "(x - t)²/2β", "|x - t| - β/2")
+    return Cost(elementwise=(*(each(name, shape) for name in names), *_reduction(op, shape)))
+
+
+@rule(
+    "aten.smooth_l1_loss_backward.default",
+    statement="dx = dL/n · ((x - t)/β or sign(x - t))",
+    source=DECOMPOSITION + "smooth_l1_loss_backward",
+)
+def smooth_l1_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
+    shape = broadcast(op.shape("self"), op.shape("target"))
+    names = ("x - t", "|x - t|", "dL/n · (x - t)", "dL/n · (x - t)/β", "dL/n · sign(x - t)")
+    return Cost(elementwise=(each("dL / n", op.shape("grad_output")), *(each(name, shape) for name in names)))
+
+
+@rule(
+    "aten.huber_loss.default",
+    statement="L = mean of |x - t| < δ: (x - t)²/2, else δ(|x - t| - δ/2)",
+    source="torch._refs.nn.functional.huber_loss",
+)
+def huber_loss(op: Operator) -> Cost:
+    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
+    shape = broadcast(op.shape("self"), op.shape("target"))
+    names = ("x - t", "z = |x - t|", "z/2", "z²/2", "z - δ/2", "δ(z - δ/2)")
+    return Cost(elementwise=(*(each(name, shape) for name in names), *_reduction(op, shape)))
+
+
+@rule("aten.huber_loss_backward.default", statement="dx = dL/n · (x - t clipped to ±δ)", source=DECOMPOSITION + "huber_loss_backward")
+def huber_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
+    shape, upstream = broadcast(op.shape("self"), op.shape("target")), op.shape("grad_output")
+    return Cost(
+        elementwise=(
+            each("x - t", shape),
+            each("-dL/n", upstream),
+            each("-δ dL/n", upstream),
+            each("dL/n", upstream),
+            each("δ dL/n", upstream),
+            each("(x - t)/n", shape),
+            each("(x - t) dL/n", shape),
+        )
+    )
+
+
+@rule(
+    "aten.binary_cross_entropy.default", statement="L = mean of (t - 1) log(1 - x) - t log x", source=DECOMPOSITION + "binary_cross_entropy"
+)
+def binary_cross_entropy(op: Operator) -> Cost:
+    """Shapes: x (*), t (*), weight (*) → L (), or (*) without reduction."""
+    shape = op.shape("self")
+    names = ("t - 1", "-x", "log(1 - x)", "(t - 1) log(1 - x)", "log x", "t log x", "(t - 1) log(1 - x) - t log x")
+    return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *_reduction(op, shape)))
+
+
+@rule(
+    "aten.binary_cross_entropy_backward.default",
+    statement="dx = dL (x - t) / (x (1 - x)) / n",
+    source=DECOMPOSITION + "binary_cross_entropy_backward",
+)
+def binary_cross_entropy_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (*), x (*), t (*), weight (*) → dx (*)."""
+    shape = op.shape("self")
+    names = ("x - t", "dL (x - t)", "1 - x", "x (1 - x)", "dL (x - t) / (x (1 - x))")
+    mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
+    return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *mean))
+
+
+@rule(
+    "aten.binary_cross_entropy_with_logits.default",
+    statement="L = mean of (1 - t) x - ((pos_weight - 1) t + 1) log σ(x)",
+    source=DECOMPOSITION + "binary_cross_entropy_with_logits",
+)
+def binary_cross_entropy_with_logits(op: Operator) -> Cost:
+    """Shapes: x (*), t (*), weight (*), pos_weight (*) → L (), or (*) without reduction."""
+    shape = op.shape("self")
+    names = (
+        "1 - t",
+        "(1 - t) x",
+        "|x|",
+        "-|x|",
+        "exp(-|x|)",
+        "log(1 + exp(-|x|))",
+        "log σ(x) = min(0, x) - log(…)",
+        "(1 - t) x - log σ(x)",
+    )
+    positive = optional(op, "pos_weight")
+    by_class = (
+        ()
+        if positive is None
+        else (
+            each("pos_weight - 1", positive.shape),
+            each("(pos_weight - 1) t", shape),
+            each("(…) t + 1", shape),
+            each("(…) log σ(x)", shape),
+        )
+    )
+    return Cost(elementwise=(*by_class, *(each(name, shape) for name in names), *_weighted(op, shape), *_reduction(op, shape)))

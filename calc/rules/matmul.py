@@ -1,0 +1,71 @@
+"""Matrix products: 2 FLOP for every multiply-add."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, Term, rule, term
+from calc.rules.shapes import each, given_number, reducing
+
+PRODUCT = "matrix product; one multiply-add = 2 FLOP"
+VECTOR = "torch._decomp.decompositions: a product of elements and a sum, so n multiplications and n - 1 additions, counted as elementwise"
+
+
+@rule("aten.mm.default", statement="C[i,j] = Σₖ A[i,k] B[k,j]", source=PRODUCT)
+def mm(op: Operator) -> Cost:
+    """Shapes: A (m, k), B (k, n) → C (m, n)."""
+    (m, k), (_, n) = op.shape("self"), op.shape("mat2")
+    return Cost(matmul=(term("A B", 2, m, k, n),))
+
+
+@rule("aten.bmm.default", statement="C[b,i,j] = Σₖ A[b,i,k] B[b,k,j]", source=PRODUCT)
+def bmm(op: Operator) -> Cost:
+    """Shapes: A (b, m, k), B (b, k, n) → C (b, m, n)."""
+    (b, m, k), (_, _, n) = op.shape("self"), op.shape("mat2")
+    return Cost(matmul=(term("A B", 2, b, m, k, n),))
+
+
+@rule("aten.addmm.default", statement="D = β C + α A B", source=PRODUCT + "; the bias is one addition per result element")
+def addmm(op: Operator) -> Cost:
+    """Shapes: C (m, n) or broadcast to it, A (m, k), B (k, n) → D (m, n)."""
+    (m, k), (_, n) = op.shape("mat1"), op.shape("mat2")
+    return Cost(matmul=(term("A B", 2, m, k, n),), elementwise=_bias(op))
+
+
+@rule("aten.baddbmm.default", statement="D[b] = β C[b] + α A[b] B[b]", source=PRODUCT + "; the bias is one addition per result element")
+def baddbmm(op: Operator) -> Cost:
+    """Shapes: C (b, m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (b, m, n)."""
+    (b, m, k), (_, _, n) = op.shape("batch1"), op.shape("batch2")
+    return Cost(matmul=(term("A B", 2, b, m, k, n),), elementwise=_bias(op))
+
+
+def _bias(op: Operator) -> tuple[Term, ...]:
+    beta = op.value("beta", 1)
+    scaled = (each("β C", op.shape("self")),) if beta != 0 and beta != 1 else ()
+    added = (each("+ β C", op.out.shape),) if beta != 0 else ()
+    product = (each("α (A B)", op.out.shape),) if given_number(op, "alpha") else ()
+    return (*product, *scaled, *added)
+
+
+@rule("aten.mv.default", statement="y[i] = Σₖ A[i,k] x[k]", source=VECTOR)
+def mv(op: Operator) -> Cost:
+    """Shapes: A (m, k), x (k) → y (m)."""
+    shape = op.shape("self")
+    return Cost(elementwise=(each("A[i,k] x[k]", shape), reducing("Σₖ", shape, 1)))
+
+
+@rule("aten.dot.default", statement="y = Σₖ a[k] x[k]", source=VECTOR)
+def dot(op: Operator) -> Cost:
+    """Shapes: a (k), x (k) → y ()."""
+    shape = op.shape("self")
+    return Cost(elementwise=(each("a[k] x[k]", shape), reducing("Σₖ", shape, 0)))
+
+
+@rule(
+    "aten._grouped_mm.default",
+    statement="each row of A is multiplied by the matrix of its group",
+    source=PRODUCT,
+    convention="2·M·K·N for M rows, however they are routed",
+)
+def grouped_mm(op: Operator) -> Cost:
+    """Shapes: A (M, K), B (E, K, N) → (M, N); or A (K, M), B (M, N), groups along M → (E, K, N)."""
+    a, b = op.shape("self"), op.shape("mat2")
+    return Cost(matmul=(term("A B", 2, *a, b[-1]),))

@@ -1,0 +1,54 @@
+"""The fused updates that optimizers are written in, as torch's references spell them out."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, View, rule
+from calc.rules.shapes import broadcast, each
+
+
+@rule(
+    "aten.addcmul.default",
+    "aten.addcmul_.default",
+    statement="y = x + value · a · b",
+    source="torch._refs.addcmul: it multiplies by value even if that is 1",
+)
+def addcmul(op: Operator) -> Cost:
+    """Shapes: x (*), a (*), b (*) → y (*)."""
+    a, b = op.shape("tensor1"), op.shape("tensor2")
+    return Cost(elementwise=(each("value · a", a), each("value a · b", broadcast(a, b)), each("x + value a b", op.out.shape)))
+
+
+@rule(
+    "aten.addcdiv.default",
+    "aten.addcdiv_.default",
+    statement="y = x + value · a / b",
+    source="torch._refs.addcdiv: it multiplies by value even if that is 1",
+)
+def addcdiv(op: Operator) -> Cost:
+    """Shapes: x (*), a (*), b (*) → y (*)."""
+    a, b = op.shape("tensor1"), op.shape("tensor2")
+    return Cost(elementwise=(each("value · a", a), each("value a / b", broadcast(a, b)), each("x + value a / b", op.out.shape)))
+
+
+@rule(
+    "aten.lerp.Scalar",
+    "aten.lerp_.Scalar",
+    "aten.lerp.Tensor",
+    "aten.lerp_.Tensor",
+    statement="y = x + w (end - x), or end - (1 - w)(end - x) where |w| ≥ 1/2",
+    source="torch._refs.lerp, which looks at the size of w once and makes both w and w - 1",
+)
+def lerp(op: Operator) -> Cost:
+    """Shapes: x (*), end (*), w a number or (*) → y (*)."""
+    weight = op.value("weight")
+    weights = weight.shape if isinstance(weight, View) else ()
+    between = broadcast(op.shape("self"), op.shape("end"))
+    return Cost(
+        elementwise=(
+            each("|w|", weights),
+            each("w - 1", weights),
+            each("end - x", between),
+            each("w (end - x)", broadcast(between, weights)),
+            each("x + w (end - x)", op.out.shape),
+        )
+    )

@@ -1,0 +1,118 @@
+"""Reductions: n elements into one take n - 1 operations."""
+
+from __future__ import annotations
+
+import math
+
+from calc.cost import Cost, Operator, Term, rule
+from calc.rules.shapes import each, reducing, split
+
+REDUCTION = "a reduction of n elements is n - 1 operations"
+
+
+@rule("aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION)
+def sum_(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    return Cost(elementwise=(reducing("Σ x", op.shape("self"), op.value("dim")),))
+
+
+@rule("aten.prod.default", "aten.prod.dim_int", statement="y = Π x over dim", source=REDUCTION)
+def prod(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    return Cost(elementwise=(reducing("Π x", op.shape("self"), op.value("dim")),))
+
+
+@rule(
+    "aten.amax.default",
+    "aten.amin.default",
+    "aten.max.default",
+    "aten.min.default",
+    "aten.max.dim",
+    "aten.min.dim",
+    statement="y = max x over dim (or min), and where it stands",
+    source=REDUCTION,
+)
+def extremum(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim), positions of the same shape."""
+    return Cost(elementwise=(reducing("max x", op.shape("self"), op.value("dim")),))
+
+
+@rule("aten.mean.default", "aten.mean.dim", statement="y = (Σ x over dim) / n", source="torch._refs.mean")
+def mean(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    return Cost(elementwise=mean_of(op.shape("self"), op.value("dim")))
+
+
+def mean_of(shape: tuple[object, ...], dims: object) -> tuple[Term, ...]:
+    """A mean: the sum, and one division per result."""
+    return reducing("Σ x", shape, dims), each("/ n", split(shape, dims)[0])
+
+
+@rule("aten.var.correction", statement="y = Σ (x - mean)² / (n - c)", source="torch._refs.var, whose prim is one reduction: n - 1")
+def var(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    return Cost(elementwise=(reducing("variance of x", op.shape("self"), op.value("dim")),))
+
+
+@rule(
+    "aten.std.correction",
+    statement="y = √(Σ (x - mean)² / (n - c))",
+    source="torch._refs.std: a variance, a reduction of n - 1, and a root",
+)
+def std(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    shape, dims = op.shape("self"), op.value("dim")
+    return Cost(elementwise=(reducing("variance of x", shape, dims), each("√", split(shape, dims)[0])))
+
+
+@rule("aten.var_mean.correction", statement="the variance and the mean over dim", source="torch._refs.var_mean")
+def var_mean(op: Operator) -> Cost:
+    """Shapes: x (*) → variance and mean (* without dim)."""
+    shape, dims = op.shape("self"), op.value("dim")
+    return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims)))
+
+
+@rule("aten.logsumexp.default", statement="y = log Σ exp(x - max x) + max x", source="torch._refs.logsumexp")
+def logsumexp(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    shape, dims = op.shape("self"), op.value("dim")
+    kept, _ = split(shape, dims)
+    return Cost(
+        elementwise=(
+            reducing("max x", shape, dims),
+            each("|max x|, to find infinities", kept),
+            each("x - max x", shape),
+            each("exp", shape),
+            reducing("Σ exp", shape, dims),
+            each("log", kept),
+            each("+ max x", kept),
+        )
+    )
+
+
+@rule("aten.linalg_vector_norm.default", statement="y = (Σ |x|ᵖ)^(1/p) over dim", source="torch._refs.linalg.vector_norm")
+def vector_norm(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim). Order p = 2 unless given."""
+    shape, dims, order = op.shape("self"), op.value("dim"), float(op.value("ord", 2))
+    kept, reduced = split(shape, dims)
+    if order == 0:
+        return Cost(elementwise=(reducing("Σ [x ≠ 0]", shape, dims),))
+    if math.isinf(order):
+        return Cost(elementwise=(each("|x|", shape), reducing("max |x|", shape, dims)))
+    if math.prod(reduced) == 1:
+        return Cost(elementwise=(each("|x|", shape),))
+    size = () if order % 2 == 0 else (each("|x|", shape),)
+    power = () if order == 1 else (each("|x|ᵖ", shape),)
+    root = () if order == 1 else (each("(…)^(1/p)", kept),)
+    return Cost(elementwise=(*size, *power, reducing("Σ |x|ᵖ", shape, dims), *root))
+
+
+@rule(
+    "aten.cumsum.default",
+    "aten.cumprod.default",
+    statement="y[i] = y[i-1] + x[i] along dim (or the product)",
+    source=REDUCTION + ", and so is a running one",
+)
+def cumulative(op: Operator) -> Cost:
+    """Shapes: x (*) → y (*)."""
+    return Cost(elementwise=(reducing("y[i-1] + x[i]", op.shape("self"), op.value("dim")),))

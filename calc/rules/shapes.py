@@ -1,0 +1,62 @@
+"""Counting over shapes: the few sentences that rules are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from calc.cost import Factor, Operator, Term, View, term
+from calc.errors import NapkinError
+
+Shape = tuple[Factor, ...]
+
+
+def each(name: str, shape: Sequence[Factor]) -> Term:
+    """One operation for each element of ``shape``."""
+    return term(name, *(shape or (1,)))
+
+
+def reducing(name: str, shape: Shape, dims: Any) -> Term:
+    """A reduction over ``dims``: n - 1 operations for each of the lines of n elements that it reduces."""
+    kept, reduced = split(shape, dims)
+    return term(name, *kept, math.prod(reduced) - 1)
+
+
+def split(shape: Shape, dims: Any) -> tuple[Shape, Shape]:
+    """``shape`` as (sizes kept, sizes reduced). ``None`` and an empty list of dims mean all of them."""
+    listed = (dims,) if isinstance(dims, int) else tuple(dims or range(len(shape)))
+    chosen = {d % len(shape) for d in listed} if shape else set()
+    return tuple(s for i, s in enumerate(shape) if i not in chosen), tuple(s for i, s in enumerate(shape) if i in chosen)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape of a pointwise result: at each axis the size that is not 1."""
+    rank = max(len(s) for s in shapes)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    return tuple(next((size for size in axis if size != 1), 1) for axis in zip(*padded, strict=True))
+
+
+def whole(*views: View | None) -> tuple[tuple[Factor, str], ...]:
+    """Traffic that touches every distinct element of the tensors that are given."""
+    return tuple((v.distinct, v.dtype) for v in views if v is not None)
+
+
+def optional(operator: Operator, name: str) -> View | None:
+    """The tensor argument ``name`` if it was given."""
+    return operator.tensor(name) if operator.has(name) else None
+
+
+def given_number(operator: Operator, name: str) -> bool:
+    """Whether a scale such as ``alpha`` was given and is not 1: multiplying by 1 is no operation."""
+    return bool(operator.value(name, 1) != 1)
+
+
+def indices_of(operator: Operator) -> tuple[View | None, ...]:
+    """The index tensors of ``index`` and ``index_put``; ``None`` stands for a whole axis."""
+    indices = operator.value("indices", ())
+    if any(isinstance(i, View) and i.dtype == "bool" for i in indices):
+        raise NapkinError(
+            f"{operator.name} selects by a boolean mask, so its size depends on data: select by position, or multiply by the mask"
+        )
+    return tuple(indices)

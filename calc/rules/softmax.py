@@ -1,0 +1,63 @@
+"""Softmax and its logarithm, forward and backward, along one dimension."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, rule
+from calc.rules.shapes import each, reducing, split
+
+REFERENCE = "torch._decomp.decompositions."
+
+
+@rule(
+    "aten._softmax.default",
+    "aten._safe_softmax.default",
+    statement="y = exp(x - max x) / Σ exp(x - max x) along dim",
+    source=REFERENCE + "_softmax",
+)
+def softmax(op: Operator) -> Cost:
+    """Shapes: x (*) → y (*)."""
+    shape, dim = op.shape("self"), op.value("dim")
+    return Cost(
+        elementwise=(
+            reducing("max x", shape, dim),
+            each("x - max x", shape),
+            each("exp", shape),
+            reducing("Σ exp", shape, dim),
+            each("/ Σ exp", shape),
+        )
+    )
+
+
+@rule("aten._softmax_backward_data.default", statement="dx = y dy - y Σ y dy along dim", source=REFERENCE + "_softmax_backward_data")
+def softmax_backward(op: Operator) -> Cost:
+    """Shapes: dy (*), y (*) → dx (*)."""
+    shape, dim = op.shape("output"), op.value("dim")
+    return Cost(elementwise=(each("y dy", shape), reducing("Σ y dy", shape, dim), each("y Σ y dy", shape), each("y dy - y Σ y dy", shape)))
+
+
+@rule("aten._log_softmax.default", statement="y = (x - max x) - log Σ exp(x - max x) along dim", source=REFERENCE + "_log_softmax")
+def log_softmax(op: Operator) -> Cost:
+    """Shapes: x (*) → y (*)."""
+    shape, dim = op.shape("self"), op.value("dim")
+    kept, _ = split(shape, dim)
+    return Cost(
+        elementwise=(
+            reducing("max x", shape, dim),
+            each("x - max x", shape),
+            each("exp", shape),
+            reducing("Σ exp", shape, dim),
+            each("log Σ exp", kept),
+            each("- log Σ exp", shape),
+        )
+    )
+
+
+@rule(
+    "aten._log_softmax_backward_data.default", statement="dx = dy - exp(y) Σ dy along dim", source=REFERENCE + "_log_softmax_backward_data"
+)
+def log_softmax_backward(op: Operator) -> Cost:
+    """Shapes: dy (*), y (*) → dx (*)."""
+    shape, dim = op.shape("output"), op.value("dim")
+    return Cost(
+        elementwise=(each("exp(y)", shape), reducing("Σ dy", shape, dim), each("exp(y) Σ dy", shape), each("dy - exp(y) Σ dy", shape))
+    )

@@ -1,0 +1,65 @@
+"""Every rule against the measuring side's own count of the same real call: equality, and errors that must break it.
+
+Both tests enumerate the registry, so an operator without a call in ``cases`` fails the suite.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import calc.rules  # noqa: F401  (fills the registry)
+from calc.cost import REGISTRY, Registry, cost_of
+from tests.rules.cases import CASES
+from tests.rules.mutate import planted
+from tests.rules.operators import Observed, derived, observe
+
+OPERATORS = sorted([*REGISTRY.rules, *REGISTRY.frees])
+
+
+@cache
+def observed(op: str) -> list[Observed]:
+    return [observe(op, make()) for make in CASES[op]]
+
+
+def agrees(op: str, registry: Registry) -> bool:
+    return all(seen == derived(cost_of(seen.operator, "", registry), seen) for seen in observed(op))
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_a_rule_counts_what_torch_counts(op: str) -> None:
+    """Products, elementwise work, bytes moved, repeated work and declared mask are equal for every call in the cases."""
+    assert op in CASES, f"{op} has a rule but no call in tests/rules/cases.py"
+    for seen in observed(op):
+        assert seen == derived(cost_of(seen.operator, "", REGISTRY), seen)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_an_error_planted_in_a_rule_is_noticed(op: str) -> None:
+    """Whatever a rule states, stating it wrongly makes the comparison with torch fail."""
+    errors = dict(planted(REGISTRY, op, [seen.operator for seen in observed(op)]))
+
+    assert errors
+    assert [] == [what for what, registry in errors.items() if agrees(op, registry)]
+
+
+def test_cases_are_of_known_operators() -> None:
+    """A call in the cases whose operator has no rule compares nothing."""
+    assert [] == [op for op in CASES if REGISTRY.find(op) is None]
+
+
+@pytest.mark.parametrize("op", sorted(REGISTRY.rules))
+def test_a_rule_says_what_it_counts(op: str) -> None:
+    """A report prints a rule's shapes, definition and source, so each has them."""
+    rule = REGISTRY.rules[op]
+
+    assert rule.shapes.startswith("Shapes: ")
+    assert rule.statement
+    assert rule.source
+
+
+@pytest.mark.parametrize("op", sorted(REGISTRY.frees))
+def test_a_free_operator_says_why(op: str) -> None:
+    """Zero is a statement with a reason."""
+    assert REGISTRY.frees[op].because
