@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
 import traceback
@@ -41,7 +42,7 @@ def _unknown(name: str) -> str:
     shown = name if len(name) <= 60 else f"{name[:59]}…"
     if name.endswith(".py"):
         return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"
-    if name.endswith(".json") or Path(name).is_dir():
+    if name.endswith(".json") or os.path.isdir(name):
         return f"{shown!r} is no built-in model: for a Hugging Face config write hf:{shown}"
     near = difflib.get_close_matches(name, CATALOGUE, n=2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}"
@@ -92,15 +93,15 @@ def _options(entry: Entry, text: str) -> dict[str, float]:
 
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
-    if not file.is_file():
-        raise BadInputError(f"no file {file}: give the path of the Python file that holds the spec")
+    if not os.path.isfile(file):  # unlike Path.is_file, this holds for names that are too long to be one
+        raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
     module = _run(file)
     found = getattr(module, attribute, None)
     if not isinstance(found, Spec):
         specs = [name for name, value in vars(module).items() if isinstance(value, Spec)]
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
-        what = "no name" if not hasattr(module, attribute) else f"a {type(found).__name__}, not a spec, under"
-        raise SpecError(f"{file} has {what} {attribute!r}; {has}")
+        what = f"{attribute!r} is of type {type(found).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
+        raise SpecError(f"{file}: {what}; {has}")
     return dataclasses.replace(found, source=f"{file.name}, sha256 {_digest(file)[:16]}", key=f"{attribute}:{_content(file)}")
 
 

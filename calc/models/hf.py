@@ -57,7 +57,10 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which fields hold which dimension, and the lists that have one entry per layer, with their periods."""
+    """Which fields hold which dimension, and the lists with one entry per layer.
+
+    ``per_layer`` holds one period of each list; ``period`` is that of all of them, ``None`` where they repeat nothing.
+    """
 
     fields: Mapping[str, tuple[str, ...]]
     per_layer: Mapping[str, tuple[Any, ...]]
@@ -105,10 +108,10 @@ def spec(path: str) -> Spec:
 
 def _file(path: str) -> Path:
     file = Path(path)
-    if file.is_dir():
+    if os.path.isdir(file):  # os.path, unlike Path, says no to names that are too long to be one
         file = file / "config.json"
-    if not file.is_file():
-        raise ConfigError(f"no config at {path}: give the path of a config.json or of its folder (nothing is downloaded)")
+    if not os.path.isfile(file):
+        raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
     return file
 
 
@@ -205,9 +208,9 @@ def _layout(source: _Source, config: Any) -> _Layout:
     depth = stored[fields["L"][0]] if "L" in fields else None
     lists = {name: tuple(v) for name, v in stored.items() if isinstance(v, list | tuple) and len(v) == depth and name != "architectures"}
     period = math.lcm(*(_period(entries) for entries in lists.values())) if lists else 1
-    if depth is None or depth % period:
+    if depth is None or 1 < period == depth:
         fields.pop("L", None)
-        return _Layout(fields, {}, None)
+        return _Layout(fields, {}, None if depth is not None else 1)
     # Lists that the class makes for itself follow the depth by themselves; the file's own have to be made longer or shorter.
     given = {name: entries[: _period(entries)] for name, entries in lists.items() if isinstance(source.raw.get(name), list)}
     return _Layout(fields, given, period)
@@ -248,7 +251,7 @@ def _dims(source: _Source, layout: _Layout, config: Any) -> tuple[dict[str, Dim]
     if "L" in value:
         made["L"] = Dim(value["L"], multiple_of=layout.period if layout.period != 1 else None)
     elif layout.period is None:
-        notes.append("the depth is a number here, no dimension: the config's lists of layers repeat no pattern over it")
+        notes.append("the depth is a number here, no dimension: the layers of this config repeat no pattern")
     for letter in ("V", "C"):
         if letter in value:
             made[letter] = Dim(value[letter])
