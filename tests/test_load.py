@@ -1,0 +1,233 @@
+"""From what a user writes to a spec, and the one line they get when it stands for none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import calc
+from calc.catalogue import CATALOGUE
+from calc.errors import BadInputError, DimensionError, NapkinError, SpecError
+from calc.load import load
+
+MODEL = """
+import torch
+from calc import Spec
+
+spec = Spec(
+    name="my model",
+    dims={"B": 4, "n": 3},
+    build=lambda n: torch.nn.Linear(n.n, 1),
+    inputs=lambda n: (torch.randn(n.B, n.n),),
+    loss=lambda module, x: module(x).sum(),
+    check_at={"B": 2},
+)
+other = 3
+"""
+
+
+def written(folder: Path, text: str, name: str = "model.py") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def refusal(name: str) -> str:
+    """The message that refuses ``name``, which must be one line."""
+    with pytest.raises(NapkinError) as caught:
+        load(name)
+    message = str(caught.value)
+
+    assert "\n" not in message
+    return message
+
+
+# -- built-in names --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_name_of_the_catalogue_loads(name: str) -> None:
+    """As a built-in spec of that name, with a key for the cache."""
+    spec = load(name)
+
+    assert (spec.name, spec.source) == (name, "built-in")
+    assert spec.key.startswith(f"{name}:")
+
+
+def test_the_public_function_loads_too() -> None:
+    """``calc.load`` is what users call."""
+    assert calc.load("mlp").name == "mlp"
+
+
+def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
+    """A trace with dropout must not be taken for one without."""
+    spec = load("gpt2:dropout=0.1")
+
+    assert spec.name == "gpt2:dropout=0.1"
+    assert spec.key != load("gpt2").key
+    assert load("gpt2:dropout=0").key == load("gpt2").key
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gtp2", "no model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
+        (
+            "resnet",
+            "no model 'resnet': there are linear, two-layer, cruncher, mlp, gpt2"
+            " (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
+        ),
+        ("gpt2:drop=0.1", "gpt2 has no option 'drop': it has dropout"),
+        ("gpt2:dropout=much", "gpt2: dropout = 'much' is not a number"),
+        ("mlp:dropout=0.1", "mlp has no options, so nothing may follow its name: mlp"),
+        ("llama/config.json", "'llama/config.json' is no built-in model: for a Hugging Face config write hf:llama/config.json"),
+        (
+            "model.py",
+            "'model.py' does not say which spec: write model.py:NAME, where NAME = calc.Spec(…) stands in that file",
+        ),
+        ("absent.py:spec", "no file absent.py: give the path of the Python file that holds the spec"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_way_out(name: str, message: str) -> None:
+    """The nearest names, or the form that was probably meant."""
+    assert refusal(name) == message
+
+
+LONG = "x" * 10_000
+
+
+@pytest.mark.parametrize("name", ["", ":", "hf:", LONG, f"hf:{LONG}", f"{LONG}.py:a", "a\0b", "hf:a\0b", "a\0b.py:c"])
+def test_no_name_at_all_escapes_as_a_traceback(name: str) -> None:
+    """Empty, endless, and with a null byte."""
+    assert len(refusal(name)) < 500
+
+
+# -- the user's own file -----------------------------------------------------------------------------------------------------
+
+
+def test_a_users_file_gives_its_spec(tmp_path: Path) -> None:
+    """Under its own name; its source names the file and its content."""
+    file = written(tmp_path, MODEL)
+
+    spec = load(f"{file}:spec")
+
+    assert spec.name == "my model"
+    assert re.fullmatch(r"model\.py, sha256 [0-9a-f]{16}", spec.source)
+    assert spec.sizes() == {"B": 4, "n": 3}
+
+
+def test_the_key_follows_the_content_of_the_file_and_of_what_it_imports(tmp_path: Path) -> None:
+    """A neighbour's change must not be answered from the cache."""
+    written(tmp_path, "import torch\n\nWIDTH = 3\n", "napkin_test_neighbour.py")
+    fresh = "import sys\nsys.modules.pop('napkin_test_neighbour', None)\nfrom napkin_test_neighbour import WIDTH\n"
+    file = written(tmp_path, fresh + MODEL)
+    first, again = load(f"{file}:spec").key, load(f"{file}:spec").key
+    written(tmp_path, "import torch\n\nWIDTH = 33\n", "napkin_test_neighbour.py")
+    neighbour_changed = load(f"{file}:spec").key
+    file.write_text(file.read_text() + "\n")
+    changed = load(f"{file}:spec").key
+
+    assert first == again
+    assert len({first, neighbour_changed, changed}) == 3
+
+
+def test_what_a_users_file_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data is on stdout, and only data."""
+    load(f"{written(tmp_path, MODEL + 'print(1234567)')}:spec")
+    out, err = capsys.readouterr()
+
+    assert (out, err) == ("", "1234567\n")
+
+
+def test_a_dataclass_in_a_users_file_works(tmp_path: Path) -> None:
+    """The file is a proper module while it runs."""
+    imports = "from __future__ import annotations\nfrom dataclasses import dataclass, field\n"
+    config = "@dataclass\nclass Config:\n    n: int = field(default=3)\n"
+
+    assert load(f"{written(tmp_path, imports + config + MODEL)}:spec").name == "my model"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import math\n\nmath.sqrt(-1)\n", "{file} line 3: ValueError: math domain error"),
+        ("def f():\n    return g()\n\nf()\n", "{file} line 2: NameError: name 'g' is not defined"),
+        ("x = (\n", "{file} line 1: SyntaxError: '(' was never closed"),
+        ("x = 1\n  y = 2\n", "{file} line 2: IndentationError: unexpected indent"),
+        ("import nowhere_to_be_found\n", "{file} line 1: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("import sys\nsys.exit(3)\n", "{file} line 2: SystemExit: 3"),
+        ("raise RuntimeError('first\\nsecond')\n", "{file} line 1: RuntimeError: first"),
+        ("assert False\n", "{file} line 1: AssertionError"),
+    ],
+)
+def test_an_error_in_a_users_file_is_one_line_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    """The file, the line, the error; no traceback of ours."""
+    file = written(tmp_path, text)
+
+    assert refusal(f"{file}:spec") == message.format(file=file)
+
+
+def test_an_error_in_a_library_is_placed_at_the_users_line(tmp_path: Path) -> None:
+    """Line 3 called it."""
+    file = written(tmp_path, "import torch\n\ntorch.zeros(2, 3) @ torch.zeros(5)\n")
+
+    assert refusal(f"{file}:spec").startswith(f"{file} line 3: RuntimeError: ")
+
+
+def test_a_name_that_is_no_spec_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    """Both for a name that is not there and for one that is something else."""
+    file = written(tmp_path, MODEL)
+
+    assert refusal(f"{file}:model") == f"{file}: no name 'model'; it has spec"
+    assert refusal(f"{file}:other") == f"{file}: 'other' is of type int, not a spec; it has spec"
+
+
+def test_a_file_without_a_spec_is_told_what_one_looks_like(tmp_path: Path) -> None:
+    """The five parts that every spec has."""
+    file = written(tmp_path, "x = 1\n")
+
+    assert refusal(f"{file}:spec").endswith("it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"n": 3', '"n": 0', "n = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
+        ('"n": 3', '"n": 2.5', "n = 2.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
+        ('"n": 3', '"n": "2*q"', "a dimension expression mentions 'q', which is no dimension of this model"),
+        ('check_at={"B": 2}', 'check_at={"Q": 2}', "this model has no dimension 'Q': it has B, n"),
+        ('check_at={"B": 2}', 'pinned=("L",)', "pinned names 'L', which is no dimension of the spec"),
+    ],
+)
+def test_a_spec_whose_own_sizes_do_not_resolve_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """With the name it was loaded by."""
+    file = written(tmp_path, MODEL.replace(old, new))
+
+    assert refusal(f"{file}:spec") == f"{file}:spec: {message}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('dims={"B": 4, "n": 3}', "dims={}", "spec 'my model' names no dimension: give dims={'B': 8, ...}"),
+        ('"n": 3', '"lambda": 3', "spec 'my model': 'lambda' cannot name a dimension: use letters, digits and _"),
+        ("loss=lambda module, x: module(x).sum()", "loss=3", "spec 'my model': loss must be a function"),
+    ],
+)
+def test_a_malformed_spec_is_refused_at_its_line(old: str, new: str, message: str, tmp_path: Path) -> None:
+    """``Spec`` itself raises, within the user's file."""
+    file = written(tmp_path, MODEL.replace(old, new))
+
+    assert refusal(f"{file}:spec") == f"{file} line 5: SpecError: {message}"
+
+
+def test_the_kind_of_a_refusal_is_kept(tmp_path: Path) -> None:
+    """So that callers can tell a bad size from a bad name."""
+    with pytest.raises(DimensionError):
+        load(f"{written(tmp_path, MODEL.replace('3}', '0}'))}:spec")
+    with pytest.raises(SpecError):
+        load(f"{written(tmp_path, 'x = 1')}:spec")
+    with pytest.raises(BadInputError):
+        load("nothing")
