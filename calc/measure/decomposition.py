@@ -2,7 +2,7 @@
 
 The decomposition (``torch._decomp``, ``torch._refs``) runs under a counting mode, recursively down to prims. An arithmetic
 prim counts its result elements, a reduction of n elements to one n - 1; comparisons, selections, casts, rounding, copies,
-views, factories and random numbers are 0.
+views, factories and random numbers are 0. A reference that branches on the device takes the branch of any device but CPU.
 
 Some operators are counted as a whole, because their reference is missing, or is written in a way that says nothing of the
 operator's own arithmetic (a running sum written as a masked square, index arithmetic):
@@ -75,7 +75,7 @@ FREE = names(
     # Comparisons, selections, logic, order.
     "eq ge gt le lt ne isnan isinf isfinite isneginf isposinf signbit sign sgn maximum minimum fmax fmin where masked_fill"
     " all any equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not"
-    " bitwise_left_shift bitwise_right_shift argmax argmin sort topk kthvalue median nonzero unique_dim _unique2 searchsorted"
+    " bitwise_left_shift bitwise_right_shift argmax argmin sort topk histc kthvalue median nonzero unique_dim _unique2 searchsorted"
     " bucketize isin heaviside tril triu masked_select cummax cummin is_same_size _local_scalar_dense mode"
     # Casts and rounding.
     " _to_copy ceil floor round trunc conj_physical"
@@ -400,7 +400,7 @@ def _decomposed(func: OpOverload, args: Sequence[Any], kwargs: Args) -> int:
             mode.decompose(func, [_on_meta(a) for a in args], {k: _on_meta(v) for k, v in kwargs.items()})
         except UncountableError:
             raise
-        except (NotImplementedError, RuntimeError) as error:
+        except Exception as error:  # whatever a reference raises, the operator is then uncounted, and said to be
             raise UncountableError(f"{func}: its decomposition does not run on meta tensors: {error}") from error
         return mode.count
 

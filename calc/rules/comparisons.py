@@ -26,7 +26,10 @@ free(
 )
 free(
     *_aten("relu.default relu_.default threshold_backward.default hardtanh.default hardtanh_.default hardtanh_backward.default"),
-    *_aten("clamp.default clamp.Tensor clamp_.default clamp_min.default clamp_min_.default clamp_max.default clamp_max_.default"),
+    *_aten(
+        "clamp.default clamp.Tensor clamp_.default clamp_min.default clamp_min_.default clamp_max.default clamp_max_.default"
+        " clamp_min.Tensor clamp_min_.Tensor clamp_max.Tensor clamp_max_.Tensor"
+    ),
     because="max(x, bound) and its gradient compare and select: no arithmetic",
     moves=True,
 )
@@ -37,8 +40,8 @@ free(
     moves=True,
 )
 free(
-    *_aten("argmax.default argmin.default sort.default sort.stable topk.default"),
-    because="orders elements by comparing them: no arithmetic",
+    *_aten("argmax.default argmin.default sort.default sort.stable topk.default histc.default"),
+    because="orders or sorts elements into bins by comparing them: no arithmetic",
     moves=True,
 )
 free(*_aten("floor.default ceil.default round.default trunc.default"), because="rounds, which is a cast: no arithmetic", moves=True)

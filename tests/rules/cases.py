@@ -44,7 +44,7 @@ def spread(*shape: int) -> torch.Tensor:
     return r(1, *shape).expand(2, *shape)
 
 
-# -- matrix products -------------------------------------------------------------------------------------------------------
+# -- matrix products ----------
 
 add("mm.default", lambda: call(r(2, 3), r(3, 5)), lambda: call(r(3, 2).t(), r(1, 5).expand(3, 5)))
 add("bmm.default", lambda: call(r(2, 3, 5), r(2, 5, 7)), lambda: call(spread(3, 5), r(2, 5, 7)))
@@ -78,7 +78,7 @@ def _grouped_gradient() -> Case:
 
 add("_grouped_mm.default", _grouped, _grouped_gradient)
 
-# -- convolutions: a (2, 6, 7, 11) image, 10 kernels of 3 x 5, padding 1 x 2: the result is (2, 10, 7, 11) ---------------------
+# -- convolutions: a (2, 6, 7, 11) image, 10 kernels of 3 x 5, padding 1 x 2: the result is (2, 10, 7, 11) ----------
 
 add(
     "convolution.default",
@@ -106,7 +106,7 @@ add(
     ),
 )
 
-# -- attention: B = 2, h = 6 query heads, T = 5 queries, S = 7 keys, k = 11, v = 13 ------------------------------------------------
+# -- attention: B = 2, h = 6 query heads, T = 5 queries, S = 7 keys, k = 11, v = 13 ----------
 
 
 def _heads(g: int, v: int = 11, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -205,7 +205,7 @@ add(
     lambda: _backward("olpbedi", 0.25, True, bias=True, g=2),
 )
 
-# -- reductions ----------------------------------------------------------------------------------------------------------------
+# -- reductions ----------
 
 add("sum.default prod.default mean.default amax.default amin.default max.default min.default", lambda: call(r(2, 3, 5)))
 add("sum.default", lambda: call(r(5, 1).expand(5, 7)))
@@ -227,13 +227,13 @@ add(
 )
 add("cumsum.default cumprod.default", lambda: call(r(2, 3, 5), 1), lambda: call(ints(5, 2, 7), -1))
 
-# -- softmax ---------------------------------------------------------------------------------------------------------------------
+# -- softmax ----------
 
 add("_softmax.default _log_softmax.default", lambda: call(r(2, 3, 5), 1, False), lambda: call(r(2, 3, 5, dtype=torch.bfloat16), -1, False))
 add("_safe_softmax.default", lambda: call(r(2, 3, 5), 1))
 add("_softmax_backward_data.default _log_softmax_backward_data.default", lambda: call(r(2, 3, 5), r(2, 3, 5), 1, torch.float32))
 
-# -- normalisation -----------------------------------------------------------------------------------------------------------------
+# -- normalisation ----------
 
 add(
     "native_layer_norm.default",
@@ -313,7 +313,7 @@ add(
     lambda: _group_norm_backward(True, [False, True, True]),
 )
 
-# -- embeddings and indexing ---------------------------------------------------------------------------------------------------------
+# -- embeddings and indexing ----------
 
 add("embedding.default", lambda: call(r(7, 5), ints(7, 2, 3)), lambda: call(r(7, 5), ints(7, 1, 3).expand(2, 3)))
 add(
@@ -344,7 +344,7 @@ add("index_fill.int_Scalar index_fill_.int_Scalar", lambda: call(r(7, 5), 0, int
 add("scatter.src scatter_.src scatter_add.default scatter_add_.default", lambda: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5)))
 add("scatter.value scatter_.value", lambda: call(r(7, 5), 0, ints(7, 3, 2), 1.0))
 
-# -- losses ----------------------------------------------------------------------------------------------------------------------------
+# -- losses ----------
 
 for _kind in (0, 1, 2):
     _grad = (5, 7) if _kind == 0 else ()
@@ -373,7 +373,7 @@ for _kind in (0, 1, 2):
             lambda k=_kind, w=_of: call(r(2, 3, 5) if k == 0 else r(), r(2, 7, 3, 5), ints(7, 2, 3, 5), w(), k, -100, r()),
         )
 
-# -- pooling: windows of 2 x 3 over (2, 3, 8, 12) give (2, 3, 4, 4) -------------------------------------------------------------------
+# -- pooling: windows of 2 x 3 over (2, 3, 8, 12) give (2, 3, 4, 4) ----------
 
 add("max_pool2d_with_indices.default avg_pool2d.default", lambda: call(r(2, 3, 8, 12), [2, 3]), lambda: call(r(2, 3, 8, 12), [3], [2], [1]))
 
@@ -387,7 +387,7 @@ def _max_pool_backward() -> Case:
 add("max_pool2d_with_indices_backward.default", _max_pool_backward)
 add("avg_pool2d_backward.default", lambda: call(r(2, 3, 4, 4), r(2, 3, 8, 12), [2, 3], [2, 3], [0, 0], False, True, None))
 
-# -- pointwise ---------------------------------------------------------------------------------------------------------------------------
+# -- pointwise ----------
 
 add(
     "abs.default abs_.default neg.default neg_.default reciprocal.default reciprocal_.default exp.default exp_.default exp2.default"
@@ -459,20 +459,21 @@ add(
 )
 add("div.Scalar_mode", lambda: call(ints(9, 2, 3), 2, rounding_mode="floor"), lambda: call(r(2, 3), 2.0, rounding_mode="trunc"))
 
-# -- updates -------------------------------------------------------------------------------------------------------------------------------
+# -- updates ----------
 
 add("addcmul.default addcmul_.default addcdiv.default addcdiv_.default", lambda: call(r(2, 3, 5), r(2, 3, 5), r(2, 3, 5), value=0.5))
 add("addcmul.default addcdiv.default", lambda: call(r(2, 3, 5), r(5), r(3, 1)))
 add("lerp.Scalar lerp_.Scalar", lambda: call(r(2, 3, 5), r(2, 3, 5), 0.1))
 add("lerp.Tensor lerp_.Tensor", lambda: call(r(2, 3, 5), r(2, 3, 5), r()), lambda: call(r(2, 3, 5), r(2, 3, 5), r(5)))
 
-# -- comparisons and selections ----------------------------------------------------------------------------------------------------------------
+# -- comparisons and selections ----------
 
 add("eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar clamp_min.default clamp_max.default", lambda: call(r(2, 3, 5), 1.0))
 add("eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor", lambda: call(r(2, 3, 5), r(5)))
 add("clamp_min_.default clamp_max_.default", lambda: call(r(2, 3, 5), 1.0))
 add("clamp.default clamp_.default", lambda: call(r(2, 3, 5), 0.7, 1.2))
 add("clamp.Tensor", lambda: call(r(2, 3, 5), r(5), r(5)))
+add("clamp_min.Tensor clamp_max.Tensor clamp_min_.Tensor clamp_max_.Tensor", lambda: call(r(2, 3, 5), r(5)))
 add("maximum.out minimum.out", lambda: call(r(2, 3, 5), r(2, 3, 5), out=r(2, 3, 5)))
 add("where.self", lambda: call(bits(3, 5), r(2, 3, 5), r()))
 add("masked_fill.Scalar masked_fill_.Scalar", lambda: call(r(2, 3, 5), bits(3, 5), 0.0))
@@ -487,9 +488,10 @@ add("logical_not.default bitwise_not.default all.default any.default", lambda: c
 add("all.dim any.dim", lambda: call(bits(3, 5), 1))
 add("argmax.default argmin.default sort.default", lambda: call(r(3, 5), 1))
 add("sort.stable", lambda: call(r(3, 5), stable=True, dim=1))
+add("histc.default", lambda: call(r(11), 7, 0, 6))
 add("topk.default", lambda: call(r(3, 5), 2))
 
-# -- copies --------------------------------------------------------------------------------------------------------------------------------------
+# -- copies ----------
 
 add("clone.default", lambda: call(r(3, 5)), lambda: call(spread(3, 5)))
 add("_to_copy.default", lambda: call(r(3, 5), dtype=torch.bfloat16))
@@ -508,7 +510,7 @@ add("_local_scalar_dense.default", lambda: call(r()))
 add("copy_.default", lambda: call(r(2, 3, 5), r(3, 5, dtype=torch.float64)))
 add("unfold_backward.default", lambda: call(r(3, 4, 2), [3, 5], 1, 2, 1))
 
-# -- creation --------------------------------------------------------------------------------------------------------------------------------------
+# -- creation ----------
 
 add("empty.memory_format zeros.default ones.default rand.default randn.default", lambda: call([3, 5]))
 add("empty_strided.default", lambda: call([3, 5], [5, 1]))
@@ -532,7 +534,7 @@ add("fill_.Scalar", lambda: call(r(3, 5), 2.0))
 add("fill_.Tensor", lambda: call(r(3, 5), r()))
 add("bernoulli_.Tensor", lambda: call(r(3, 5), torch.rand(3, 5)))
 
-# -- views -------------------------------------------------------------------------------------------------------------------------------------------
+# -- views ----------
 
 add("view.default _unsafe_view.default", lambda: call(r(3, 10), [6, 5]))
 add("_reshape_alias.default as_strided.default", lambda: call(r(3, 10), [6, 5], [5, 1]))

@@ -11,7 +11,7 @@ import torch
 from torch.utils import flop_counter
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from calc.cost import Cost, Operator, Term, View
+from calc.cost import Cost, Operator, Registry, Term, View, cost_of
 from calc.dtypes import item_size
 from calc.measure.reference import ReferenceCounter
 
@@ -50,11 +50,39 @@ class _Capture(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        names = [a.name for a in func._schema.arguments]
-        bound = {n: _value(v) for n, v in [*zip(names, args, strict=False), *kwargs.items()]}
         outputs = func(*args, **kwargs)
-        mutates = tuple(a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
-        self.operators.append(Operator(str(func), bound, tuple(_views(outputs)), mutates))
+        self.operators.append(described(func, args, kwargs, outputs))
+        return outputs
+
+
+def described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Any) -> Operator:
+    """A call as a rule sees it."""
+    arguments = func._schema.arguments
+    bound = {n: _value(v) for n, v in [*zip([a.name for a in arguments], args, strict=False), *kwargs.items()]}
+    mutates = tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+    return Operator(str(func), bound, tuple(_views(outputs)), mutates)
+
+
+class Comparing(TorchDispatchMode):
+    """Compares every operator of real code with its rule as it runs. ``differences`` says what does not agree."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__()
+        self.registry = registry
+        self.compared = 0
+        self.differences: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace != "aten":
+            return func(*args, **(kwargs or {}))
+        counter = ReferenceCounter()
+        outputs = counter.__torch_dispatch__(func, (), args, kwargs)
+        operator = described(func, args, kwargs or {}, outputs)
+        cost = cost_of(operator, "", self.registry)
+        stated = (total(cost.elementwise), bytes_moved(cost, operator))
+        if counter.unknown or stated != (counter.elementwise, counter.bytes_moved):
+            self.differences.append(f"{operator.name}: rule {stated}, torch {(counter.elementwise, counter.bytes_moved)}")
+        self.compared += 1
         return outputs
 
 

@@ -6,11 +6,13 @@ Both tests enumerate the registry, so an operator without a call in ``cases`` fa
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
 import calc.rules  # noqa: F401  (fills the registry)
-from calc.cost import REGISTRY, Registry, cost_of
+from calc.algebra import Algebra
+from calc.cost import REGISTRY, Operator, Registry, View, cost_of
 from tests.rules.cases import CASES
 from tests.rules.mutate import planted
 from tests.rules.operators import Observed, derived, observe
@@ -42,6 +44,37 @@ def test_an_error_planted_in_a_rule_is_noticed(op: str) -> None:
 
     assert errors
     assert [] == [what for what, registry in errors.items() if agrees(op, registry)]
+
+
+@pytest.mark.parametrize("op", sorted(REGISTRY.rules))
+def test_a_rule_computes_with_named_sizes(op: str) -> None:
+    """With a symbol for every size, a rule gives polynomials whose values are the numbers it gives for the sizes themselves."""
+    for seen in observed(op):
+        sizes = sorted(
+            {s for v in [*(v for _, v in seen.operator.tensors()), *seen.operator.outputs] for s in (*v.shape, v.distinct)} - {0, 1}
+        )
+        algebra = Algebra([f"n{s}" for s in sizes])
+        values = {f"n{s}": s for s in sizes}
+
+        costs = REGISTRY.rules[op].function(_with_symbols(seen.operator, algebra)), REGISTRY.rules[op].function(seen.operator)
+
+        named, plain = ([(t.name, algebra.value(t.count, values)) for t in (*c.matmul, *c.elementwise, *c.recompute)] for c in costs)
+        assert plain == named
+        named, plain = ([(algebra.value(n, values), d) for n, d in (*(c.reads or ()), *(c.writes or ()))] for c in costs)
+        assert plain == named
+
+
+def _with_symbols(operator: Operator, algebra: Algebra) -> Operator:
+    def size(n: int) -> Any:
+        return algebra.gen(f"n{n}") if n > 1 else algebra.constant(n)
+
+    def symbolic(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(symbolic(v) for v in value)
+        return View(tuple(size(s) for s in value.shape), value.dtype, size(value.distinct)) if isinstance(value, View) else value
+
+    args = {name: symbolic(value) for name, value in operator.args.items()}
+    return Operator(operator.name, args, tuple(symbolic(v) for v in operator.outputs), operator.mutates)
 
 
 def test_cases_are_of_known_operators() -> None:
