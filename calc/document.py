@@ -38,6 +38,7 @@ def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Co
         "quantities": {name: _quantity(derivation[name]) for name in derivation},
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
+        "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
         "textbook": [_comparison(c) for c in comparisons],
         "coverage": [_coverage(row) for row in derivation.coverage],
         "certificates": [_certificate(c) for c in derivation.certificates],

@@ -7,10 +7,10 @@ polynomials, monomial by monomial, so the differences listed add up to the error
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from calc import dims as dims_
 from calc.algebra import Algebra, Poly, evaluate_text
@@ -349,15 +349,20 @@ def _difference(key: Key, monomial: _Monomial, owners: Sequence[str], algebra: A
 def _reason(
     monomial: _Monomial, terms: Sequence[QuantityTerm], owners: Sequence[str], algebra: Algebra, unit: Poly
 ) -> tuple[str, str]:
-    said = f": {terms[0].because}" if terms and terms[0].because else ""
+    said = f": {_short(terms[0].because)}" if terms and terms[0].because else ""
     if not monomial.rule:
         return "dropped", f"the rule has no such term{said}"
     if not monomial.exact:
-        where = f" of {_some(owners)}" if owners else ""
-        what = f"the parameters{where} enter no matrix product" if owners else "nothing of this kind is there in this model"
-        return "added", f"the rule counts it, but {what}"
+        what = f"for {_some(owners)}, which enter no matrix product" if owners else "the exact count has no such term"
+        return "added", f"the rule counts it {what}" if owners else f"the rule counts it; {what}"
     counts = [algebra.text(unit * algebra.constant(c)) for c in (monomial.rule, monomial.exact)]
     return "counted differently", f"the rule counts {counts[0]}, exact is {counts[1]}{said}"
+
+
+def _short(because: str) -> str:
+    """The first reasons of a list of them."""
+    parts = because.split(", ")
+    return because if len(parts) <= 2 else f"{', '.join(parts[:2])}, …"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -386,7 +391,7 @@ def _within(name: str, expr: str, exact: _Exact, derivation: Derivation) -> With
     points = sorted({low, high, *(2**i for i in range(21) if low <= 2**i <= high), *_here(name, step, low, high, derivation)})
     ranges: list[tuple[int, int]] = []
     start = points[0] if near(points[0]) else None
-    for a, b in zip(points, points[1:], strict=False):
+    for a, b in itertools.pairwise(points):
         if near(a) == near(b):
             continue
         edge = _bisect(near, a, b)

@@ -11,13 +11,13 @@ from typing import Any
 from calc import display, sensitivity
 from calc.algebra import evaluate_text
 from calc.derivation import Candidate, Derivation, Quantity, Step
-from calc.display import Display
+from calc.display import Display, Labelled, Maximum, Sum
 from calc.errors import BadInputError
 from calc.graph import Assumption, DimRecord
 from calc.textbook import Comparison, Within
 from calc.units import Unit
-from reports import expressions, latex, numbers
-from reports.conventions import CONVENTIONS, DIVISIBLE, NOT_COVERED, OTHERWISE
+from reports import expressions, latex, numbers, plain
+from reports.conventions import CONVENTIONS, NOT_COVERED, OTHERWISE, REFUSED
 from reports.escape import slug
 from reports.numbers import NBSP, Amount
 from reports.page import (
@@ -85,30 +85,36 @@ def build(
     comparisons: Sequence[Comparison] = (),
     commands: Sequence[Command] = (),
     given: Mapping[str, int] | None = None,
+    unchecked: str = "",
 ) -> Page:
-    """The page of a derivation. ``given`` are the sizes that somebody chose; the others are the model's own."""
+    """The page of a derivation.
+
+    ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks.
+    """
     names = sorted(derivation, key=_place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    anchors = _Anchors()
-    chapters = tuple(_chapter(i, derivation[name], derivation, verdicts, anchors) for i, name in enumerate(names, 1))
+    sizes, anchors = _known_sizes(derivation), _Anchors()
+    notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
+    chapters = tuple(_chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
     return Page(
         model=derivation.model,
         subtitle=_subtitle(derivation.options),
         sizes=_sizes(derivation.sizes),
         date=_date(),
         tiles=tuple(_tile(name, question, derivation, verdicts) for name, question in ANSWERS),
-        tally=_tally(checks),
+        tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(a) for a in derivation.assumptions),
+        assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
         conventions=tuple(AssumptionRow(None, *convention) for convention in CONVENTIONS),
-        symbols=_symbols(derivation, given or {}),
+        symbols=_symbols(derivation, given or {}, sizes),
         chapters=chapters,
         steps=numbers.integer(sum(len(c.steps) for c in chapters)),
         dominant=tuple(_dominant(derivation)),
         doublings=_doublings(derivation),
         crossover=_crossover(derivation),
         thumbs=tuple(_thumb(c, derivation) for c in comparisons),
-        checks=tuple(_check(v, derivation) for v in verdicts.values()),
+        checks=tuple(_check(v, notes) for v in verdicts.values()),
+        check_notes=tuple(notes),
         certificates=tuple(_sizes(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
         not_covered=tuple(_not_covered(derivation, verdicts)),
         rules=_rules(derivation),
@@ -150,9 +156,9 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
     return Tile(question, numbers.amount(quantity.value, quantity.unit), "", _badge(name, verdicts), _chapter_anchor(name))
 
 
-def _tally(checks: Any) -> Tally:
+def _tally(checks: Any, unchecked: str) -> Tally:
     if checks is None:
-        return Tally(False, (), "open", "")
+        return Tally(False, unchecked, (), "open", "")
     count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in _BADGES}
     # Only what was measured counts as passed; what was proved without a measurement stands beside it.
     counts = (
@@ -161,7 +167,7 @@ def _tally(checks: Any) -> Tally:
         (numbers.integer(count["failed"]), "failed"),
         (numbers.integer(count["not measured"]), "not measured"),
     )
-    return Tally(True, counts, "bad" if count["failed"] else "good", _sizes(checks.sizes))
+    return Tally(True, "", counts, "bad" if count["failed"] else "good", _sizes(checks.sizes))
 
 
 def _badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
@@ -169,27 +175,45 @@ def _badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
 
 
 def _answer(chapter: Chapter) -> Answer:
-    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, chapter.formula, chapter.value, chapter.unknown, chapter.badge)
+    formula = chapter.here or chapter.formula
+    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, chapter.note, chapter.value, chapter.unknown, chapter.badge)
 
 
 # -- assumptions and symbols -------------------------------------------------------------------------------------------
 
 
+def _declared(derivation: Derivation) -> Iterator[Assumption]:
+    """Conditions that the model's dimensions declare, unless the record states them too."""
+    stated = {a.expr for a in derivation.assumptions}
+    for dim in derivation.dims:
+        conditions = []
+        if dim.multiple_of is not None:
+            conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
+        if dim.at_most is not None:
+            conditions.append((f"{dim.name} <= {dim.at_most}", f"the model is made for at most {dim.at_most}"))
+        for expr, because in conditions:
+            if expr not in stated:
+                yield Assumption(expr, because)
+
+
 def _assumption(assumption: Assumption) -> AssumptionRow:
     written = latex.relation(assumption.expr)
-    formula = Formula((written,), assumption.expr, latex.width(written) > latex.WIDE) if written else None
-    effect = DIVISIBLE if "Mod(" in assumption.expr or "%" in assumption.expr else OTHERWISE
+    formula = Formula((written,), (assumption.expr,), latex.width(written) > latex.WIDE) if written else None
+    effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     return AssumptionRow(formula, "" if formula else assumption.expr, assumption.because, effect)
 
 
-def _symbols(derivation: Derivation, given: Mapping[str, int]) -> tuple[SymbolRow, ...]:
+def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int]) -> tuple[SymbolRow, ...]:
     """A row for each symbol that some formula of the report shows, and for no other."""
     used = set().union(*(expressions.names(tree) for tree in _trees(derivation)))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
     known = {dim.name for dim in derivation.dims}
-    rows += [_undeclared(name, derivation) for name in sorted(used - known)]
+    rows += [_undeclared(name, sizes) for name in sorted(used - known)]
+    if any(_is_maximum(step) for step in derivation.steps):
+        meaning = "live bytes at the first candidate moment, and so on"
+        rows.append(SymbolRow(_formula(_moment(1)), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for step in derivation.steps for tree in (step.before, step.after)):
-        rows.append(SymbolRow(Formula((r"\ell",), "ℓ"), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
+        rows.append(SymbolRow(Formula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 
 
@@ -212,8 +236,8 @@ def _symbol(dim: DimRecord, given: Mapping[str, int]) -> SymbolRow:
     return SymbolRow(_formula(display.Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)
 
 
-def _undeclared(name: str, derivation: Derivation) -> SymbolRow:
-    value = _known_sizes(derivation).get(name)
+def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
+    value = sizes.get(name)
     whole, _, part = name.partition("_per_")
     return SymbolRow(_formula(display.Name(name)), f"{whole} divided by {part}", "count", _or_unknown(value), "named while tracing")
 
@@ -260,20 +284,31 @@ def _place(name: str) -> tuple[int, int]:
 
 
 def _chapter(
-    number: int, quantity: Quantity, derivation: Derivation, verdicts: Mapping[str, Any], anchors: _Anchors
+    number: int,
+    quantity: Quantity,
+    derivation: Derivation,
+    verdicts: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    anchors: _Anchors,
 ) -> Chapter:
     steps = [s for s in derivation.steps if s.quantity == quantity.name]
+    moments = _moments(steps)
+    views = tuple(
+        _step(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
+    )
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     return Chapter(
         number=str(number),
         anchor=_chapter_anchor(quantity.name),
         quantity=quantity.name,
         meaning=quantity.meaning,
-        formula=_closed_form(quantity, steps),
+        formula=_closed_form(quantity, steps, moments),
+        here=_largest(quantity),
+        note=_largest_note(quantity),
         value=value,
         unknown=quantity.unknown,
         badge=_badge(quantity.name, verdicts),
-        steps=tuple(_step(f"{number}.{i}", s, quantity.unit, derivation, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)),
+        steps=views,
         terms=tuple(_term(t.site, t.expr, t.value, quantity.value, t.because) for t in quantity.terms),
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity) for c in quantity.candidates),
@@ -290,32 +325,109 @@ def _several(count: int, noun: str) -> str:
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
 
 
-def _closed_form(quantity: Quantity, steps: Sequence[Step]) -> Formula | None:
+def _closed_form(quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Display]) -> Formula | None:
     """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
     if quantity.text is None:
         return None
     if steps and steps[-1].value == quantity.value:
-        return _formula(steps[-1].after)
+        return _formula(_named(steps[-1].after, moments))
     return _formula(expressions.parse(quantity.text))
 
 
-def _step(number: str, step: Step, unit: Unit, derivation: Derivation, anchors: _Anchors, *, last: bool) -> StepView:
-    numbers_in = expressions.substituted(step.after, _known_sizes(derivation))
+def _largest(quantity: Quantity) -> Formula | None:
+    """The candidate that is the maximum at the derivation's sizes."""
+    here = [c for c in quantity.candidates if c.value == quantity.value]
+    return _formula(expressions.parse(here[0].expr)) if here and len(quantity.candidates) > 1 else None
+
+
+def _largest_note(quantity: Quantity) -> str:
+    here = [c for c in quantity.candidates if c.value == quantity.value]
+    if not here or len(quantity.candidates) < 2:
+        return ""
+    return f"at these sizes the largest of {_several(len(quantity.candidates), 'moment')}: {here[0].at}"
+
+
+def _is_maximum(step: Step) -> bool:
+    return isinstance(step.after, Maximum)
+
+
+def _moment(number: int) -> Display:
+    return display.Name(f"M_{number}")
+
+
+def _moments(steps: Sequence[Step]) -> dict[Display, Display]:
+    """The candidates of a maximum, each under the short name that its own step gives it (M₁, M₂, …).
+
+    Written out, a maximum of twenty sums would be read by nobody; each of them is derived in the step it is named by.
+    """
+    found: dict[Display, Display] = {}
+    for step in steps:
+        if isinstance(step.after, Maximum):
+            own = {s.after for s in steps if not _is_maximum(s)}
+            for item in step.after.items:
+                if item in own:
+                    found.setdefault(item, _moment(len(found) + 1))
+    return found
+
+
+def _named(tree: Display, moments: Mapping[Display, Display]) -> Display:
+    return Maximum(tuple(moments.get(item, item) for item in tree.items)) if isinstance(tree, Maximum) else tree
+
+
+def _step(
+    number: str,
+    step: Step,
+    unit: Unit,
+    sizes: Mapping[str, int],
+    moments: Mapping[Display, Display],
+    anchors: _Anchors,
+    *,
+    last: bool,
+) -> StepView:
+    numbers_in = _numbers_in(step.after, sizes)
     _require_equal(step, numbers_in)
+    moment = moments.get(step.after)
+    before, after = _sides(step, moments)
+    before = _without_prefix(before, step.title.partition(", ")[0])
     return StepView(
         number=number,
         anchor=anchors(step.id),
-        title=step.title,
+        title=step.title if moment is None else f"{display.text(moment).replace('_', NBSP)}: {step.title}",
         rule=Link(step.rule, target=_rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
-        before=_formula(step.before),
-        after=_formula(step.after),
-        because=step.because,
+        before=_formula(before),
+        after=_formula(after),
+        because=_sentence(step.because),
         substituted=_formula(numbers_in),
         value=numbers.amount(step.value, unit),
         checked=_how_checked(step),
         last=last,
     )
+
+
+def _sides(step: Step, moments: Mapping[Display, Display]) -> tuple[Display, Display]:
+    """The two sides as they are shown: in a maximum, what a step above derived stands under its short name."""
+    if not (isinstance(step.before, Maximum) and isinstance(step.after, Maximum)) or len(step.before.items) != len(step.after.items):
+        return step.before, _named(step.after, moments)
+    named = Maximum(tuple(moments.get(after, before) for before, after in zip(step.before.items, step.after.items, strict=True)))
+    return named, _named(step.after, moments)
+
+
+def _without_prefix(tree: Display, place: str) -> Display:
+    """Labels that repeat the place the step is about lose it: under ``h.*.ln_1``, ``h.*.ln_1.bias`` is ``bias``."""
+    if isinstance(tree, Sum):
+        return Sum(tuple(_without_prefix(t, place) for t in tree.terms))
+    if isinstance(tree, Labelled):
+        return Labelled(tree.body, tree.label.removeprefix(f"{place}."))
+    return tree
+
+
+def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
+    """``tree`` with numbers put in; of a maximum, the value of each candidate."""
+    put = expressions.substituted(tree, sizes)
+    if isinstance(put, Maximum):
+        return Maximum(tuple(display.Number(int(evaluate_text(display.text(item), {}))) for item in put.items))
+    return put
 
 
 def _require_equal(step: Step, numbers_in: Display) -> None:
@@ -325,15 +437,20 @@ def _require_equal(step: Step, numbers_in: Display) -> None:
         raise ValueError(f"step {step.id}: the substituted row is {value}, the step says {step.value}")
 
 
+def _sentence(words: str) -> str:
+    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
+
+
 def _how_checked(step: Step) -> str:
-    return f"before − after = {step.check.result}" if step.check.result == "0" else step.check.result
+    """What the check found, where that says more than the badge does."""
+    return "" if step.check.kind == "symbolic" and step.check.result in ("0", "holds", "") else step.check.result
 
 
 def _formula(tree: Display) -> Formula:
     rows = latex.labelled_rows(tree)
     pieces = tuple(piece for piece, _ in rows) if rows else latex.pieces(tree)
     wide = any(latex.width(p) > latex.WIDE for p in pieces)
-    return Formula(pieces, display.text(tree), wide, tuple(label for _, label in rows) if rows else ())
+    return Formula(pieces, plain.terms(tree), wide, tuple(label for _, label in rows) if rows else ())
 
 
 def _term(site: str, expr: str, value: int, whole: int | None, because: str) -> TermRow:
@@ -459,7 +576,13 @@ def _interval(a: int, b: int, high: int) -> str:
 # -- checks and the rest -----------------------------------------------------------------------------------------------
 
 
-def _check(verdict: Any, derivation: Derivation) -> CheckRow:
+def _check_note(verdict: Any) -> str:
+    """How it was measured, and what there is to say about it. Many verdicts share one note."""
+    parts = [verdict.instrument or "no instrument", verdict.because.removeprefix("no instrument").removeprefix(": ")]
+    return "; ".join(part for part in parts if part)
+
+
+def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:
     both = verdict.derived is not None and verdict.measured is not None
     return CheckRow(
         quantity=verdict.quantity,
@@ -467,9 +590,8 @@ def _check(verdict: Any, derivation: Derivation) -> CheckRow:
         measured="not measured" if verdict.measured is None else numbers.integer(verdict.measured),
         difference=numbers.signed(verdict.derived - verdict.measured) if both else "unknown",
         tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
-        instrument=verdict.instrument or "none",
         badge=_BADGES[verdict.verdict],
-        because=verdict.because,
+        note=str(notes.index(_check_note(verdict)) + 1),
     )
 
 

@@ -43,5 +43,5 @@ NOT_COVERED: tuple[str, ...] = (
     "Kernels of other devices, where they differ from those recorded on the CPU.",
 )
 
-DIVISIBLE = "Other sizes are refused when they are given: the model cannot be built."
+REFUSED = "Sizes that break it are refused: the model cannot run at them."
 OTHERWISE = "At sizes that break it, the closed forms need not hold: derive again at such sizes."

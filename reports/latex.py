@@ -7,6 +7,7 @@ pieces, never inside one.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
 from calc.errors import NapkinError
 
-COMMANDS = frozenset(
-    r"\cdot \frac \sum \left \right \underbrace \text \mathit \max \min \lfloor \rfloor \lceil \rceil \bmod \ell"
-    r" \le \ge \ne \lt \gt \, \_ \# \$ \% \& \{ \}".split()
-)
+COMMANDS = frozenset({
+    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathit", r"\max", r"\min", r"\ell", r"\,",
+    r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
+    r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
+})  # fmt: skip
 LABEL_LENGTH = 48
 WIDE = 30  # characters of one piece beyond which it does not fit a phone's screen
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
@@ -83,9 +85,9 @@ def width(piece: str) -> int:
 
 def _leading(term: Display, *, first: bool) -> str:
     if isinstance(term, Negative):
-        return f"-{_factor(term.body)}"
+        return f"-{_factor(term.body, tight=True)}"
     if isinstance(term, Labelled) and isinstance(term.body, Negative) and not first:
-        return f"-{_braced(_factor(term.body.body), term.label)}"
+        return f"-{_braced(_factor(term.body.body, tight=True), term.label)}"
     written = _addend(term)
     return written if first else f"+{written}"
 
@@ -115,7 +117,7 @@ def latex(tree: Display) -> str:
         case Fraction(top, bottom):
             return rf"\frac{{{latex(top)}}}{{{latex(bottom)}}}"
         case Negative(body):
-            return f"-{_factor(body)}"
+            return f"-{_factor(body, tight=True)}"
         case OverLayers(_, _, body):
             return f"{_over(tree)} {_factor(body, tight=True)}"
         case Labelled(body, label):
@@ -137,11 +139,12 @@ def _product(factors: tuple[Display, ...]) -> str:
     if not factors:
         return "1"
     out = _factor(factors[0])
-    for before, factor in zip(factors, factors[1:], strict=False):
+    for before, factor in itertools.pairwise(factors):
         written = _factor(factor)
         # Two numbers side by side would read as one; a letter after anything needs only a thin space.
         digits = written.lstrip("{")[:1].isdigit()
-        out += (r" \cdot " if digits or isinstance(_bare(before), OverLayers) else r"\,") + written
+        bracket = written.startswith((r"\left", "(")) or out.endswith(")")
+        out += (r" \cdot " if digits or isinstance(_bare(before), OverLayers) else "" if bracket else r"\,") + written
     return out
 
 
@@ -150,11 +153,17 @@ def _factor(tree: Display, *, tight: bool = False) -> str:
     inner = _bare(tree)
     falls_apart = isinstance(inner, Sum | Negative | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1 and not tight)
     written = latex(tree)
-    return rf"\left({written}\right)" if falls_apart else written
+    return _bracketed(written) if falls_apart else written
 
 
 def _addend(tree: Display) -> str:
-    return rf"\left({latex(tree)}\right)" if isinstance(_bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
+    return _bracketed(latex(tree)) if isinstance(_bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
+
+
+def _bracketed(written: str) -> str:
+    """In parentheses, which grow only where what they hold is tall."""
+    tall = any(command in written for command in (r"\frac", r"\underbrace", r"\sum", r"\left"))
+    return rf"\left({written}\right)" if tall else f"({written})"
 
 
 def _base(tree: Display) -> str:
@@ -163,7 +172,7 @@ def _base(tree: Display) -> str:
         return latex(tree)
     if isinstance(inner, Number | Name) and not (isinstance(inner, Number) and inner.value < 0):
         return f"{{{latex(tree)}}}"
-    return rf"\left({latex(tree)}\right)"
+    return _bracketed(latex(tree))
 
 
 def _bare(tree: Display) -> Display:
@@ -189,13 +198,14 @@ def _text_character(c: str) -> str:
         return f"\\{c}"
     if c in _LOOKALIKES:
         return _LOOKALIKES[c]
-    if c.isprintable() and (c.isalnum() or c in " .,:;()+-*/=?!|[]@·×−–…→²³ᵀ"):
+    if c.isprintable() and (c.isalnum() or c in " .,:;()+-*/=?!@·×−–…→²³ᵀ"):
         return c
     return " " if c.isspace() else "?"
 
 
-# Inside \text, LaTeX acts on \ ^ ~; a backtick could end a code span around the formula; < > could begin HTML.
-_LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': "”", "<": "‹", ">": "›"}
+# Inside \text, LaTeX acts on \ ^ ~; a backtick could end a code span around the formula, | a table cell,
+# brackets a link; < > could begin HTML.
+_LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': "”", "<": "‹", ">": "›", "|": "∣", "[": "(", "]": ")"}
 
 
 def name_latex(name: str) -> str:

@@ -10,7 +10,7 @@ from markupsafe import escape as html_escape
 
 from reports import escape, latex
 from reports.page import Formula, Page
-from reports.render import environment, render
+from reports.render import Filter, environment, render
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
@@ -18,7 +18,7 @@ ROW_TERMS = 4
 
 def write(page: Page) -> str:
     """The Markdown text of a page."""
-    filters = {
+    filters: dict[str, Filter] = {
         "oneline": _oneline,
         "rows": _rows,
         "code": lambda text: Markup(escape.markdown_code(text)),

@@ -16,10 +16,11 @@ class Formula:
     """A formula in LaTeX pieces (see ``reports.latex``) and as plain text. ``wide`` ones may need to scroll.
 
     With ``labels``, one for each piece, the pieces stand one under another, each with its label beside it.
+    ``plain`` has one text for each term.
     """
 
     pieces: tuple[str, ...]
-    plain: str
+    plain: tuple[str, ...]
     wide: bool = False
     labels: tuple[str, ...] = ()
 
@@ -59,9 +60,10 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the checks. ``tone`` is bad when one failed."""
+    """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran."""
 
     ran: bool
+    why: str
     counts: tuple[tuple[str, str], ...]
     tone: str
     sizes: str
@@ -75,6 +77,7 @@ class Answer:
     meaning: str
     target: str
     formula: Formula | None
+    note: str
     value: Amount | None
     unknown: str
     badge: Badge
@@ -137,13 +140,15 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The derivation of one quantity."""
+    """The derivation of one quantity. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which."""
 
     number: str
     anchor: str
     quantity: str
     meaning: str
     formula: Formula | None
+    here: Formula | None
+    note: str
     value: Amount | None
     unknown: str
     badge: Badge
@@ -217,9 +222,8 @@ class CheckRow:
     measured: str
     difference: str
     tolerance: str
-    instrument: str
     badge: Badge
-    because: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +275,7 @@ class Page:
     crossover: CrossoverView | None
     thumbs: tuple[Thumb, ...]
     checks: tuple[CheckRow, ...]
+    check_notes: tuple[str, ...]
     certificates: tuple[str, ...]
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]

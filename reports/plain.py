@@ -23,7 +23,7 @@ def plain(tree: Display, *, labels: bool = False) -> str:
         case Fraction(top, bottom):
             return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
         case Negative(body):
-            return f"−{_factor(body, labels)}"
+            return f"−{_factor(body, labels, tight=True)}"
         case OverLayers(index, upper, body):
             return f"Σ[{index} = 1…{plain(upper)}] {_factor(body, labels, tight=True)}"
         case Labelled(body, label):
@@ -64,6 +64,7 @@ def _factor(tree: Display, labels: bool, *, tight: bool = False) -> str:
     inner = tree
     while isinstance(inner, Labelled):
         inner = inner.body
-    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1 and not tight)
+    product = isinstance(inner, Product) and len(inner.factors) > 1
+    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (product and not tight)
     written = plain(tree, labels=labels)
     return f"({written})" if apart else written

@@ -17,6 +17,7 @@ from calc.graph import Assumption, DimRecord
 from calc.units import Unit
 from reports import expressions
 
+NO_MASK = "no call declares a causal mask"
 SIZES = {"B": 2, "T": 5, "d": 12, "h": 3, "k": 4, "f": 48, "L": 2, "V": 17, "C": 7}
 
 DIMS = (
@@ -151,7 +152,8 @@ def _peak() -> Quantity:
         for text, at in _PEAK_CANDIDATES
     )
     candidates = tuple(sorted(candidates, key=lambda c: -c.value))
-    terms = tuple(QuantityTerm(role, expr, candidates[0].part_values[role], f"live at {candidates[0].at}") for role, expr in candidates[0].parts.items())
+    top = candidates[0]
+    terms = tuple(QuantityTerm(role, expr, top.part_values[role], f"live at {top.at}") for role, expr in top.parts.items())
     return Quantity(
         "memory.peak", Unit.BYTE, "most bytes live at one time in a training step", f"Max({', '.join(texts)})", candidates[0].value,
         terms, candidates, _evaluator=lambda q, given: _at(texts, given),
@@ -188,7 +190,10 @@ def quantities() -> dict[str, Quantity]:
         _term("h.*.ln", "40*B*L*T*d", "inputs that a backward needs"), _term("h.*.mlp", "12*B*L*T*f", "input and output of the GELU"),
         _term("h.*.attn", "4*B*L*T**2*h", "softmax output"), _term("loss", "4*B*T*V + 16*B*T + 4*T", "log-softmax, labels, positions"),
     )  # fmt: skip
-    state = (_term("every parameter", f"8*({PARAMETERS})", "two moments in fp32"), _term("step counters", "4*(12*L + 4)", "one fp32 count a tensor"))
+    state = (
+        _term("every parameter", f"8*({PARAMETERS})", "two moments in fp32"),
+        _term("step counters", "4*(12*L + 4)", "one fp32 count a tensor"),
+    )  # fmt: skip
     return {
         x.name: x
         for x in (
@@ -199,7 +204,7 @@ def quantities() -> dict[str, Quantity]:
             _peak(),
             q("flops.forward.matmul", Unit.FLOP, "matrix products of the forward", FORWARD, forward),
             q("flops.backward.matmul", Unit.FLOP, "matrix products of the backward", BACKWARD, backward),
-            Quantity("flops.forward.causal", Unit.FLOP, "forward with the mask credited", None, None, unknown="no call declares a causal mask"),
+            Quantity("flops.forward.causal", Unit.FLOP, "forward with the mask credited", None, None, unknown=NO_MASK),
             q("flops.backward.recompute", Unit.FLOP, "products that only repeat forward work", "2*B*L*T**2*d - B*L*T**2*d"),
             q("flops.step.total", Unit.FLOP, "all FLOPs of a step", f"{FORWARD} + {BACKWARD} + 12*({PARAMETERS})", (
                 _term("forward", FORWARD, "matrix products"), _term("backward", BACKWARD, "matrix products"),
@@ -216,7 +221,9 @@ def derivation(**changes: Any) -> Derivation:
         "source": "written by hand",
         "dims": DIMS,
         "options": {"optimizer": "adamw", "precision": "fp32", "attention": "math", "mode": "train"},
-        "assumptions": (Assumption("Eq(Mod(d, h), 0)", "each head takes an equal part of the width"), Assumption("T <= C", "learned positions")),
+        "assumptions": (
+            Assumption("Eq(Mod(d, h), 0)", "each head takes an equal part of the width"), Assumption("T <= C", "learned positions"),
+        ),
         "quantities": quantities(),
         "steps": (*_PARAMETER_STEPS, *_peak_steps(), *_FORWARD_STEPS),
         "coverage": (
@@ -256,7 +263,7 @@ def checks(*extra: Verdict) -> CheckReport:
     held = (
         Verdict("parameters", 4080, 4080, "sum of numel over named_parameters", "exact"),
         Verdict("flops.forward.matmul", 78000, 78000, "FlopCounterMode, math attention", "exact"),
-        Verdict("flops.backward.recompute", 1200, None, "none: no torch counter sees it", "proved", because="math count plus stated recompute"),
+        Verdict("flops.backward.recompute", 1200, None, "no torch counter sees it", "proved", because="math count plus stated recompute"),
         Verdict("memory.peak", 89120, None, "none", "not measured", because="no CUDA device"),
     )
     return CheckReport((*held, *extra), SIZES)

@@ -1,0 +1,236 @@
+"""The command ``napkin``: data on standard output, talk on standard error, one line for every refusal.
+
+Exit status: 0 all held, 1 a check failed, 2 bad usage or input. Whatever is heavy is imported inside the commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from calc.errors import NapkinError
+
+if TYPE_CHECKING:
+    from reports.job import Request
+
+HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+
+class Napkin(click.Group):
+    """Turns every refusal, click's own included, into one line on standard error."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        extra.pop("standalone_mode", None)
+        try:
+            status = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            status = REFUSED
+        except click.ClickException as error:
+            status = _refuse(error.format_message())
+        except NapkinError as error:
+            status = _refuse(str(error))
+        except (click.Abort, KeyboardInterrupt):
+            status = INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read us has seen enough; Python would complain again while closing the stream.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = PIPE_CLOSED
+        sys.exit(status if isinstance(status, int) else HELD)
+
+
+def _refuse(message: str) -> int:
+    from reports.escape import visible
+
+    click.echo(f"napkin: {visible(message)}", err=True)
+    return REFUSED
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without × still gets the numbers
+    napkin.main()
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from reports.job import version
+
+        click.echo(f"napkin {version()}")
+        context.exit()
+
+
+@click.group(cls=Napkin, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit.")
+def napkin() -> None:
+    """The resource accounting of a PyTorch training step: closed forms by visible steps, each checked against a real run.
+
+    MODEL is a built-in name (napkin list models), hf:PATH of a Hugging Face config.json, or FILE.py:NAME of your own spec.
+    """
+
+
+def _model(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments that say which step is meant."""
+    for decorate in (
+        click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
+        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train."),
+        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
+        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
+        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
+        click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024."),
+        click.argument("model"),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _request(model: str, sizes: Sequence[str], optimizer: str, precision: str, attention: str, mode: str, no_cache: bool) -> Request:
+    from calc.options import Options
+    from reports import job
+
+    return job.Request(model, job.sizes_from(sizes), Options(optimizer, precision, attention, mode), cache=not no_cache)
+
+
+@napkin.command()
+@_model
+@click.option("--explain", metavar="QUANTITY", help="Show the steps of one quantity (napkin list quantities).")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def derive(explain: str | None, as_json: bool, **words: Any) -> None:
+    """Derive every quantity of a training step in closed form."""
+    request = _request(**words)
+    from reports import job
+
+    if explain is not None:
+        job.require_quantity(explain)
+    with _talk() as say:
+        derivation = job.derive(request, say)
+    if as_json:
+        click.echo(job.json_text(_document(derivation, explain)), nl=False)
+        return
+    from reports import terminal
+
+    page, out = job.page(request, derivation), terminal.console()
+    if explain is not None:
+        terminal.show_quantity(page, explain, out)
+    else:
+        terminal.show_derivation(page, out)
+        click.echo(f"\nEvery step: napkin derive {request.model} --explain QUANTITY", err=True)
+
+
+def _document(derivation: Any, explain: str | None) -> dict[str, Any]:
+    """The whole document, or of one quantity what explains it."""
+    from calc.document import to_json
+
+    document = to_json(derivation)
+    if explain is None:
+        return document
+    steps = [step for step in document["steps"] if step["quantity"] == explain]
+    head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+    return {**head, "quantities": {explain: document["quantities"][explain]}, "steps": steps}
+
+
+@napkin.command()
+@_model
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the real run takes place: cpu or cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
+    """Run the step for real and compare every quantity with what was derived."""
+    request = _request(**words)
+    from reports import job
+
+    _require_device(device)
+    with _talk() as say:
+        derivation = job.derive(request, say)
+        checks = job.check(derivation, request.sizes, device, say)
+    if as_json:
+        click.echo(job.json_text(job.check_json(checks)), nl=False)
+    else:
+        from reports import terminal
+
+        terminal.show_checks(job.page(request, derivation, checks), terminal.console())
+    return _status(checks, strict)
+
+
+@napkin.command()
+@_model
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def report(output: str, device: str, strict: bool, **words: Any) -> int:
+    """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
+    request = _request(**words)
+    from reports import job, terminal
+
+    _require_device(device)
+    with _talk() as say:
+        outcome = job.report(request, Path(output), device, say)
+    out = terminal.console()
+    terminal.show_derivation(outcome.page, out)
+    out.print()
+    if outcome.checks is not None:
+        terminal.show_checks(outcome.page, out)
+    else:
+        out.print(terminal.tally(outcome.page.tally))
+    for path in outcome.files:
+        click.echo(f"wrote {click.format_filename(path)}", err=True)
+    return _status(outcome.checks, strict)
+
+
+def _require_device(device: str) -> None:
+    if device not in ("cpu", "cuda"):
+        raise click.UsageError(f"unknown device {device!r}: use cpu or cuda")
+
+
+def _status(checks: Any, strict: bool) -> int:
+    """0 when nothing failed; with ``strict``, what was not measured fails too."""
+    if checks is None:
+        return FAILED if strict else HELD
+    verdicts = [v.verdict for v in checks.verdicts]
+    return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD
+
+
+LISTS = ("models", "dtypes", "optimizers", "rules", "quantities")
+
+
+@napkin.command("list")
+@click.argument("what", metavar="|".join(LISTS))
+def list_(what: str) -> None:
+    """List what there is: models, dtypes, optimizers, rules or quantities."""
+    if what not in LISTS:
+        raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
+    from reports import listing, terminal
+
+    terminal.show_rows(listing.rows(what), terminal.console())
+
+
+@contextlib.contextmanager
+def _talk() -> Iterator[Callable[[str], None]]:
+    """Progress on standard error: one moving line on a terminal, plain lines elsewhere.
+
+    What a model prints while it is built or run goes there too, so that standard output holds data only.
+    """
+    from reports.escape import visible
+
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield lambda words: click.echo(f"{visible(words)} …", err=True)
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        with Console(stderr=True).status(Text("starting")) as status:
+            yield lambda words: status.update(Text(visible(words)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""What a command does, between its words and its output: load, derive, check, compare, write. The one place that calls ``calc``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import calc
+from calc import dims
+from calc.derivation import Derivation
+from calc.document import number, to_json, verdict
+from calc.errors import BadInputError, MeasurementError
+from calc.options import Options
+from calc.textbook import compare
+from reports import html, markdown
+from reports.build import build
+from reports.page import Command, Page
+
+VERDICTS = ("exact", "within", "proved", "failed", "not measured")
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for: a model, sizes, and how the step runs."""
+
+    model: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished report. ``checks`` is ``None`` where the run was not possible, and ``unchecked`` says why."""
+
+    page: Page
+    files: tuple[Path, ...]
+    checks: Any
+    unchecked: str
+
+
+def sizes_from(assignments: Sequence[str]) -> dict[str, int]:
+    """``("B=8", "T=1024")`` as sizes; a size given twice is refused."""
+    found: dict[str, int] = {}
+    for text in assignments:
+        name, value = dims.parse_assignment(text)
+        if name in found:
+            raise BadInputError(f"{name[:40]} is given twice: give each size once")
+        found[name] = value
+    return found
+
+
+def derive(request: Request, progress: Progress) -> Derivation:
+    """The derivation at the request's sizes, with this program's version in its provenance."""
+    progress(f"loading {request.model}")
+    spec = calc.load(request.model)
+    spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
+    found = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
+    return replace(found, provenance={"napkin": version(), **found.provenance})
+
+
+def require_quantity(name: str) -> None:
+    """Refuse a quantity that no derivation has, before any work."""
+    from calc.derive import ORDER
+
+    if name not in ORDER:
+        raise BadInputError(f"no quantity {name[:60]!r}: there are {', '.join(ORDER)}")
+
+
+def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress) -> Any:
+    """Verdicts of a real run at ``sizes``; where they leave one open, the spec's own size for checks stands."""
+    return calc.check(derivation, device=device, progress=progress, **sizes)
+
+
+def page(request: Request, derivation: Derivation, checks: Any = None, unchecked: str = "") -> Page:
+    """The document of a derivation."""
+    return build(derivation, checks, compare(derivation), _commands(request, checks), request.sizes, unchecked)
+
+
+def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:
+    """Derive, check at small sizes, and write the three files; none is written before all of them can be."""
+    derivation = derive(request, progress)
+    checks, unchecked = None, ""
+    try:
+        checks = check(derivation, _widths(request, derivation), device, progress)
+    except MeasurementError as error:
+        unchecked = str(error)
+    progress("writing the report")
+    comparisons = compare(derivation)
+    made = build(derivation, checks, comparisons, _commands(request, checks), request.sizes, unchecked)
+    texts = {
+        "report.md": markdown.write(made),
+        "report.html": html.write(made),
+        "report.json": json_text(to_json(derivation, checks, comparisons)),
+    }
+    return Outcome(made, _write(directory, texts), checks, unchecked)
+
+
+def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
+    """The given sizes at which a report checks: those that the spec does not make small (B and T, usually)."""
+    small = getattr(derivation.spec, "check_at", {})
+    return {name: size for name, size in request.sizes.items() if name not in small}
+
+
+def check_json(checks: Any) -> dict[str, Any]:
+    """A check as plain data."""
+    return {
+        "schema": 1,
+        "model": checks.model,
+        "sizes": {name: number(size) for name, size in checks.sizes.items()},
+        "options": dict(checks.options),
+        "tally": {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in VERDICTS},
+        "checks": [verdict(v) for v in checks.verdicts],
+        "provenance": dict(checks.provenance),
+    }
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """JSON in ASCII, so that no name in it can act on a terminal."""
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+def _write(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write each file beside its place, then move all into place: a reader never sees half a report."""
+    waiting: list[tuple[Path, Path]] = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            handle, path = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
+            waiting.append((Path(path), directory / name))
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(path, 0o666 & ~_umask())
+        for temporary, place in waiting:
+            os.replace(temporary, place)
+    except OSError as error:
+        for temporary, _ in waiting:
+            temporary.unlink(missing_ok=True)
+        raise BadInputError(f"cannot write a report to {directory}: {error.strerror or error}") from None
+    return tuple(place for _, place in waiting)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def version() -> str:
+    """The installed version of this program."""
+    try:
+        return metadata.version("napkin")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# -- commands that a report names ----------------------------------------------------------------------------------------
+
+
+def _commands(request: Request, checks: Any) -> tuple[Command, ...]:
+    words = _line(request, request.sizes)
+    found = [
+        Command("Make this report again:", f"napkin report {words}"),
+        Command("The same numbers as JSON:", f"napkin derive {words} --json"),
+        Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
+    ]
+    if checks is not None:
+        settable = {dim: size for dim, size in checks.sizes.items() if dim in _differing(request, checks)}
+        found.append(Command("Run the checks of this report again:", f"napkin check {_line(request, settable)}"))
+    return tuple(found)
+
+
+def _differing(request: Request, checks: Any) -> set[str]:
+    """Sizes that a check command must name: those given, and those that the spec made small."""
+    spec = calc.load(request.model)
+    named = set(request.sizes) | set(spec.check_at)
+    return {name for name in named if name in checks.sizes and not spec.dimensions[name].tied}
+
+
+def _line(request: Request, sizes: Mapping[str, int]) -> str:
+    words = [shlex.quote(request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
+    default = Options().to_json()
+    words += [f"--{name} {value}" for name, value in request.options.to_json().items() if value != default[name]]
+    return " ".join(words)

@@ -1,0 +1,172 @@
+"""A page on a terminal, through rich. Names are shown with their control characters made visible, and never as markup."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TextIO, cast
+
+from rich.box import Box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from reports.escape import visible
+from reports.numbers import Amount
+from reports.page import Badge, Chapter, Formula, Page, StepView, Tally
+
+_STYLES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
+_RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+PIPE_WIDTH = 140
+
+
+class _Trimmed:
+    """A stream that drops the spaces with which rich fills lines up: a file or a pipe has no width to fill."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._open = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._open = (self._open + text).split("\n")
+        self._stream.write("".join(f"{line.rstrip()}\n" for line in lines))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, and wide enough to read where it is a file or a pipe."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, width=PIPE_WIDTH)
+
+
+def show_derivation(page: Page, out: Console) -> None:
+    """The answers, then every quantity with its closed form."""
+    _head(page, out)
+    answers = Table.grid(padding=(0, 3))
+    for tile in page.tiles:
+        shown = _amount(tile.answer) if tile.answer is not None else Text(f"unknown: {visible(tile.unknown)}")
+        answers.add_row(Text(tile.question), shown)
+    out.print(Padding(answers, (0, 0, 1, 0)))
+    table = _table("Quantity", ("Value", "right"), "Closed form")
+    for a in page.answers:
+        value = a.value.text if a.value is not None else "unknown"
+        form = _formula(a.formula, a.note) if a.formula is not None else Text(visible(a.unknown), style="dim")
+        table.add_row(Text(visible(a.quantity)), Text(value), form)
+    out.print(table)
+    for row in page.assumptions:
+        words = ("".join(row.formula.plain) if row.formula is not None else row.words).replace("<=", "≤")
+        out.print(Text(f"assumes {visible(words)}: {visible(row.because)}", style="dim"))
+
+
+def show_quantity(page: Page, quantity: str, out: Console) -> None:
+    """Every step of one quantity, readable from the first to its total."""
+    chapter = next(c for c in page.chapters if c.quantity == quantity)
+    _head(page, out)
+    out.print(Text.assemble((visible(chapter.quantity), "bold"), f": {visible(chapter.meaning)}"))
+    if chapter.value is None:
+        out.print(Text(f"unknown: {visible(chapter.unknown)}"))
+        return
+    for step in chapter.steps:
+        out.print()
+        _step(step, out)
+    out.print()
+    _total(chapter, out)
+
+
+def show_checks(page: Page, out: Console) -> None:
+    """The tally, then each verdict with both numbers."""
+    out.print(tally(page.tally))
+    out.print(Text(f"{visible(page.model)} at {visible(page.tally.sizes)}, {visible(page.subtitle)}", style="dim"))
+    out.print()
+    table = _table("Verdict", "Quantity", ("Derived", "right"), ("Measured", "right"), ("Difference", "right"), ("Note", "right"))
+    for row in page.checks:
+        found = (Text(row.derived), Text(row.measured), Text(row.difference), Text(row.note, style="dim"))
+        table.add_row(_badge(row.badge), Text(visible(row.quantity)), *found)
+    out.print(table)
+    out.print()
+    notes = Table.grid(padding=(0, 1))
+    for number, note in enumerate(page.check_notes, 1):
+        notes.add_row(Text(f"{number}.", style="dim"), Text(visible(note), style="dim"))
+    out.print(notes)
+
+
+def tally(found: Tally) -> Text:
+    """The first line of a check."""
+    if not found.ran:
+        return Text(f"checks were not run: {visible(found.why)}", style=_STYLES["open"])
+    words = ", ".join(f"{count} {word}" for count, word in found.counts)
+    return Text(words, style=_STYLES[found.tone])
+
+
+def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> None:
+    """Columns without a heading, for lists."""
+    table = Table.grid(padding=(0, 3))
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    out.print(table)
+
+
+def _head(page: Page, out: Console) -> None:
+    out.print(Text.assemble((visible(page.model), "bold"), f", one training step: {visible(page.subtitle)}"))
+    out.print(Text(visible(page.sizes), style="dim"))
+    out.print()
+
+
+def _step(step: StepView, out: Console) -> None:
+    out.print(Text.assemble((f"{step.number}  ", "dim"), (visible(step.title), "bold")))
+    lines = Table.grid(padding=(0, 1))
+    for line in _sides(step):
+        lines.add_row(*line)
+    out.print(Padding(lines, (0, 0, 0, 2)))
+    checked = f": {visible(step.checked)}" if step.checked else ""
+    out.print(Padding(Text(f"because {visible(step.because)}", style="dim"), (0, 0, 0, 4)))
+    out.print(Padding(Text.assemble(_badge(step.badge), (f"{checked}, rule {visible(step.rule.words)}", "dim")), (0, 0, 0, 4)))
+
+
+def _sides(step: StepView) -> Iterator[tuple[RenderableType, RenderableType]]:
+    yield Text(" "), _stacked(step.before)
+    yield Text("="), _formula(step.after)
+    yield Text("="), _formula(step.substituted)
+    yield Text("="), _amount(step.value)
+
+
+def _total(chapter: Chapter, out: Console) -> None:
+    if chapter.formula is None or chapter.value is None:
+        return
+    lines = Table.grid(padding=(0, 1))
+    lines.add_row(Text(visible(chapter.quantity), style="bold"), Text("="), _formula(chapter.formula))
+    if chapter.here is not None:
+        lines.add_row(Text(""), Text("="), _formula(chapter.here, chapter.note))
+    lines.add_row(Text(""), Text("="), _amount(chapter.value))
+    out.print(lines)
+
+
+def _formula(formula: Formula, note: str = "") -> Text:
+    written = Text(visible(" ".join(formula.plain)))
+    return written.append(f"  ({visible(note)})", style="dim") if note else written
+
+
+def _stacked(formula: Formula) -> Text:
+    return Text("\n".join(visible(term) for term in formula.plain)) if formula.labels else _formula(formula)
+
+
+def _amount(found: Amount) -> Text:
+    return Text.assemble((found.text, "bold"), *(f"  {reading}" for reading in found.readings))
+
+
+def _badge(badge: Badge) -> Text:
+    return Text(f"{badge.sign} {visible(badge.words)}", style=_STYLES[badge.tone])
+
+
+def _table(*columns: str | tuple[str, str]) -> Table:
+    table = Table(box=_RULE, pad_edge=False, show_edge=False, header_style="dim")
+    for column in columns:
+        if isinstance(column, tuple):
+            table.add_column(column[0], justify="right", no_wrap=True)
+        else:
+            table.add_column(column, overflow="fold")
+    return table
