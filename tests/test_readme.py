@@ -1,0 +1,63 @@
+"""What the README tells a newcomer to type works as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import calc
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def example() -> str:
+    """The user's own module, exactly as printed."""
+    found = re.search(r"<!-- example:begin -->\n```python\n(.*?)```\n<!-- example:end -->", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_of_a_users_own_module_is_short() -> None:
+    """About ten lines."""
+    assert len([line for line in example().splitlines() if line.strip()]) <= 12
+
+
+def test_the_example_of_a_users_own_module_derives_and_checks(tmp_path: Path) -> None:
+    """d f + f + f d + d parameters, 64*256 + 256 + 256*64 + 64 at its defaults, and every check of a real run holds."""
+    (tmp_path / "my_model.py").write_text(example(), encoding="utf-8")
+
+    result = calc.derive(calc.load(f"{tmp_path / 'my_model.py'}:spec"), cache=False)
+    report = calc.check(result)
+
+    assert result["parameters"].value == 64 * 256 + 256 + 256 * 64 + 64
+    assert report.ok
+    assert report.passed > 0
+    assert dict(report.sizes) == {"B": 3, "d": 5, "f": 20}
+
+
+def test_the_worked_numbers_are_right() -> None:
+    """2 B T f d, times L, twice that backward, and 4 B T f bytes, at B = 8, T = 1024, d = 768, f = 3072, L = 12."""
+    one = 2 * 8 * 1024 * 3072 * 768
+
+    for number in (one, 12 * one, 2 * 12 * one, 4 * 8 * 1024 * 3072):
+        assert f"{number:,}" in README
+
+
+def test_every_folder_of_the_packages_is_in_the_tree() -> None:
+    """And nothing that is not there."""
+    tree = re.search(r"## Where things are\n\n```\n(.*?)```", README, re.DOTALL)
+    assert tree is not None
+    named, parent = set(), ""
+    for line in tree[1].splitlines():
+        folder = line.split()[0].rstrip("/")
+        parent = parent if line.startswith(" ") else folder
+        named.add(f"{parent}/{folder}" if line.startswith(" ") else folder)
+    real = {
+        str(path.relative_to(ROOT))
+        for top in ("calc", "reports", "templates")
+        for path in [ROOT / top, *(ROOT / top).iterdir()]
+        if path.is_dir() and path.name != "__pycache__"
+    }
+
+    assert named == real | {"tests"}
