@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import calc
+from calc import graph_json
+
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
 TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure")
@@ -185,6 +188,14 @@ def test_every_torch_free_file_imports_with_torch_blocked() -> None:
 def test_the_catalogue_lists_models_with_torch_blocked() -> None:
     """``napkin list models`` needs no torch."""
     _run("from calc.catalogue import CATALOGUE; assert 'gpt2' in CATALOGUE")
+
+
+def test_a_saved_graph_derives_with_torch_blocked(tmp_path: Path) -> None:
+    """Once recorded, a step needs no torch: D K + K parameters, 256 * 32 + 32."""
+    file = tmp_path / "linear.json"
+    graph_json.save(calc.trace(calc.load("linear"), cache=False), file)
+
+    _run(f"import calc; from calc import graph_json; r = calc.derive(graph_json.load({str(file)!r})); assert r['parameters'].value == 8224")
 
 
 def test_public_functions_stay_functions_after_their_submodules_are_imported() -> None:
