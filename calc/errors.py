@@ -67,6 +67,10 @@ class DataDependentError(TraceError):
 class CertificateError(TraceError):
     """A closed form disagrees with a recording at sizes outside its derivation."""
 
+    def __init__(self, quantity: str, message: str) -> None:
+        super().__init__(message)
+        self.quantity = quantity
+
 
 class MeasurementError(NapkinError):
     """The real run failed, or could not be instrumented."""

@@ -19,7 +19,7 @@ Progress = Callable[[str], None]
 
 # A boundary layer may differ from the one next to it; deeper recordings separate more of them. Each entry is the loop
 # counts recorded with symbolic sizes, then those of the two certificates.
-_DEPTHS = (((2, 3), (4, 5)), ((3, 4), (5, 6)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
+_DEPTHS = (((2, 3), (4, 5)), ((3, 4), (5, 6)), ((3, 4, 5), (6, 7)))
 
 
 def trace(
@@ -53,15 +53,15 @@ def trace(
             for certificate in graph.certificates:
                 analysis.certify(certificate)
         except CertificateError as error:
-            failure = failure or error
-            if not graph.loops:
-                break
+            if not graph.loops or (failure is not None and failure.quantity == error.quantity):
+                raise  # depth is not what it depends on
+            failure = error
             progress("a boundary layer differs from its neighbour: recording deeper")
             continue
         if store is not None:
             store.write(graph)
         return graph
-    assert failure is not None
+    assert failure is not None  # the loop ends without a return only after a failure
     raise failure
 
 

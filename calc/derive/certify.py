@@ -43,6 +43,7 @@ def _compare(what: str, derived: int, recorded: int, record: Record) -> None:
     if derived != recorded:
         sizes = ", ".join(f"{n} = {v}" for n, v in record.sizes.items())
         raise CertificateError(
+            what.partition(" at ")[0],
             f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {sizes}: "
-            "the step is not the same polynomial at all sizes, so no closed form is given"
+            "the step is not the same polynomial at all sizes, so no closed form is given",
         )

@@ -19,6 +19,9 @@ from calc.trace.symbols import hints
 
 Progress = Callable[[str], None]
 
+# Each loop count doubles the number of recordings.
+_MOST_LOOPS = 3
+
 
 def record(
     spec: Spec,
@@ -41,7 +44,7 @@ def record(
             runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress)
             break
         except PinnedSizeError as pin:
-            if pin.dimension in loops or pin.dimension not in spec.dimensions:
+            if pin.dimension in loops or pin.dimension not in spec.dimensions or len(loops) == _MOST_LOOPS:
                 raise TraceError(_pinned(spec, pin, basis)) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where

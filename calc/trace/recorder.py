@@ -52,7 +52,7 @@ class Recorder(TorchDispatchMode):
         if func.namespace != "aten":
             return func(*args, **kwargs)
         known, answer = self.shadows.answer(func, args)
-        out = answer if known else func(*args, **kwargs)
+        out = answer if known else kernels.run(func, args, kwargs)
         self.shadows.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
@@ -162,7 +162,10 @@ class Recorder(TorchDispatchMode):
         return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
 
     def _pack(self, value: torch.Tensor) -> _Held:
-        held = _Held(value)
+        # Detached, since a saved result that kept its graph would keep itself alive; unrecorded, since no real step does it.
+        phase, self.phase = self.phase, ""
+        held = _Held(value.detach())
+        self.phase = phase
         self.saved.append((weakref.ref(held), self.tensor(value, self.path.current), torch.autograd._get_sequence_nr() - 1))
         return held
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +55,20 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
-    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised():
+    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised(), _quiet():
         yield
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch logs every operator that raises under fake tensors; some are tried on purpose, the others become our errors."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _Run:
