@@ -1,0 +1,146 @@
+"""Display trees: what is written reads back to the value that is shown, and keeps the order in which it was argued."""
+
+from __future__ import annotations
+
+import fractions
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc.algebra import Algebra, evaluate_text, symbol, to_sympy
+from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, text, value
+
+B, T, d, L = (Name(name) for name in ("B", "T", "d", "L"))
+SIZES = {"B": 2, "T": 7, "d": 13, "L": 3}
+
+LEAVES = st.one_of(st.builds(Number, st.integers(0, 11)), st.sampled_from([B, T, d, L]))
+
+
+def _compound(inner: st.SearchStrategy[Display]) -> st.SearchStrategy[Display]:
+    terms = st.one_of(inner, st.builds(Labelled, inner, st.just("where it comes from")))
+    several = st.lists(terms, min_size=2, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(Sum, several),
+        st.builds(Product, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Power, inner, st.integers(1, 2)),
+        st.builds(Negative, inner),
+        st.builds(OverLayers, st.just("l"), st.one_of(st.just(L), inner), inner),
+        st.builds(Fraction, st.builds(lambda x, name: Product((x, name)), inner, st.sampled_from([B, T])), st.builds(Number, st.integers(1, 7))),
+        st.builds(Maximum, several),
+    )
+
+
+TREES = st.recursive(LEAVES, _compound, max_leaves=12)
+
+
+def exactly(tree: Display) -> fractions.Fraction:
+    """The tree's value at ``SIZES``, by its definition and in fractions: no code shared with ``display.value``."""
+    match tree:
+        case Number(number):
+            return fractions.Fraction(number)
+        case Name(name):
+            return fractions.Fraction(SIZES[name])
+        case Sum(terms):
+            return fractions.Fraction(sum(exactly(t) for t in terms))
+        case Product(factors):
+            found = fractions.Fraction(1)
+            for factor in factors:
+                found *= exactly(factor)
+            return found
+        case Power(base, exponent):
+            return fractions.Fraction(exactly(base) ** exponent)
+        case Fraction(top, bottom):
+            return exactly(top) / exactly(bottom)
+        case Negative(body):
+            return -exactly(body)
+        case OverLayers(_, upper, body):
+            return exactly(upper) * exactly(body)
+        case Labelled(body, _):
+            return exactly(body)
+        case Maximum(items):
+            return max(exactly(item) for item in items)
+    raise AssertionError(tree)
+
+
+def leaf(name: str) -> Any:
+    return fractions.Fraction(SIZES[name])
+
+
+@given(TREES)
+def test_what_is_written_has_the_value_that_is_shown(tree: Display) -> None:
+    """Signs, brackets and order of operations come out right in every nesting."""
+    assert exactly(tree) == evaluate_text(text(tree), SIZES)
+
+
+@given(TREES)
+def test_the_value_of_a_tree_is_exact(tree: Display) -> None:
+    """With fractions for names it is the definition's."""
+    assert exactly(tree) == value(tree, leaf)
+
+
+@given(TREES)
+def test_sympy_reads_what_is_written(tree: Display) -> None:
+    """One line of plain ASCII, without labels, that ``expr`` fields can hold."""
+    written = text(tree)
+
+    assert "\n" not in written
+    assert "where" not in written
+    assert exactly(tree) == to_sympy(written).subs({symbol(name): size for name, size in SIZES.items()})
+
+
+def test_the_value_of_a_tree_is_a_polynomial_when_its_names_are() -> None:
+    """L layers of 2*(B*T)*d*(3*d), halved: 3*B*T*d**2*L."""
+    algebra = Algebra(["B", "T", "d", "L"])
+    tree = Fraction(OverLayers("l", L, Product((Number(2), Product((B, T)), d, Product((Number(3), d))))), Number(2))
+
+    assert algebra.text(value(tree, algebra.gen)) == "3*B*T*d**2*L"
+
+
+@pytest.mark.parametrize(
+    ("written", "tree"),
+    [
+        ("2*(B*T)*d*(3*d)", Product((Number(2), Product((B, T)), d, Product((Number(3), d))))),
+        ("12*d**2 + 13*d", Sum((Product((Number(12), Power(d, 2))), Product((Number(13), d))))),
+        ("d + B + T", Sum((d, B, T))),
+        ("B - T", Sum((B, Negative(T)))),
+        ("B - (T + d)", Sum((B, Negative(Sum((T, d)))))),
+        ("B + (T - d)", Sum((B, Sum((T, Negative(d)))))),
+        ("-(B + T)", Negative(Sum((B, T)))),
+        ("-B + T", Sum((Negative(B), T))),
+        ("(B + T)**2", Power(Sum((B, T)), 2)),
+        ("(B*T)**2", Power(Product((B, T)), 2)),
+        ("(B**2)**3", Power(Power(B, 2), 3)),
+        ("(T*(T + 1))/2", Fraction(Product((T, Sum((T, Number(1))))), Number(2))),
+        ("B/(2*T)", Fraction(B, Product((Number(2), T)))),
+        ("B*(T/2)", Product((B, Fraction(T, Number(2))))),
+        ("L*(d + 1)", OverLayers("l", L, Sum((d, Number(1))))),
+        ("2*(L*d)", Product((Number(2), OverLayers("l", L, d)))),
+        ("B*T + B*d", Sum((Labelled(Product((B, T)), "scores"), Labelled(Product((B, d)), "values")))),
+        ("B*T - (B*d)", Sum((Labelled(Product((B, T)), "scores"), Labelled(Negative(Product((B, d))), "values")))),
+        ("Max(B*T, d**2 + 1)", Maximum((Product((B, T)), Sum((Power(d, 2), Number(1)))))),
+        ("0", Sum(())),
+        ("1", Product(())),
+    ],
+)
+def test_a_tree_is_written_as_it_was_argued(written: str, tree: Display) -> None:
+    """Nothing is reordered, multiplied out or cancelled; brackets stand where a reader needs them."""
+    assert written == text(tree)
+
+
+def test_labels_change_no_value() -> None:
+    """They are words under a brace."""
+    assert value(Labelled(Sum((B, T)), "tokens"), leaf) == 2 + 7
+    assert value(Sum((Labelled(B, "a"), Labelled(T, "b"))), leaf) == 2 + 7
+
+
+def test_a_sum_over_layers_is_their_number_times_one() -> None:
+    """Σ over 3 layers of 13 + 1 is 42."""
+    assert value(OverLayers("l", L, Sum((d, Number(1)))), leaf) == 42
+
+
+def test_trees_are_plain_values() -> None:
+    """Equal trees compare equal and can be keys."""
+    assert {Sum((B, T)): 1}[Sum((Name("B"), Name("T")))] == 1
+    assert Sum((B, T)) != Sum((T, B))
