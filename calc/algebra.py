@@ -8,9 +8,10 @@ The same code runs on plain integers, which is how a closed form is compared wit
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import sympy as sp
@@ -193,7 +194,7 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
 
 def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
     """Exact value of a size's text at integer sizes."""
-    return _evaluate(ast.parse(text, mode="eval").body, values)
+    return _evaluate(_parsed(text), values)
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Fraction:
@@ -235,3 +236,31 @@ def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Fraction:
                 case ast.Pow():
                     return Fraction(x ** int(y))
     raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")
+
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Fraction, Fraction], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+
+
+def holds(text: str, values: Mapping[str, int]) -> bool:
+    """Whether a condition on sizes holds at integer sizes, e.g. ``"T <= C"``."""
+    return _holds(_parsed(text), values)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _holds(node: ast.expr, values: Mapping[str, int]) -> bool:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _COMPARE[type(op)](_evaluate(left, values), _evaluate(right, values))
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return all(_holds(part, values) for part in parts)
+        case ast.BoolOp(op=ast.Or(), values=parts):
+            return any(_holds(part, values) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _holds(operand, values)
+    raise NapkinError(f"cannot read the condition {ast.unparse(node)!r}")

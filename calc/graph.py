@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calc.algebra import holds
 from calc.basis import Basis, Fold
 
 Size = int | str
@@ -136,6 +137,19 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked."""
+
+    expr: str
+    holds: bool
+    where: str
+
+    def same_at(self, values: Mapping[str, int]) -> bool:
+        """Whether the answer is the recorded one at these values of the basis symbols."""
+        return holds(self.expr, values) == self.holds
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols."""
 
@@ -148,10 +162,17 @@ class Graph:
     loops: tuple[str, ...]
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
+    conditions: tuple[Condition, ...]
     records: tuple[Record, ...]
     certificates: tuple[Record, ...]
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
+        """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""
+        values = self.as_basis().values(sizes)
+        changed = [c for c in self.conditions if not c.same_at(values)]
+        return [c for c in changed if all(c.same_at(r.sizes) for r in self.certificates)]
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from calc.basis import Fold
 from calc.errors import BadInputError
-from calc.graph import Assumption, Call, DimRecord, Event, Graph, Op, Record, Saved, Storage, Tensor
+from calc.graph import Assumption, Call, Condition, DimRecord, Event, Graph, Op, Record, Saved, Storage, Tensor
 
 KIND = "napkin graph"
 SCHEMA = 1
@@ -80,6 +80,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "loops": list(graph.loops),
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "conditions": [[c.expr, c.holds, c.where] for c in graph.conditions],
         "records": [_record_to_json(r) for r in graph.records],
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
@@ -135,6 +136,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         loops=tuple(data["loops"]),
         options=data["options"],
         assumptions=tuple(Assumption(*a) for a in data["assumptions"]),
+        conditions=tuple(Condition(*c) for c in data["conditions"]),
         records=tuple(_record_from_json(r) for r in data["records"]),
         certificates=tuple(_record_from_json(r) for r in data["certificates"]),
         provenance=data["provenance"],

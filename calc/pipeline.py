@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from calc import graph_json
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
-from calc.errors import BadInputError, CertificateError
+from calc.errors import BadInputError, CertificateError, TraceError
 from calc.graph import Graph
 from calc.options import Options
 from calc.spec import Spec
 
+if TYPE_CHECKING:
+    from calc.derive.analysis import Analysis
+
 Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
 
 # A boundary layer may differ from the one next to it; deeper recordings separate more of them. Each entry is the loop
 # counts recorded with symbolic sizes, then those of the two certificates.
@@ -28,41 +38,13 @@ def trace(
     *,
     options: Options | None = None,
     cache: bool = True,
-    progress: Progress = lambda _: None,
+    progress: Progress = _silent,
 ) -> Graph:
     """The graph of one training step of ``spec``, with certificates that its closed forms meet.
 
     ``sizes`` sets dimensions (integers ≥ 1); the others keep the spec's defaults. Needs torch, unless the cache has it.
     """
-    from calc.derive.analysis import analyse  # here, so that importing calc stays light
-
-    options = options or Options()
-    values = spec.sizes(sizes)
-    store = _Cache(spec, values, options) if cache else None
-    if store is not None and (known := store.read()) is not None:
-        progress("recording found in the cache")
-        return known
-    from calc import rules  # noqa: F401  # registers the rules
-    from calc.trace import record
-
-    failure: CertificateError | None = None
-    for depths, certified in _DEPTHS:
-        graph = record(spec, values, options, depths, certified, progress)
-        try:
-            analysis = analyse(graph, REGISTRY)
-            for certificate in graph.certificates:
-                analysis.certify(certificate)
-        except CertificateError as error:
-            if not graph.loops or (failure is not None and failure.quantity == error.quantity):
-                raise  # depth is not what it depends on
-            failure = error
-            progress("a boundary layer differs from its neighbour: recording deeper")
-            continue
-        if store is not None:
-            store.write(graph)
-        return graph
-    assert failure is not None  # the loop ends without a return only after a failure
-    raise failure
+    return _traced(spec, sizes, options or Options(), cache, progress)[0]
 
 
 def derive(
@@ -72,40 +54,133 @@ def derive(
     options: Options | None = None,
     registry: Registry = REGISTRY,
     cache: bool = True,
-    progress: Progress = lambda _: None,
+    progress: Progress = _silent,
 ) -> Derivation:
     """Every quantity of the step with its steps, from a graph (torch-free) or from a spec (traced first)."""
     from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
-        graph = trace(source, sizes, options=options, cache=cache, progress=progress)
-        return derive_graph(graph, sizes, registry, spec=source)
+        graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
+        same = analysis if registry is REGISTRY else None
+        return derive_graph(graph, sizes, registry, spec=source, analysis=same)
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
 
 
-class _Cache:
-    """Recordings on disk, keyed by the model's content, the options and the versions; sizes of dimensions do not matter,
-    only which of them are 1 or equal and how they are ordered, since that is what a step can tell."""
+def _traced(
+    spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
+) -> tuple[Graph, Analysis | None]:
+    values = spec.sizes(sizes)
+    store = _Cache(spec, options) if cache else None
+    if store is not None and (known := store.read(values)) is not None:
+        progress("recording found in the cache")
+        return known, None
+    graph, analysis = _at_all_sizes(spec, values, options, progress)
+    if store is not None:
+        store.write(graph)
+    return graph, analysis
 
-    def __init__(self, spec: Spec, values: Mapping[str, int], options: Options) -> None:
+
+def _at_all_sizes(spec: Spec, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+    """A graph that is certified at the kind of sizes asked for: where some are 1 or equal, a step may run otherwise."""
+    graph, analysis = _deep_enough(spec, values, options, None, progress)
+    graph = _probed(spec, graph, analysis, values, progress)
+    if not graph.unmet(values):
+        return graph, analysis
+    graph, analysis = _deep_enough(spec, values, options, _coincidences(graph, values), progress)
+    graph = _probed(spec, graph, analysis, values, progress)
+    for condition in graph.unmet(values):
+        raise TraceError(
+            f"{spec.name}: at these sizes the step takes another path than the closed forms ({condition.expr} is no longer"
+            f" {condition.holds}), asked at {condition.where}: choose other sizes"
+        )
+    return graph, analysis
+
+
+def _deep_enough(
+    spec: Spec, values: Mapping[str, int], options: Options, equal: Mapping[str, str] | None, progress: Progress
+) -> tuple[Graph, Analysis]:
+    from calc import rules  # noqa: F401  # registers the rules
+    from calc.derive.analysis import analyse
+    from calc.trace import record
+
+    failure: CertificateError | None = None
+    for depths, certified in _DEPTHS:
+        graph = record(spec, values, options, depths, certified, progress, equal)
+        analysis = analyse(graph, REGISTRY)
+        try:
+            for certificate in graph.certificates:
+                analysis.certify(certificate)
+        except CertificateError as error:
+            if not graph.loops or (failure is not None and failure.quantity == error.quantity):
+                raise  # depth is not what it depends on
+            failure = error
+            progress("a boundary layer differs from its neighbour: recording deeper")
+            continue
+        return graph, analysis
+    assert failure is not None  # the loop ends without a return only after a failure
+    raise failure
+
+
+def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], progress: Progress) -> Graph:
+    """The graph with further certificates: at a batch of 1, at coinciding sizes, and at the very sizes asked for."""
+    from calc.trace import probe
+
+    for at in _probes(graph, values):
+        progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+        record = probe(spec, graph, at)
+        try:
+            analysis.certify(record)
+        except CertificateError:
+            continue  # then conditions that only change there stay unmet
+        graph = replace(graph, certificates=(*graph.certificates, record))
+    return graph
+
+
+_ALIKE = 6
+
+
+def _probes(graph: Graph, values: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes at which some condition comes out otherwise than recorded."""
+    loops = {name: graph.records[0].sizes[name] for name in graph.loops}
+    certified = graph.certificates[0].sizes
+    asked = {**graph.as_basis().values(values), **loops}
+    alike = {**dict.fromkeys(graph.symbols, _ALIKE), **loops}
+    single = {**certified, **({"B": 1} if "B" in graph.symbols else {}), **loops}
+    for at in (single, alike, asked):
+        if any(not c.same_at(at) for c in graph.conditions):
+            yield at
+
+
+def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
+    """Dimensions to fix for sizes at which the step runs otherwise: those that are 1, else those equal to another."""
+    ones = {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
+    first = {value: name for name, value in reversed(values.items())}
+    same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}
+    return ones or same
+
+
+class _Cache:
+    """Recordings on disk, keyed by the model's content, the options and the versions; not by sizes."""
+
+    def __init__(self, spec: Spec, options: Options) -> None:
         self._path: Path | None = None
         if not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
         root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
-        text = "\n".join([spec.key, repr(options), _regime(values), *_versions()])
+        text = "\n".join([spec.key, repr(options), *_versions()])
         self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-        self._spec, self._values = spec, values
 
-    def read(self) -> Graph | None:
-        """The kept graph with the values of this call, or nothing; a damaged file is as good as none."""
+    def read(self, values: Mapping[str, int]) -> Graph | None:
+        """The kept graph with the values of this call, if it holds at them; a damaged file is as good as none."""
         if self._path is None or not self._path.exists():
             return None
         try:
-            return _with_values(graph_json.load(self._path), self._values)
+            graph = _with_values(graph_json.load(self._path), values)
         except BadInputError:
             return None
+        return None if graph.unmet(values) else graph
 
     def write(self, graph: Graph) -> None:
         if self._path is None:
@@ -118,15 +193,7 @@ class _Cache:
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
-    from dataclasses import replace
-
     return replace(graph, dims=tuple(replace(d, value=values[d.name]) for d in graph.dims))
-
-
-def _regime(values: Mapping[str, int]) -> str:
-    """What a step can tell of sizes without dividing them: which are 1, and their order."""
-    ordered = sorted(values, key=lambda name: (values[name], name))
-    return " ".join(f"{'1' if values[n] == 1 else ''}{'=' if i and values[ordered[i - 1]] == values[n] else '<'}{n}" for i, n in enumerate(ordered))
 
 
 def _versions() -> list[str]:

@@ -14,7 +14,7 @@ from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
-from calc.errors import UnknownOperatorError
+from calc.errors import DimensionError, UnknownOperatorError
 from calc.graph import Graph
 from calc.units import Unit
 
@@ -59,14 +59,25 @@ ORDER = (
 )  # fmt: skip
 
 
-def derive(graph: Graph, sizes: Mapping[str, int] | None = None, registry: Registry = REGISTRY, spec: Any = None) -> Derivation:
+def derive(
+    graph: Graph,
+    sizes: Mapping[str, int] | None = None,
+    registry: Registry = REGISTRY,
+    *,
+    spec: Any = None,
+    analysis: Analysis | None = None,
+) -> Derivation:
     """Derive every quantity of a recorded step.
 
     ``sizes`` overrides values of dimensions (integers from 1 to 2**63 - 1). Raises ``UnknownOperatorError`` for an
     operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
+    ``analysis`` is that of this graph, already certified, when the caller has it.
     """
-    analysis = analyse(graph, registry)
-    certificates = tuple(Certificate(_dimension_sizes(graph, c.sizes), analysis.certify(c)) for c in graph.certificates)
+    if analysis is None:
+        analysis = analyse(graph, registry)
+        for record in graph.certificates:
+            analysis.certify(record)
+    certificates = tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates)
     values = resolve(graph, sizes or {})
     maker = StepMaker(analysis, values)
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
@@ -96,7 +107,13 @@ def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     for d in graph.dims:
         follows = d.expr is not None and dims.evaluate(d.expr, recorded) == d.value
         table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most)
-    return dims.resolve(table, given)
+    values = dims.resolve(table, given)
+    for condition in graph.unmet(values):
+        raise DimensionError(
+            f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not"
+            f" (asked at {condition.where}): record it at these sizes, by deriving the model with them"
+        )
+    return values
 
 
 def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction as Rational
+from functools import cached_property
 from typing import Any
 
 from calc import display
@@ -81,10 +82,10 @@ class StepMaker:
         self.steps.append(Step(f"step-{number}", quantity, title, rule, before, after, because, check, value, operators))
 
     def _size(self, name: str) -> Any:
-        found = self.sizes.get(name)
-        return Rational(found) if found is not None else Rational(self.analysis.fold.outer.value(self.analysis.fold.outer.gen(name), self._known))
+        outer = self.analysis.fold.outer
+        return Rational(self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), self._known))
 
-    @property
+    @cached_property
     def _known(self) -> dict[str, int]:
         return {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
 
@@ -224,11 +225,8 @@ class StepMaker:
         for _ in range(5):
             values = {name: generator.randint(2, 10**4) for name in basis.symbols}
             known = {**values, **basis.sizes(values)}
-
-            def leaf(name: str, known: Mapping[str, int] = known) -> Rational:
-                return Rational(outer.value(outer.gen(name), known))
-
-            if display.value(before, leaf) != display.value(after, leaf):
+            at = {name: Rational(outer.value(outer.gen(name), known)) for name in outer.names}
+            if display.value(before, at.__getitem__) != display.value(after, at.__getitem__):
                 raise NapkinError("internal error: a maximum does not hold at random sizes; please report it")
         return StepCheck("random points", "holds at 5 random exact points")
 

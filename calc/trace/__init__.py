@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from calc.basis import Basis, basis_of
-from calc.dims import meaning_of
+from calc.dims import meaning_of, names_in
 from calc.errors import PinnedSizeError, TraceError
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
@@ -30,14 +30,16 @@ def record(
     depths: Sequence[int] = (2, 3),
     certified: Sequence[int] = (4, 5),
     progress: Progress = lambda _: None,
+    equal: Mapping[str, str] | None = None,
 ) -> Graph:
     """Record the training step of ``spec`` with symbolic sizes.
 
     ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
     read as a number is taken as a loop count: it is recorded at each of ``depths`` and certified at ``certified``.
+    ``equal`` fixes dimensions to 1 or to another one, for sizes at which the step runs otherwise.
     """
-    basis = basis_of(spec.dimensions)
-    loops = [name for name in spec.pinned if name in basis.symbols]
+    basis = basis_of(spec.dimensions, equal)
+    loops = [name for pinned in spec.pinned for name in names_in(basis.define[pinned])]
     pins: dict[str, str] = {}
     while True:
         try:
@@ -75,6 +77,11 @@ def _certificate_sizes(basis: Basis, sizes: Mapping[str, int], loops: Sequence[s
     return {**values, **{name: certified[(number + i) % len(certified)] for i, name in enumerate(loops)}}
 
 
+def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
+    """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
+    return record_step(spec, graph.as_basis(), {}, values, Options(**graph.options)).record
+
+
 def _pinned(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:
     return (
         f"{spec.name}: {pin}, so no closed form in {basis.hidden.get(pin.dimension, pin.dimension)} can be read off; "
@@ -105,6 +112,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=tuple(_assumptions(runs, pins)),
+        conditions=tuple({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values()),
         records=tuple(r.record for r in runs),
         certificates=tuple(certificates),
         provenance={"torch": torch.__version__, "python": platform.python_version()},

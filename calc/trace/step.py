@@ -21,6 +21,7 @@ from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, optimizers
 from calc.trace.recorder import Recorder
+from calc.trace.remember import remembered
 from calc.trace.symbols import SizeEnv
 
 
@@ -55,7 +56,10 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fake(env: SizeEnv | None) -> Iterator[None]:
-    with FakeTensorMode(shape_env=env, allow_non_fake_inputs=True), disguise.unrecognised(), _quiet():
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
+    mode.cache_enabled = env is None
+    with mode, disguise.unrecognised(), remembered(), _quiet():
         yield
 
 

@@ -8,6 +8,7 @@ A size that is read as one number (``range(n)``, ``int(n)``) is refused with the
 from __future__ import annotations
 
 import random
+import re
 import traceback
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from calc.basis import Basis
 from calc.errors import PinnedSizeError
+from calc.graph import Condition
 
 def hints(basis: Basis, sizes: Mapping[str, int], skip: int = 0) -> dict[str, int]:
     """Small distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
@@ -29,6 +31,9 @@ def hints(basis: Basis, sizes: Mapping[str, int], skip: int = 0) -> dict[str, in
     ordered = sorted(values, key=lambda name: values[name])
     return {name: int(sp.prime(2 + 2 * i + skip)) for i, name in enumerate(ordered)}
 
+
+# What a size's text consists of; anything else is a function of values.
+_KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
 _OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/basis", "<frozen")
 
@@ -66,12 +71,12 @@ class SizeEnv(ShapeEnv):
         return self._answer(expr, pinned=False)
 
     def _answer(self, expr: Any, pinned: bool) -> Any:
-        if not expr.free_symbols:
-            return expr
         known = self.guards.get(expr)
-        if known is None and pinned and not self._constant(expr):
-            raise self._pinned(expr)
         if known is None:
+            if not expr.free_symbols:
+                return expr
+            if pinned and not self._constant(expr):
+                raise self._pinned(expr)
             known = self.guards[expr] = (expr.xreplace(self._at), user_line())
         return known[0]
 
@@ -86,10 +91,14 @@ class SizeEnv(ShapeEnv):
         where = user_line()
         return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}")
 
-    def hold_at(self, values: Mapping[str, int]) -> list[tuple[Any, str]]:
-        """Guards whose answer at ``values`` (of the symbols) differs from the one recorded, with their line."""
-        at = {s: sp.Integer(values[name]) for s, name in self.names.items()}
-        return [(expr, line) for expr, (answer, line) in self.guards.items() if _is_boolean(answer) and _changed(expr, at, answer)]
+    def conditions(self) -> list[Condition]:
+        """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
+        found = []
+        for expr, (answer, line) in self.guards.items():
+            text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
+            if text is not None:
+                found.append(Condition(text, bool(answer), line))
+        return found
 
     # -- writing sizes --------------------------------------------------------------------------------------------
 
@@ -113,12 +122,21 @@ class SizeEnv(ShapeEnv):
         return value
 
 
-def _is_boolean(answer: Any) -> bool:
-    return answer in (sp.true, sp.false)
+_RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
+_LOGIC = {"And": " and ", "Or": " or "}
 
 
-def _changed(expr: Any, at: Mapping[sp.Symbol, sp.Integer], answer: Any) -> bool:
-    return bool(expr.xreplace(at) != answer)
+def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
+    """A condition as text, or nothing where it is about values rather than sizes (the sign of a scale, say)."""
+    kind = type(e).__name__
+    if kind in _RELATIONS:
+        sides = [_text(side, names) for side in e.args]
+        return None if any(_KNOWN.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
+    parts = [_condition(part, names) for part in e.args]
+    if not parts or None in parts:
+        return None
+    known = [f"({part})" for part in parts]
+    return f"not {known[0]}" if kind == "Not" else _LOGIC[kind].join(known) if kind in _LOGIC else None
 
 
 def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
