@@ -7,8 +7,8 @@ views, factories and random numbers are 0. A reference that branches on the devi
 Some operators are counted as a whole, because their reference is missing, or is written in a way that says nothing of the
 operator's own arithmetic (a running sum written as a masked square, index arithmetic):
 
-- matrix products and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm``, ``baddbmm`` and a
-  convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
+- matrix products (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
+  kin and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
   a convolution's bias gradient is a reduction.
 - fused attention, N = scores (batch x query heads x query length x key length, in full even when causal) and R = rows of
   scores: the elementwise work of the mathematical formulation. Forward: N scalings, N additions of a floating mask if one is
@@ -20,7 +20,7 @@ operator's own arithmetic (a running sum written as a masked square, index arith
 - accumulating scatters (``index_add``, ``scatter_add``, ``index_put`` with accumulate): one addition per source element.
 - pooling: each window is a reduction of the whole kernel (padding included), and the average one division per result
   element; backward one division per source element and one addition for each element of its window.
-- an ``alpha`` of 1 is no multiplication.
+- an ``alpha`` of 1 is no multiplication, nor is softplus's ``beta``.
 - moving, selecting and sorting elements: 0, whatever index arithmetic the reference does.
 """
 
@@ -92,7 +92,7 @@ FREE = names(
     " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
     " geometric cauchy multinomial poisson _efficientzerotensor"
     # Matrix products: their products are matmul FLOPs.
-    " mm bmm _grouped_mm"
+    " mm bmm mv dot vdot _grouped_mm"
 )
 
 
@@ -250,6 +250,8 @@ def _average_pool_backward(args: Args, outputs: Any) -> int:
 WHOLE: dict[str, Callable[[Args, Any], int]] = {
     "addmm": _addmm,
     "baddbmm": _addmm,
+    "addmv": _addmm,
+    "addbmm": _addmm,
     "convolution": _convolution,
     "_convolution": _convolution,
     "convolution_backward": _convolution_backward,
@@ -384,8 +386,10 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
     known = _known(func, args, kwargs, outputs)
     if known is not None:
         return known
-    # References multiply by any alpha they are handed; one that is 1 is handed over if it is written as 1.0.
+    # References multiply by any scale they are handed; one that is 1 is handed over if it is written as 1.0.
     kwargs = {name: value for name, value in kwargs.items() if name != "alpha" or value != 1}
+    if base_name(func) == "softplus" and len(args) > 1 and args[1] == 1:
+        args = [args[0], None, *args[2:]]
     key = (func, _signature(args), _signature(sorted(kwargs.items())))
     if key not in _COUNTS:
         _COUNTS[key] = _decomposed(func, args, kwargs)

@@ -7,6 +7,7 @@ operator; the run is therefore made under math attention, which executes the sam
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,12 @@ def _addbmm(bias: Sequence[int], a: Sequence[int], b: Sequence[int], **ignored: 
     return 2 * a[0] * a[1] * a[2] * b[2]
 
 
+def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
+    """Every row, or every column, of the grouped matrix meets one matrix: its group's. Unless all have a batch axis, one is grouped."""
+    columns_are_grouped = len(a) == 3 and len(b) == 2
+    return 2 * math.prod(a[1:] if columns_are_grouped else a) * b[-1]
+
+
 def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
     """Torch's own formula; its weight gradient ignores groups: it multiplies every output channel with every input channel."""
     *head, groups, (input_wanted, weight_wanted, _) = args
@@ -60,13 +67,14 @@ def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int
 
 _convolution_backward._get_raw = True  # type: ignore[attr-defined]
 
-# What the counter lacks (it gives 0 for products with a vector) or gets wrong (grouped convolutions).
+# What the counter lacks (it gives 0 for products with a vector and of groups) or gets wrong (grouped convolutions).
 _MAPPING: dict[Any, Callable[..., int]] = {
     aten.dot: _dot,
     aten.vdot: _dot,
     aten.mv: _mv,
     aten.addmv: _addmv,
     aten.addbmm: _addbmm,
+    aten._grouped_mm: _grouped_mm,
     aten.convolution_backward: _convolution_backward,
 }
 _COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}

@@ -1,12 +1,11 @@
-"""Matrix products: 2 FLOP for every multiply-add."""
+"""Matrix products, those with a vector among them: 2 FLOP for every multiply-add."""
 
 from __future__ import annotations
 
 from calc.cost import Cost, Operator, Term, rule, term
-from calc.rules.shapes import each, given_number, reducing
+from calc.rules.shapes import each, given_number
 
 PRODUCT = "matrix product; one multiply-add = 2 FLOP"
-VECTOR = "torch._decomp.decompositions: a product of elements and a sum, so n multiplications and n - 1 additions, counted as elementwise"
 
 
 @rule("aten.mm.default", statement="C[i,j] = Σₖ A[i,k] B[k,j]", source=PRODUCT)
@@ -45,18 +44,18 @@ def _bias(op: Operator) -> tuple[Term, ...]:
     return (*product, *scaled, *added)
 
 
-@rule("aten.mv.default", statement="y[i] = Σₖ A[i,k] x[k]", source=VECTOR)
+@rule("aten.mv.default", statement="y[i] = Σₖ A[i,k] x[k]", source=PRODUCT)
 def mv(op: Operator) -> Cost:
     """Shapes: A (m, k), x (k) → y (m)."""
-    shape = op.shape("self")
-    return Cost(elementwise=(each("A[i,k] x[k]", shape), reducing("Σₖ", shape, 1)))
+    m, k = op.shape("self")
+    return Cost(matmul=(term("A x", 2, m, k),))
 
 
-@rule("aten.dot.default", statement="y = Σₖ a[k] x[k]", source=VECTOR)
+@rule("aten.dot.default", statement="y = Σₖ a[k] x[k]", source=PRODUCT)
 def dot(op: Operator) -> Cost:
     """Shapes: a (k), x (k) → y ()."""
-    shape = op.shape("self")
-    return Cost(elementwise=(each("a[k] x[k]", shape), reducing("Σₖ", shape, 0)))
+    (k,) = op.shape("self")
+    return Cost(matmul=(term("a x", 2, k),))
 
 
 @rule(
@@ -66,6 +65,8 @@ def dot(op: Operator) -> Cost:
     convention="2·M·K·N for M rows, however they are routed",
 )
 def grouped_mm(op: Operator) -> Cost:
-    """Shapes: A (M, K), B (E, K, N) → (M, N); or A (K, M), B (M, N), groups along M → (E, K, N)."""
+    """Shapes: A (M, K), B (E, K, N) → (M, N); A (K, M), B (M, N), groups along M → (E, K, N); A (E, M, K), B (K, N), groups along N → (M, N)."""
     a, b = op.shape("self"), op.shape("mat2")
+    if len(a) == 3 and len(b) == 2:
+        a = a[1:]  # each column of B belongs to one group, so it meets one of the E matrices
     return Cost(matmul=(term("A B", 2, *a, b[-1]),))

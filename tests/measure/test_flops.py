@@ -130,16 +130,38 @@ def test_an_rnn_kernel_is_not_measured_rather_than_zero() -> None:
     _refused(measurement, "backward", "aten.mkldnn_rnn_layer_backward.default")
 
 
-def test_a_grouped_matmul_is_not_measured_rather_than_zero() -> None:
-    """Products by expert in one operator are unknown to the counter."""
+def test_products_by_expert_are_counted_though_the_counter_knows_none() -> None:
+    """Each of 8 rows meets one 16 x 24 matrix: 2*8*16*24 forward, and as many for the gradient of the matrices."""
 
     def loss(w: Tensor, x: Tensor) -> Tensor:
         offsets = torch.tensor([3, 8], dtype=torch.int32)
-        return torch._grouped_mm(x.bfloat16(), w.bfloat16(), offsets).float().sum()
+        return torch._grouped_mm(x.bfloat16(), w.bfloat16(), offsets).square().float().sum()
 
     spec = tiny.function(loss, (8, 16), weight=(2, 16, 24))
 
-    _refused(flops(spec), "forward", "aten._grouped_mm.default")
+    assert (2 * 8 * 16 * 24, 2 * 8 * 16 * 24, 0) == values(flops(spec))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "offsets", "products"),
+    [
+        pytest.param((8, 16), (2, 16, 24), [3, 8], 8 * 16 * 24, id="each row meets the matrix of its group"),
+        pytest.param((24, 16), (2, 16, 8), [3, 24], 24 * 16 * 8, id="however many there are"),
+        pytest.param((16, 8), (8, 24), [3, 8], 16 * 8 * 24, id="groups along the contracted axis"),
+        pytest.param((2, 16, 8), (8, 24), [3, 24], 16 * 8 * 24, id="each column meets the matrix of its group"),
+        pytest.param((2, 8, 16), (2, 16, 24), None, 2 * 8 * 16 * 24, id="a batch of products"),
+    ],
+)
+def test_each_kind_of_grouped_product(a: tuple[int, ...], b: tuple[int, ...], offsets: list[int] | None, products: int) -> None:
+    """2 FLOP for each multiply-add that takes place, whatever the groups' sizes."""
+
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        ends = torch.tensor(offsets, dtype=torch.int32) if offsets else None
+        return torch._grouped_mm(w.bfloat16(), x.bfloat16(), ends).float().sum() + w.sum()
+
+    spec = tiny.function(lambda w, x: loss(w.detach(), x) + w.sum(), b, weight=a)
+
+    assert 2 * products == values(flops(spec))[0]
 
 
 def test_an_operator_of_another_library_is_not_measured_rather_than_zero() -> None:

@@ -60,8 +60,8 @@ add(
     lambda: call(r(2, 5), r(7, 2, 3), r(7, 3, 5), beta=0.5, alpha=2),
     lambda: call(r(7, 2, 5), r(7, 2, 3), r(7, 3, 5), beta=0),
 )
-add("mv.default", lambda: call(r(3, 5), r(5)))
-add("dot.default", lambda: call(r(5), r(5)))
+add("mv.default", lambda: Case((r(3, 5), r(5)), matmul=2 * 3 * 5))
+add("dot.default", lambda: Case((r(5), r(5)), matmul=2 * 5))
 
 
 def _grouped() -> Case:
@@ -76,7 +76,13 @@ def _grouped_gradient() -> Case:
     return Case((r(8, 16, dtype=torch.bfloat16).t(), r(8, 24, dtype=torch.bfloat16), ends), matmul=2 * 16 * 8 * 24)
 
 
-add("_grouped_mm.default", _grouped, _grouped_gradient)
+def _grouped_columns() -> Case:
+    """Two 24 x 16 matrices, each by its group of 8 columns of 16: 2*24*16*8 = 6144."""
+    ends = torch.tensor([3, 8], dtype=torch.int32)
+    return Case((r(2, 24, 16, dtype=torch.bfloat16), r(16, 8, dtype=torch.bfloat16), ends), matmul=2 * 24 * 16 * 8)
+
+
+add("_grouped_mm.default", _grouped, _grouped_gradient, _grouped_columns)
 
 # -- convolutions: a (2, 6, 7, 11) image, 10 kernels of 3 x 5, padding 1 x 2: the result is (2, 10, 7, 11) ----------
 
