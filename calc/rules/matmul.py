@@ -65,7 +65,7 @@ def dot(op: Operator) -> Cost:
     convention="2·M·K·N for M rows, however they are routed",
 )
 def grouped_mm(op: Operator) -> Cost:
-    """Shapes: A (M, K), B (E, K, N) → (M, N); A (K, M), B (M, N), groups along M → (E, K, N); A (E, M, K), B (K, N), groups along N → (M, N)."""
+    """Shapes: A (M, K), B (E, K, N) → (M, N), groups of rows; A (K, M), B (M, N) → (E, K, N); A (E, M, K), B (K, N) → (M, N)."""
     a, b = op.shape("self"), op.shape("mat2")
     if len(a) == 3 and len(b) == 2:
         a = a[1:]  # each column of B belongs to one group, so it meets one of the E matrices
