@@ -87,6 +87,8 @@ def text(tree: Display) -> str:
             return _join_sum(terms)
         case Product(factors):
             return "*".join(_factor(f) for f in factors) or "1"
+        case Power(Power() as base, exponent):
+            return f"({text(base)})**{exponent}"  # a**b**c would be a**(b**c)
         case Power(base, exponent):
             return f"{_factor(base)}**{exponent}"
         case Fraction(top, bottom):

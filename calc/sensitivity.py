@@ -48,8 +48,15 @@ def shares(quantity: Quantity) -> tuple[Share, ...]:
     """The largest addends of ``quantity`` by site, largest first."""
     if not quantity.value:
         return ()
-    found = [Share(t.site, t.expr, t.value, Fraction(t.value, quantity.value)) for t in quantity.terms]
+    terms = [(t.site, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
+    found = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
     return tuple(sorted(found, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
+
+
+def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
+    """Of a peak, what is live at its largest moment, by role."""
+    here = next((c for c in quantity.candidates if c.value == quantity.value), None)
+    return [(role, expr, here.part_values[role]) for role, expr in here.parts.items()] if here is not None else []
 
 
 def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:

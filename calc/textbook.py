@@ -342,21 +342,20 @@ def _difference(key: Key, monomial: _Monomial, owners: Sequence[str], algebra: A
     off = unit * algebra.constant(monomial.rule - monomial.exact)
     terms = sorted(monomial.exact_terms or [], key=lambda t: (-abs(t.value), t.site))
     sites = tuple(dict.fromkeys(t.site for t in terms)) or tuple(dict.fromkeys(owners))
-    kind, because = _reason(monomial, terms, owners, algebra, unit)
+    kind, because = _reason(monomial, terms, owners)
     return Difference(algebra.text(off), algebra.value(off, derivation.sizes), kind, sites[:3], because)
 
 
-def _reason(
-    monomial: _Monomial, terms: Sequence[QuantityTerm], owners: Sequence[str], algebra: Algebra, unit: Poly
-) -> tuple[str, str]:
+def _reason(monomial: _Monomial, terms: Sequence[QuantityTerm], owners: Sequence[str]) -> tuple[str, str]:
     said = f": {_short(terms[0].because)}" if terms and terms[0].because else ""
+    if not monomial.rule and monomial.exact < 0:
+        return "added", f"the exact count is smaller by it: something is not done everywhere that the rule counts everywhere{said}"
     if not monomial.rule:
         return "dropped", f"the rule has no such term{said}"
     if not monomial.exact:
         what = f"for {_some(owners)}, which enter no matrix product" if owners else "the exact count has no such term"
         return "added", f"the rule counts it {what}" if owners else f"the rule counts it; {what}"
-    counts = [algebra.text(unit * algebra.constant(c)) for c in (monomial.rule, monomial.exact)]
-    return "counted differently", f"the rule counts {counts[0]}, exact is {counts[1]}{said}"
+    return "counted differently", f"the coefficient is {monomial.rule} in the rule and {monomial.exact} in the exact count{said}"
 
 
 def _short(because: str) -> str:
@@ -386,9 +385,9 @@ def _within(name: str, expr: str, exact: _Exact, derivation: Derivation) -> With
     dims = _dims(derivation)
     unit = dims[name].multiple_of
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
-    low, high = _limits(name, step, derivation)
     near = _Memo(lambda i: _is_near(_moved(dims, name, i * step, derivation), expr, exact))
-    points = sorted({low, high, *(2**i for i in range(21) if low <= 2**i <= high), *_here(name, step, low, high, derivation)})
+    low, high = _accepted(near, derivation.sizes[name] // step, *_limits(name, step, derivation))
+    points = sorted({low, high, derivation.sizes[name] // step, *(2**i for i in range(64) if low <= 2**i <= high)})
     ranges: list[tuple[int, int]] = []
     start = points[0] if near(points[0]) else None
     for a, b in itertools.pairwise(points):
@@ -405,6 +404,20 @@ def _within(name: str, expr: str, exact: _Exact, derivation: Derivation) -> With
     return Within(name, tuple((a * step, b * step) for a, b in ranges), (low * step, high * step))
 
 
+def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
+    """The part of ``low … high`` around ``here`` at which the derivation stands; at its ends the step may be another one."""
+    ends = []
+    for end in (min(low, here), max(high, here)):
+        good, bad = here, end
+        if near.accepts(end):
+            good = end
+        while abs(good - bad) > 1 and good != end:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if near.accepts(middle) else (good, middle)
+        ends.append(good)
+    return ends[0], ends[1]
+
+
 def _limits(name: str, step: int, derivation: Derivation) -> tuple[int, int]:
     """In multiples of ``step``. Positions are not exceeded: T stays at most C."""
     sizes = derivation.sizes
@@ -413,11 +426,6 @@ def _limits(name: str, step: int, derivation: Derivation) -> tuple[int, int]:
     if name == "C" and "T" in sizes:
         return sizes["T"], max(FARTHEST, sizes["T"])
     return 1, max(FARTHEST // step, sizes[name] // step, 1)
-
-
-def _here(name: str, step: int, low: int, high: int, derivation: Derivation) -> list[int]:
-    here = derivation.sizes[name] // step
-    return [here] if low <= here <= high else []
 
 
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
@@ -441,13 +449,24 @@ def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:
 
 
 class _Memo:
-    """A predicate asked once per point."""
+    """A predicate on sizes, asked once per size. A size that the derivation refuses (B = 1, where the step is another one)
+    says nothing; between sizes that are accepted, its neighbour answers for it."""
 
     def __init__(self, ask: Callable[[int], bool]) -> None:
         self._ask = ask
-        self._known: dict[int, bool] = {}
+        self._known: dict[int, bool | None] = {}
 
-    def __call__(self, point: int) -> bool:
-        if point not in self._known:
-            self._known[point] = self._ask(point)
-        return self._known[point]
+    def accepts(self, size: int) -> bool:
+        return self._answer(size) is not None
+
+    def __call__(self, size: int) -> bool:
+        answer = self._answer(size)
+        return bool(self._answer(size + 1) if answer is None else answer)
+
+    def _answer(self, size: int) -> bool | None:
+        if size not in self._known:
+            try:
+                self._known[size] = self._ask(size)
+            except NapkinError:
+                self._known[size] = None
+        return self._known[size]

@@ -311,7 +311,7 @@ def _chapter(
         steps=views,
         terms=tuple(_term(t.site, t.expr, t.value, quantity.value, t.because) for t in quantity.terms),
         total=value.text if value is not None else "unknown",
-        candidates=tuple(_candidate(c, quantity) for c in quantity.candidates),
+        candidates=tuple(_candidate(c, quantity, steps, views, moments) for c in quantity.candidates),
         titles={
             "steps": _several(len(steps), "step"),
             "terms": f"{_several(len(quantity.terms), 'term')} by site",
@@ -355,6 +355,12 @@ def _moment(number: int) -> Display:
     return display.Name(f"M_{number}")
 
 
+def _subscripted(name: str) -> str:
+    """``M_12`` as text: M₁₂."""
+    letter, _, digits = name.partition("_")
+    return letter + digits.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
 def _moments(steps: Sequence[Step]) -> dict[Display, Display]:
     """The candidates of a maximum, each under the short name that its own step gives it (M₁, M₂, …).
 
@@ -392,7 +398,7 @@ def _step(
     return StepView(
         number=number,
         anchor=anchors(step.id),
-        title=step.title if moment is None else f"{display.text(moment).replace('_', NBSP)}: {step.title}",
+        title=step.title if moment is None else f"{_subscripted(display.text(moment))}: {step.title}",
         rule=Link(step.rule, target=_rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
         before=_formula(before),
@@ -448,9 +454,8 @@ def _how_checked(step: Step) -> str:
 
 def _formula(tree: Display) -> Formula:
     rows = latex.labelled_rows(tree)
-    pieces = tuple(piece for piece, _ in rows) if rows else latex.pieces(tree)
-    wide = any(latex.width(p) > latex.WIDE for p in pieces)
-    return Formula(pieces, plain.terms(tree), wide, tuple(label for _, label in rows) if rows else ())
+    pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
+    return Formula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
 
 def _term(site: str, expr: str, value: int, whole: int | None, because: str) -> TermRow:
@@ -458,10 +463,16 @@ def _term(site: str, expr: str, value: int, whole: int | None, because: str) -> 
     return TermRow(site, _formula(expressions.parse(expr)), numbers.integer(value), share, because)
 
 
-def _candidate(candidate: Candidate, quantity: Quantity) -> CandidateRow:
+def _candidate(
+    candidate: Candidate, quantity: Quantity, steps: Sequence[Step], views: Sequence[StepView], moments: Mapping[Display, Display]
+) -> CandidateRow:
     parts = tuple((role, numbers.amount(candidate.part_values[role], quantity.unit).text) for role in candidate.parts)
     value = numbers.amount(candidate.value, quantity.unit)
-    return CandidateRow(candidate.at, _formula(expressions.parse(candidate.expr)), value, parts, candidate.value == quantity.value)
+    largest = candidate.value == quantity.value
+    for step, view in zip(steps, views, strict=True):
+        if step.after in moments and step.title == candidate.at:
+            return CandidateRow(candidate.at, _subscripted(display.text(moments[step.after])), view.anchor, None, value, parts, largest)
+    return CandidateRow(candidate.at, "", "", _formula(expressions.parse(candidate.expr)), value, parts, largest)
 
 
 # -- sensitivity -------------------------------------------------------------------------------------------------------
@@ -564,13 +575,13 @@ def _range(within: Within) -> RangeRow:
         text = "nowhere"
     else:
         text = ", ".join(_interval(a, b, within.searched[1]) for a, b in within.ranges)
-    return RangeRow(_formula(display.Name(within.dim)), text, f"{low} … {high}")
+    return RangeRow(_formula(display.Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
 
 
 def _interval(a: int, b: int, high: int) -> str:
     if a == b:
         return f"at {numbers.integer(a)}"
-    return f"from {numbers.integer(a)} on" if b == high else f"{numbers.integer(a)} … {numbers.integer(b)}"
+    return f"from {numbers.integer(a)} on" if b == high else f"{numbers.integer(a)}{NBSP}…{NBSP}{numbers.integer(b)}"
 
 
 # -- checks and the rest -----------------------------------------------------------------------------------------------
@@ -578,8 +589,10 @@ def _interval(a: int, b: int, high: int) -> str:
 
 def _check_note(verdict: Any) -> str:
     """How it was measured, and what there is to say about it. Many verdicts share one note."""
-    parts = [verdict.instrument or "no instrument", verdict.because.removeprefix("no instrument").removeprefix(": ")]
-    return "; ".join(part for part in parts if part)
+    because = verdict.because
+    if not verdict.instrument and because.startswith("no instrument"):
+        return str(because)
+    return f"{verdict.instrument or 'no instrument'}; {because}" if because else str(verdict.instrument or "no instrument")
 
 
 def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:

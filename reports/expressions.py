@@ -40,7 +40,7 @@ def _tree(node: ast.expr) -> Display:
         case ast.BinOp(left=left, op=ast.Sub(), right=right):
             return Sum((*_addends(left), Negative(_tree(right))))
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return Product((*_factors(left), *_factors(right)))
+            return _product((*_factors(left), *_factors(right)))
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             return Fraction(_tree(left), _tree(right))
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
@@ -57,9 +57,20 @@ def _addends(node: ast.expr) -> tuple[Display, ...]:
     return tree.terms if isinstance(tree, Sum) else (tree,)
 
 
+def _product(factors: tuple[Display, ...]) -> Display:
+    """Python reads ``-12*d`` as ``(-12)*d``; a reader sees minus the product."""
+    first, *rest = factors
+    return Negative(Product((first.body, *rest))) if isinstance(first, Negative) else Product(factors)
+
+
 def _factors(node: ast.expr) -> tuple[Display, ...]:
-    tree = _tree(node)
-    return tree.factors if isinstance(tree, Product) else (tree,)
+    match _tree(node):
+        case Product(factors):
+            return factors
+        case Negative(Product((first, *rest))):
+            return (Negative(first), *rest)
+        case tree:
+            return (tree,)
 
 
 def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:

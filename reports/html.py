@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -20,7 +21,7 @@ _FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
 def write(page: Page) -> str:
     """The HTML text of a page."""
     style = _style()
-    env = environment(None, {"mathml": _formula, "mathml_piece": _piece, "sites": _sites})
+    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites})
     html = render(env, "html.j2", page, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
@@ -29,8 +30,8 @@ def _formula(formula: Formula) -> Markup:
     return mathml.formula(formula.pieces)
 
 
-def _piece(latex: str) -> Markup:
-    return mathml.formula((latex,))
+def _row(pieces: Sequence[str]) -> Markup:
+    return mathml.formula(pieces, continues=True)
 
 
 def _sites(text: str) -> Markup:
@@ -43,7 +44,8 @@ def _style() -> str:
     font = base64.b64encode(_FONT.read_bytes()).decode("ascii")
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
-    return re.sub(r"\s*\n\s*", "\n", css).strip().replace("{{font}}", f"data:font/woff2;base64,{font}")
+    css = re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
+    return css.strip().replace("{{font}}", f"data:font/woff2;base64,{font}")
 
 
 def _policy(style: str) -> str:

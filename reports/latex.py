@@ -21,7 +21,7 @@ COMMANDS = frozenset({
     r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
 })  # fmt: skip
 LABEL_LENGTH = 48
-WIDE = 30  # characters of one piece beyond which it does not fit a phone's screen
+WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
@@ -62,13 +62,20 @@ def _split(term: Display, *, first: bool) -> list[str]:
     return opened
 
 
-def labelled_rows(tree: Display) -> tuple[tuple[str, str], ...] | None:
-    """The terms of a sum, each with its label apart, when braces under them would not be readable; else ``None``."""
+Row = tuple[tuple[str, ...], str]
+
+
+def labelled_rows(tree: Display) -> tuple[Row, ...]:
+    """The terms of a sum in pieces, each with its label apart, where braces under them would not be readable; else none."""
     terms = tree.terms if isinstance(tree, Sum) else (tree,)
     labels = [t.label if isinstance(t, Labelled) else "" for t in terms]
-    if not any(labels) or (len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL):
-        return None
-    return tuple((_leading(_unlabelled(t), first=i == 0), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
+    if not any(labels) or (len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL and not _wide(terms)):
+        return ()
+    return tuple((tuple(_split(_unlabelled(t), first=i == 0)), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
+
+
+def _wide(terms: tuple[Display, ...]) -> bool:
+    return any(isinstance(t, Labelled) and width(latex(t.body)) > WIDE for t in terms)
 
 
 def _unlabelled(tree: Display) -> Display:
@@ -76,9 +83,9 @@ def _unlabelled(tree: Display) -> Display:
 
 
 def width(piece: str) -> int:
-    """Characters that a piece is set in, about."""
-    shown = piece.replace(r"\cdot", "·")
-    for command in (r"\left", r"\right", r"\underbrace", r"\text", r"\mathit", r"\frac", r"\sum", r"\ell", r"\,", "{", "}", "^", "_", " "):
+    """Characters that a piece is set in, about; an operator takes its space on both sides."""
+    shown = piece.replace(r"\cdot", "·").replace(r"\sum", "ΣΣ").replace("+", "+++").replace("-", "---")
+    for command in (r"\left", r"\right", r"\underbrace", r"\text", r"\mathit", r"\frac", r"\ell", r"\,", "{", "}", "^", "_", " "):
         shown = shown.replace(command, "")
     return len(shown)
 

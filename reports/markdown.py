@@ -52,12 +52,12 @@ def _equations(lines: Sequence[tuple[str, Formula]]) -> list[Markup]:
 
 
 def _aligned(sign: str, formula: Formula) -> Iterator[str]:
-    if formula.labels:
-        for i, (piece, label) in enumerate(formula.rows):
-            yield f"{sign if i == 0 else ''}& {piece} && {latex.text(label)}" if label else f"{sign if i == 0 else ''}& {piece}"
-        return
-    for i in range(0, len(formula.pieces), ROW_TERMS):
-        yield f"{sign if i == 0 else ''}& {' '.join(formula.pieces[i : i + ROW_TERMS])}"
+    first = True
+    for pieces, label in formula.rows or ((formula.pieces, ""),):
+        for i in range(0, len(pieces), ROW_TERMS):
+            row = f"{sign if first else ''}& {' '.join(pieces[i : i + ROW_TERMS])}"
+            first = False
+            yield f"{row} && {latex.text(label)}" if label and i + ROW_TERMS >= len(pieces) else row
 
 
 def _blocks(rows: Sequence[str]) -> Iterator[str]:

@@ -30,18 +30,18 @@ def _converter() -> Any:
 
 
 @cache
-def piece(latex: str) -> str:
-    """One inline ``<math>`` element."""
+def piece(latex: str, first: bool = True) -> str:
+    """One inline ``<math>`` element. Not ``first``: it continues a sum, and its sign stands between two terms."""
     made: str = _converter().convert_with_local_state(latex, displaystyle=False)
     # The converter sets 124{,}439 as number, comma, number; it is one number and must read and copy as one.
     made = _GROUPED.sub(lambda m: f"<mn>{m.group(1)}{re.sub(r'<[^>]*>', '', m.group(2))}</mn>", made)
-    # A fragment that begins with + continues a sum: the sign is an operator between terms, not a sign of its own.
-    made = _LEADING.sub(r'<math><mo form="infix">\1</mo>', made)
+    if not first:
+        made = _LEADING.sub(r'<math><mo form="infix">\1</mo>', made)
     # The style sheet sets the thin space between factors, at a third of the bytes.
     made = made.replace('<mspace width="0.16666667em"/>', "").replace("<mrow><mspace/><mi>", "<mrow><mi>")
     return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")
 
 
-def formula(pieces: Sequence[str]) -> Markup:
-    """All pieces of a formula, with a place to break a line before each."""
-    return Markup("<wbr>".join(piece(p) for p in pieces))
+def formula(pieces: Sequence[str], *, continues: bool = False) -> Markup:
+    """All pieces of a formula, with a place to break a line before each. ``continues``: a sum goes on in it."""
+    return Markup("<wbr>".join(piece(p, i == 0 and not continues) for i, p in enumerate(pieces)))

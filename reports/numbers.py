@@ -17,7 +17,7 @@ MINUS = "\u2212"
 FIGURES = 3
 
 _SHORT = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
-_COUNT = ("", "thousand", "million", "billion", "trillion", "quadrillion")
+_COUNT = ("", "", "million", "billion", "trillion", "quadrillion")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 
 
@@ -64,7 +64,8 @@ def amount(value: int, unit: Unit) -> Amount:
         case Unit.FLOP:
             return Amount(integer(value), "FLOP", _scaled(value, 1000, _SHORT, "FLOP"))
         case Unit.ELEMENT:
-            return Amount(integer(value), "elements" if plural else "element", _scaled(value, 1000, _COUNT, ""))
+            readings = _scaled(value, 1000, _COUNT, "") if abs(value) >= 10**6 else ()
+            return Amount(integer(value), "elements" if plural else "element", readings)
 
 
 def _byte_readings(value: int) -> tuple[str, ...]:
@@ -111,11 +112,10 @@ def percent(value: Fraction, *, signed: bool = False) -> str:
     sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
     if not part:
         return f"0{NBSP}%"
-    if part < Fraction(1, 1000):
-        return f"{sign}<{NBSP}0.001{NBSP}%"
-    places = 1 if part >= Fraction(1, 10) else 3
     with localcontext() as context:
         context.prec = 60
+        small = Decimal(part.numerator) / Decimal(part.denominator)
+        places = 1 if part >= Fraction(1, 10) else -small.adjusted()
         rounded = (Decimal(part.numerator) / Decimal(part.denominator)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
     return f"{sign}{rounded:,}{NBSP}%"
 

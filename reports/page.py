@@ -15,18 +15,14 @@ from reports.numbers import Amount
 class Formula:
     """A formula in LaTeX pieces (see ``reports.latex``) and as plain text. ``wide`` ones may need to scroll.
 
-    With ``labels``, one for each piece, the pieces stand one under another, each with its label beside it.
+    With ``rows``, the terms stand one under another, each in its pieces with a label beside it.
     ``plain`` has one text for each term.
     """
 
     pieces: tuple[str, ...]
     plain: tuple[str, ...]
     wide: bool = False
-    labels: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        return tuple(zip(self.pieces, self.labels, strict=True))
+    rows: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +127,12 @@ class TermRow:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
+    """A moment at which memory can peak. Where a step derives it, ``name`` stands for its formula."""
+
     at: str
-    formula: Formula
+    name: str
+    target: str
+    formula: Formula | None
     value: Amount
     parts: tuple[tuple[str, str], ...]
     largest: bool

@@ -19,7 +19,8 @@ def plain(tree: Display, *, labels: bool = False) -> str:
         case Product(factors):
             return "·".join(_factor(f, labels) for f in factors) or "1"
         case Power(base, exponent):
-            return f"{_factor(base, labels)}{str(exponent).translate(_SUPERSCRIPTS)}"
+            written = f"({plain(base, labels=labels)})" if isinstance(base, Power) else _factor(base, labels)
+            return f"{written}{str(exponent).translate(_SUPERSCRIPTS)}"
         case Fraction(top, bottom):
             return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
         case Negative(body):
@@ -39,7 +40,7 @@ def terms(tree: Display) -> tuple[str, ...]:
     if isinstance(tree, Maximum):
         last = len(tree.items) - 1
         return tuple(
-            f"{'max(' if i == 0 else '    '}{plain(item, labels=True)}{')' if i == last else ','}" for i, item in enumerate(tree.items)
+            f"{'max(' if i == 0 else ''}{plain(item, labels=True)}{')' if i == last else ','}" for i, item in enumerate(tree.items)
         )
     return (plain(tree, labels=True),)
 

@@ -151,7 +151,7 @@ def _formula(formula: Formula, note: str = "") -> Text:
 
 
 def _stacked(formula: Formula) -> Text:
-    return Text("\n".join(visible(term) for term in formula.plain)) if formula.labels else _formula(formula)
+    return Text("\n".join(visible(term) for term in formula.plain)) if formula.rows else _formula(formula)
 
 
 def _amount(found: Amount) -> Text:

@@ -46,11 +46,18 @@ def _default(name: str) -> Dim:
     return Dim(dim.expr or dim.value, dim.meaning, dim.multiple_of, dim.tied)
 
 
-def _at(texts: tuple[str, ...], given: Mapping[str, int]) -> int:
-    dims = {d.name: _default(d.name) for d in DIMS}
-    held = {d.name: d.value for d in DIMS if not d.tied and not (d.expr and "d" in given)}
-    sizes = resolve(dims, {**held, **given})
-    return max(int(evaluate_text(text, sizes)) for text in texts)
+@dataclass(frozen=True)
+class Evaluator:
+    """The largest of some expressions at other sizes; what follows d moves with it."""
+
+    texts: tuple[str, ...]
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        held = {d.name: d.value for d in DIMS if not d.tied and not (d.expr and "d" in given)}
+        return resolve({d.name: _default(d.name) for d in DIMS}, {**held, **given})
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return max(int(evaluate_text(text, sizes)) for text in self.texts)
 
 
 def _value(text: str) -> int:
@@ -62,7 +69,7 @@ def _term(site: str, expr: str, because: str) -> QuantityTerm:
 
 
 def _quantity(name: str, unit: Unit, meaning: str, text: str, terms: tuple[QuantityTerm, ...] = ()) -> Quantity:
-    return Quantity(name, unit, meaning, text, _value(text), terms, _evaluator=lambda q, given: _at((q.text,), given))
+    return Quantity(name, unit, meaning, text, _value(text), terms, _evaluator=Evaluator((text,)))
 
 
 def _product(*factors: int | str | Display) -> Product:
@@ -156,18 +163,28 @@ def _peak() -> Quantity:
     terms = tuple(QuantityTerm(role, expr, top.part_values[role], f"live at {top.at}") for role, expr in top.parts.items())
     return Quantity(
         "memory.peak", Unit.BYTE, "most bytes live at one time in a training step", f"Max({', '.join(texts)})", candidates[0].value,
-        terms, candidates, _evaluator=lambda q, given: _at(texts, given),
+        terms, candidates, _evaluator=Evaluator(texts),
     )  # fmt: skip
 
 
 def _peak_steps() -> tuple[Step, ...]:
-    written = Maximum(tuple(expressions.parse(text) for text, _ in _PEAK_CANDIDATES))
-    step = Step(
+    """A step for each candidate, from its parts by role, then their maximum."""
+    sums, collected, steps = [], [], []
+    for i, (text, at) in enumerate(_PEAK_CANDIDATES, 1):
+        parts = Sum(tuple(Labelled(expressions.parse(expr), role) for role, expr in _parts(text).items()))
+        sums.append(parts)
+        collected.append(expressions.parse(text))
+        steps.append(Step(
+            f"peak.{i}", "memory.peak", at, "live storages by role", before=parts, after=collected[-1],
+            because="storages born and not yet dead when this operator returns", check=StepCheck("symbolic", "0"), value=_value(text),
+        ))  # fmt: skip
+    steps.append(Step(
         "peak.total", "memory.peak", "The largest of the candidate moments", "maximum",
-        before=written, after=written, because="live bytes rise and fall; dominated moments are left out",
+        before=Maximum(tuple(sums)), after=Maximum(tuple(collected)),
+        because="live bytes rise and fall; dominated moments are left out",
         check=StepCheck("random points", "equal at 5 points"), value=89120,
-    )  # fmt: skip
-    return (step,)
+    ))  # fmt: skip
+    return tuple(steps)
 
 
 def quantities() -> dict[str, Quantity]:

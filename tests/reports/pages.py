@@ -1,0 +1,44 @@
+"""Pages that tests of several writers read: the sample's, and one in which every name is hostile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.graph import Assumption
+from calc.textbook import compare
+from reports.build import build
+from reports.page import Command, Page
+from tests.reports import sample
+
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
+COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
+
+
+def page() -> Page:
+    """The sample with checks and comparisons."""
+    derivation = sample.derivation()
+    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2})
+
+
+def hostile() -> Page:
+    """The sample with a planted name wherever a model, a spec or a tool brings text of its own."""
+    full = sample.derivation()
+    quantities = {
+        name: replace(q, terms=tuple(replace(t, site=HOSTILE, because=HOSTILE) for t in q.terms), meaning=HOSTILE)
+        for name, q in full.quantities.items()
+    }
+    derivation = replace(
+        full,
+        model=HOSTILE,
+        source=HOSTILE,
+        dims=tuple(replace(d, meaning=HOSTILE) for d in full.dims),
+        options={"optimizer": HOSTILE},
+        assumptions=(*full.assumptions, Assumption(HOSTILE, HOSTILE)),
+        quantities=quantities,
+        steps=tuple(replace(s, title=HOSTILE, because=HOSTILE, rule=HOSTILE) for s in full.steps),
+        coverage=tuple(replace(row, operator=HOSTILE, because=HOSTILE) for row in full.coverage),
+        provenance={HOSTILE: HOSTILE},
+        notes=(HOSTILE,),
+    )
+    verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
+    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),))

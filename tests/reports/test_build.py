@@ -1,0 +1,147 @@
+"""The document model: complete, consistent with the derivation, and never flattering."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from calc.algebra import evaluate_text
+from calc.derivation import StepCheck
+from calc.display import Name, Number, Product
+from calc.errors import BadInputError
+from calc.textbook import compare
+from reports.build import build
+from tests.reports import sample
+
+
+@pytest.fixture
+def page():
+    derivation = sample.derivation()
+    return build(derivation, sample.checks(), compare(derivation), given={"B": 2})
+
+
+def test_every_step_is_there(page):
+    """In order, numbered by chapter."""
+    shown = [s.anchor for c in page.chapters for s in c.steps]
+
+    assert sorted(s.id for s in sample.derivation().steps) == sorted(shown)
+    assert str(len(shown)) == page.steps
+    assert all(s.number == f"{c.number}.{i}" for c in page.chapters for i, s in enumerate(c.steps, 1))
+
+
+def test_the_three_answers_are_parameters_peak_and_flops(page):
+    """4,080 elements, 89,120 bytes, 282,960 FLOP."""
+    assert ["4,080", "89,120", "282,960"] == [t.answer.exact for t in page.tiles]
+
+
+def test_only_measured_checks_count_as_passed(page):
+    """Two were measured and equal; what was proved or not measured has counts of its own."""
+    assert (("2", "passed"), ("1", "proved, not measured"), ("0", "failed"), ("1", "not measured")) == page.tally.counts
+
+
+def test_a_failure_shows_on_the_first_screen():
+    """The tally turns bad, and says how many."""
+    failing = sample.checks(sample.Verdict("activations.bytes", 23180, 23179, "saved_tensors_hooks", "failed"))
+
+    found = build(sample.derivation(), failing).tally
+
+    assert "bad" == found.tone
+    assert ("1", "failed") in found.counts
+
+
+def test_without_checks_nothing_is_called_measured():
+    """Every badge says so, and the tally says that nothing ran."""
+    page = build(sample.derivation())
+
+    assert not page.tally.ran
+    assert {"not measured"} == {a.badge.words for a in page.answers}
+
+
+def test_every_used_symbol_has_a_row_and_no_row_is_unused(page):
+    """k occurs in no formula and has none; ℓ is the index of a sum over layers."""
+    assert ["B", "T", "d", "h", "f", "L", "V", "C"] == [s.formula.plain[0] for s in page.symbols][:8]
+    assert {"M_1", "ℓ"} >= {s.formula.plain[0] for s in page.symbols[8:]}
+
+
+def test_a_symbol_says_where_its_value_comes_from(page):
+    """Given, by default expression, or the model's own."""
+    sources = {s.formula.plain[0]: s.source for s in page.symbols}
+
+    assert ("given", "by default 4·d", "the model's default") == (sources["B"], sources["f"], sources["L"])
+
+
+def test_the_substituted_row_evaluates_to_the_printed_value(page):
+    """Read back from what is printed, not from the tree it was made of."""
+    for chapter in page.chapters:
+        for step in chapter.steps:
+            row = " ".join(step.substituted.pieces)
+            row = row.replace(r"\cdot", "*").replace(r"\,", "*").replace("{,}", "").replace(r"\max", "Max").replace(r"\left", "")
+            row = re.sub(r"\{(\d+)\}\^\{(\d+)\}", r"\1**\2", row.replace(r"\right", ""))
+            row = re.sub(r"(\d)\s*\(", r"\1*(", row)
+            assert evaluate_text(row, {}) == int(step.value.exact.replace(",", "")), step.anchor
+
+
+def test_a_step_whose_numbers_do_not_hold_is_never_printed():
+    """A wrong value is an error of ours, and stops the report."""
+    good = sample.derivation()
+    bad = replace(good.steps[0], value=good.steps[0].value + 1)
+
+    with pytest.raises(ValueError, match=r"^step parameters.qkv: the substituted row is 468, the step says 469$"):
+        build(replace(good, steps=(bad,)))
+
+
+def test_symbolic_proof_and_random_points_have_different_badges(page):
+    """Word and sign differ, not only the colour."""
+    badges = {(s.badge.sign, s.badge.words) for c in page.chapters for s in c.steps}
+
+    assert {("∎", "proved symbolically"), ("∴", "checked at random points")} == badges
+
+
+def test_ids_are_unique_and_legal_whatever_steps_are_called():
+    """Two steps with one hostile id get two anchors."""
+    tree = Product((Number(2), Name("B")))
+    step = replace(sample.derivation().steps[0], id='"><script>', before=tree, after=tree, value=4, check=StepCheck("symbolic", "0"))
+
+    page = build(sample.derivation(steps=(step, step)))
+    anchors = [s.anchor for c in page.chapters for s in c.steps]
+
+    assert 2 == len(set(anchors))
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", a) for a in anchors)
+
+
+def test_every_step_names_a_rule_that_is_listed(page):
+    """The link of each step ends at a row of the table of rules."""
+    rows = {r.anchor for r in page.rules}
+
+    assert {s.rule.target for c in page.chapters for s in c.steps} <= rows
+
+
+def test_unknown_quantities_and_unmeasured_ones_are_listed_as_not_covered(page):
+    """With their reasons."""
+    assert f"flops.forward.causal is unknown: {sample.NO_MASK}." in page.not_covered
+    assert "memory.peak is derived and was not measured: no CUDA device." in page.not_covered
+
+
+def test_terms_close(page):
+    """The rows of each table of terms add up to the total under it."""
+    for chapter in page.chapters:
+        if chapter.terms:
+            total = sum(int(t.value.replace(",", "").replace("−", "-")) for t in chapter.terms)
+            assert f"{total:,}" == chapter.value.exact, chapter.quantity
+
+
+def test_attention_overtakes_the_other_products_where_the_derivation_says(page):
+    """4·B·L·T²·d = 8·B·L·T·d² + 4·B·L·T·d·f + 2·B·T·V·d at T = 2d + f + V/(2L) = 24 + 48 + 17/4 = 76.25: from 77 on."""
+    assert "T\u00a0=\u00a077" == page.crossover.at
+
+
+def test_the_date_is_the_one_that_is_fixed(monkeypatch):
+    """SOURCE_DATE_EPOCH makes two runs alike; nonsense in it is refused in one line."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert "1970-01-02" == build(sample.derivation()).date
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    with pytest.raises(BadInputError, match=r"^SOURCE_DATE_EPOCH = 'soon' is not a time: give seconds since 1970 as an integer$"):
+        build(sample.derivation())

@@ -1,0 +1,141 @@
+"""Display trees as LaTeX and as text: few commands, nothing lost, and the same value as the tree."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc import display
+from calc.algebra import evaluate_text
+from calc.display import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from reports import expressions, latex, mathml, plain
+from tests.reports import sample
+
+SIZES = {"B": 2, "T": 7, "d": 12, "L": 3}
+
+names = st.sampled_from(sorted(SIZES)).map(Name)
+numbers = st.integers(1, 10**7).map(Number)
+trees = st.recursive(
+    names | numbers,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=4).map(lambda items: Sum(tuple(items))),
+        st.lists(inner, min_size=2, max_size=4).map(lambda items: Product(tuple(items))),
+        inner.map(Negative),
+        st.tuples(inner, st.integers(2, 3)).map(lambda pair: Power(*pair)),
+        st.tuples(inner, numbers).map(lambda pair: Fraction(*pair)),
+        st.tuples(inner, st.text(max_size=20)).map(lambda pair: Labelled(*pair)),
+        inner.map(lambda body: OverLayers("l", Name("L"), body)),
+        st.lists(inner, min_size=1, max_size=3).map(lambda items: Maximum(tuple(items))),
+    ),
+    max_leaves=12,
+)
+
+
+@given(trees)
+def test_every_tree_uses_allowed_commands_only(tree):
+    """GitHub refuses others, and a converter would print them as text."""
+    assert latex.commands_in(" ".join(latex.pieces(tree))) <= latex.COMMANDS
+
+
+@given(trees)
+def test_every_tree_converts_to_mathml_core(tree):
+    """No piece fails to convert, and none needs an element outside the core."""
+    html = mathml.formula(latex.pieces(tree))
+
+    assert set(re.findall(r"<(\w+)", html)) <= mathml.ELEMENTS | {"wbr"}
+
+
+@given(trees)
+def test_numbers_put_in_do_not_change_the_value(tree):
+    """The substituted row evaluates to what the tree is worth."""
+    put = expressions.substituted(tree, SIZES)
+
+    assert evaluate_text(display.text(tree), SIZES) == evaluate_text(display.text(put), {})
+
+
+@given(trees)
+def test_parsing_the_text_of_a_tree_keeps_its_value(tree):
+    """A closed form printed from its text is the closed form."""
+    text = display.text(tree)
+
+    assert evaluate_text(text, SIZES) == evaluate_text(display.text(expressions.parse(text)), SIZES)
+
+
+@given(trees)
+def test_brackets_balance_over_all_pieces(tree):
+    """A long sum may be cut inside a bracket, but never loses one."""
+    whole = re.sub(r"\\text\{(?:[^{}\\]|\\.)*\}", "", " ".join(latex.pieces(tree)))
+
+    assert whole.count("(") == whole.count(")")
+    assert whole.count("{") == whole.count("}")
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (Product((Number(12), Name("L"), Power(Name("d"), 2))), r"12\,L\,d^{2}"),
+        (Product((Number(2), Product((Name("B"), Name("T"))), Name("d"))), r"2(B\,T)d"),
+        (Product((Number(2), Number(768))), r"2 \cdot 768"),
+        (Power(Number(1024), 2), r"{1{,}024}^{2}"),
+        (Name("d_model"), r"\mathit{d\_model}"),
+        (Name("n1"), "n_{1}"),
+        (Name("floor(T/2)"), r"\left\lfloor \frac{T}{2} \right\rfloor"),
+        (Labelled(Name("d"), "c_attn"), r"\underbrace{d}_{\text{c\_attn}}"),
+        (OverLayers("l", Name("L"), Product((Number(13), Name("d")))), r"\sum_{\ell=1}^{L} 13\,d"),
+        (Negative(Product((Number(2), Name("d")))), r"-2\,d"),
+        (Maximum((Name("B"), Name("T"))), r"\max(B, T)"),
+    ],
+)
+def test_latex_of(tree, expected):
+    """Each kind of node as a reader expects it."""
+    assert expected == latex.latex(tree)
+
+
+def test_a_sum_is_cut_before_each_operator():
+    """Lines may break before + and −, and nowhere else."""
+    assert ("d", "+2\\,B", "-T") == latex.pieces(Sum((Name("d"), Product((Number(2), Name("B"))), Negative(Name("T")))))
+
+
+@pytest.mark.parametrize("label", ["a_b $x$ \\evil{} `|` <b> [l](u) ~^#%&", "\x1b[31m", "a" * 500, "\u202e"])
+def test_a_hostile_label_stays_text(label):
+    """Nothing in a label ends the text, the formula, a code span or a table cell; length is bounded."""
+    written = latex.text(label)
+
+    assert latex.commands_in(written) <= latex.COMMANDS
+    assert not set("`|<>[]~^\x1b\u202e") & set(written)
+    assert len(written) < 120
+    assert mathml.piece(written).startswith("<math><mtext>")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Eq(Mod(d, h), 0)", r"d \bmod h = 0"),
+        ("T <= C", r"T \le C"),
+        ("Ne(B*T, 1)", r"B\,T \ne 1"),
+        ("the value read at x.py:3 is True", None),
+    ],
+)
+def test_conditions_are_typeset_where_they_can_be(text, expected):
+    """An assumption that is no formula is left to words."""
+    assert expected == latex.relation(text)
+
+
+def test_thousands_are_one_number_in_mathml():
+    """124,439,808 is one <mn>: it reads, copies and breaks as one."""
+    assert "<math><mn>124,439,808</mn></math>" == mathml.piece(latex.number(124_439_808))
+
+
+def test_a_minus_twelve_times_is_minus_a_product():
+    """Python reads -12*d as (-12)*d; a reader should not."""
+    assert "−12·B·d" == plain.plain(expressions.parse("-12*B*d"))
+
+
+def test_plain_text_shows_labels_and_layers():
+    """The terminal's form of a step."""
+    total = next(s for s in sample.derivation().steps if s.id == "parameters.total")
+
+    assert ("V·d [wte]", "+ C·d [wpe]", "+ Σ[l = 1…L] (4·d² + 2·d·f + 9·d + f) [h.*]", "+ 2·d [ln_f]") == plain.terms(total.before)
