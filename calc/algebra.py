@@ -170,8 +170,17 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
             return symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_to_sympy(operand)
+        case ast.Call(func=ast.Name(id="Max"), args=args) if len(args) > 2:
+            # SymPy would compare every two of them, which takes seconds and finds nothing: none is below another.
+            return sp.Max(*(_to_sympy(a) for a in args), evaluate=False)
         case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
             return getattr(sp, function)(*(_to_sympy(a) for a in args))
+        case ast.Call(func=ast.Name(id="Piecewise"), args=[ast.Tuple(elts=[special, condition]), ast.Tuple(elts=[general, _])]):
+            return sp.Piecewise((_to_sympy(special), _to_sympy(condition)), (_to_sympy(general), True), evaluate=False)
+        case ast.Call(func=ast.Name(id="Eq"), args=[left, right]):
+            return sp.Eq(_to_sympy(left), _to_sympy(right))
+        case ast.Call(func=ast.Name(id="And"), args=args):
+            return sp.And(*(_to_sympy(a) for a in args))
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _to_sympy(left), _to_sympy(right)
             match op:

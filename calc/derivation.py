@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import sympy as sp
 
@@ -64,6 +64,16 @@ class Candidate:
     part_values: Mapping[str, int]
 
 
+class Evaluator(Protocol):
+    """Computes a quantity at other sizes."""
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them; unusable ones are refused."""
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The quantity at all sizes."""
+
+
 @dataclass(frozen=True)
 class Quantity:
     """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is none."""
@@ -76,22 +86,20 @@ class Quantity:
     terms: tuple[QuantityTerm, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     unknown: str = ""
-    _evaluator: Any = field(default=None, repr=False, compare=False)
+    _evaluator: Evaluator | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def expr(self) -> sp.Expr:
         """SymPy expression in positive integer symbols named as the dimensions."""
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
-        if self.candidates and len(self.candidates) > 1:
-            return sp.Max(*(algebra.to_sympy(c.expr) for c in self.candidates), evaluate=False)
         return algebra.to_sympy(self.text)
 
     def at(self, **sizes: int) -> int:
         """Exact integer at the given sizes; dimensions not given keep the derivation's values."""
-        if self.text is None:
-            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
-        return int(self._evaluator(self, sizes))
+        if self.text is None or self._evaluator is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
+        return self._evaluator.value(self._evaluator.sizes(sizes))
 
 
 @dataclass(frozen=True, slots=True)

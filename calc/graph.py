@@ -150,6 +150,17 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Special:
+    """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1 or equal there."""
+
+    equal: Mapping[str, str]
+    graph: Graph
+
+    def applies(self, sizes: Mapping[str, int]) -> bool:
+        return all(sizes[name] == (int(to) if to.isdigit() else sizes[to]) for name, to in self.equal.items())
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols."""
 
@@ -167,9 +178,17 @@ class Graph:
     certificates: tuple[Record, ...]
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    special: tuple[Special, ...] = ()
+
+    def special_at(self, sizes: Mapping[str, int]) -> Special | None:
+        """The special case that applies at ``sizes``, if one was recorded."""
+        return next((s for s in self.special if s.applies(sizes)), None)
 
     def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
         """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""
+        special = self.special_at(sizes)
+        if special is not None:
+            return special.graph.unmet(sizes)
         values = self.as_basis().values(sizes)
         changed = [c for c in self.conditions if not c.same_at(values)]
         return [c for c in changed if all(c.same_at(r.sizes) for r in self.certificates)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from calc.basis import Fold
 from calc.errors import BadInputError
-from calc.graph import Assumption, Call, Condition, DimRecord, Event, Graph, Op, Record, Saved, Storage, Tensor
+from calc.graph import Assumption, Call, Condition, DimRecord, Event, Graph, Op, Record, Saved, Special, Storage, Tensor
 
 KIND = "napkin graph"
 SCHEMA = 1
@@ -85,6 +85,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
+        "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
 
@@ -141,6 +142,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         certificates=tuple(_record_from_json(r) for r in data["certificates"]),
         provenance=data["provenance"],
         notes=tuple(data["notes"]),
+        special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 
 

@@ -13,7 +13,7 @@ from calc import graph_json
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
 from calc.errors import BadInputError, CertificateError, TraceError
-from calc.graph import Graph
+from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
 from calc.spec import Spec
 
@@ -83,19 +83,26 @@ def _traced(
 
 
 def _at_all_sizes(spec: Spec, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
-    """A graph that is certified at the kind of sizes asked for: where some are 1 or equal, a step may run otherwise."""
+    """A graph that is certified at the kind of sizes asked for. Where some are 1 or equal a step may run otherwise (a sum
+    over a batch of 1 is no sum): that case is then recorded apart."""
     graph, analysis = _deep_enough(spec, values, options, None, progress)
     graph = _probed(spec, graph, analysis, values, progress)
-    if not graph.unmet(values):
+    changed = graph.unmet(values)
+    if not changed:
         return graph, analysis
-    graph, analysis = _deep_enough(spec, values, options, _coincidences(graph, values), progress)
-    graph = _probed(spec, graph, analysis, values, progress)
-    for condition in graph.unmet(values):
+    equal = _coincidences(graph, values)
+    at = " and ".join(f"{name} = {to}" for name, to in equal.items())
+    progress(f"the step runs otherwise where {at}: recording that case apart")
+    case, inner = _deep_enough(spec, values, options, equal, progress)
+    case = _probed(spec, case, inner, values, progress)
+    for condition in case.unmet(values):
         raise TraceError(
-            f"{spec.name}: at these sizes the step takes another path than the closed forms ({condition.expr} is no longer"
+            f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
             f" {condition.holds}), asked at {condition.where}: choose other sizes"
         )
-    return graph, analysis
+    because = f"there {changed[0].expr} is {not changed[0].holds}, asked at {changed[0].where}; that case was recorded apart"
+    noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
+    return replace(graph, special=(Special(equal, case),), assumptions=noted), analysis
 
 
 def _deep_enough(
@@ -127,13 +134,18 @@ def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, i
     """The graph with further certificates: at a batch of 1, at coinciding sizes, and at the very sizes asked for."""
     from calc.trace import probe
 
+    failed: list[Condition] = []
     for at in _probes(graph, values):
+        if any(not c.same_at(at) for c in failed):
+            continue  # what made an earlier one differ holds here too
         progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
         record = probe(spec, graph, at)
         try:
             analysis.certify(record)
         except CertificateError:
-            continue  # then conditions that only change there stay unmet
+            # Conditions that change there and at no certificate stay unmet.
+            failed += [c for c in graph.conditions if not c.same_at(at) and all(c.same_at(r.sizes) for r in graph.certificates)]
+            continue
         graph = replace(graph, certificates=(*graph.certificates, record))
     return graph
 

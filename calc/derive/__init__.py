@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calc import dims, rules  # noqa: F401  # importing the rules registers them
 from calc.algebra import Poly
 from calc.cost import REGISTRY, Free, Registry
 from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm
-from calc.derive import groups
+from calc.derive import cases, groups
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
@@ -77,8 +78,21 @@ def derive(
         analysis = analyse(graph, registry)
         for record in graph.certificates:
             analysis.certify(record)
-    certificates = tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates)
-    values = resolve(graph, sizes or {})
+    return _derived_at(graph, resolve(graph, sizes or {}), replace(analysis, graph=graph), spec)
+
+
+def _derived_at(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
+    found = _general(graph, values, analysis, spec)
+    special = graph.special_at(values)
+    if special is None:
+        return found
+    inner = analyse(special.graph, analysis.registry)
+    for record in special.graph.certificates:
+        inner.certify(record)
+    return cases.joined(found, _derived_at(special.graph, values, inner, spec), special)
+
+
+def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
     maker = StepMaker(analysis, values)
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
     return Derivation(
@@ -90,7 +104,7 @@ def derive(
         quantities={name: built[name] for name in ORDER},
         steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
         coverage=_coverage(analysis, values),
-        certificates=certificates,
+        certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
         spec=spec,
@@ -101,7 +115,10 @@ def derive(
 
 
 def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions of a graph with some overridden; a default expression that held moves along."""
+    """Values of all dimensions of a graph with some overridden; a default expression that held moves along.
+
+    Sizes at which the step was never recorded to run as its closed forms say are refused.
+    """
     recorded = {d.name: d.value for d in graph.dims}
     table: dict[str, Dim] = {}
     for d in graph.dims:
@@ -121,8 +138,6 @@ def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]
 
 
 def _dim_records(graph: Graph, values: Mapping[str, int]) -> Sequence[Any]:
-    from dataclasses import replace
-
     return [replace(d, value=values[d.name]) for d in graph.dims]
 
 
@@ -132,16 +147,16 @@ class _Evaluator:
     def __init__(self, analysis: Analysis, values: Mapping[str, int], polys: Sequence[Poly]) -> None:
         self._analysis, self._values, self._polys = analysis, values, polys
 
-    def __call__(self, quantity: Quantity, sizes: Mapping[str, int]) -> int:
-        graph = self._analysis.graph
-        at = resolve(_with_values(graph, self._values), sizes)
-        known = graph.as_basis().values(at)
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them."""
+        return resolve(_with_values(self._analysis.graph, self._values), given)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        known = self._analysis.graph.as_basis().values(sizes)
         return max(self._analysis.algebra.value(p, known) for p in self._polys)
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
-    from dataclasses import replace
-
     return replace(graph, dims=tuple(_dim_records(graph, values)))
 
 
