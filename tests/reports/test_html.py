@@ -5,12 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from reports import html, mathml
+from reports.build import build
 from tests.reports import pages, sample
 
 VOID = {"meta", "input", "wbr", "br", "hr", "img", "link"}
@@ -151,12 +157,23 @@ def test_equal_pages_give_equal_bytes(text):
     assert text == html.write(pages.page())
 
 
+def test_bytes_do_not_depend_on_the_hash_seed():
+    """Two processes with different seeds write the same page and the same Markdown."""
+    code = "from tests.reports import pages; from reports import html, markdown; import hashlib; p = pages.page();"
+    code += "print(hashlib.sha256((html.write(p) + markdown.write(p)).encode()).hexdigest())"
+    root = Path(__file__).resolve().parent.parent.parent
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=root, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert 1 == len(digests)
+
+
 def test_sixty_steps_stay_small():
     """At most 250 kB for sixty steps and more: the sample's, those of its counted quantities twelve times."""
-    from dataclasses import replace
-
-    from reports.build import build
-
     full = sample.derivation()
     counted = [s for s in full.steps if s.quantity != "memory.peak"]
     steps = (*full.steps, *(replace(s, id=f"{s.id}-{i}") for i in range(11) for s in counted))

@@ -1,0 +1,255 @@
+"""The command line: data on standard output, one line for every refusal, and the exit status that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from calc.errors import MeasurementError
+from reports import cli, job
+from tests.reports import sample
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HUGE = "1" + "0" * 400
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """The command with the sample in place of a traced model."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation())
+    monkeypatch.setattr(job, "check", lambda *_: sample.checks())
+    monkeypatch.setattr(job, "_differing", lambda request, checks: {"B", "T"})
+    return lambda *words: CliRunner().invoke(cli.napkin, list(words))
+
+
+def test_derive_prints_the_three_answers(run):
+    """Exact, with unit, on standard output."""
+    found = run("derive", "tiny")
+
+    assert 0 == found.exit_code
+    for answer in ("4,080\u00a0elements", "89,120\u00a0bytes", "282,960\u00a0FLOP"):
+        assert answer in found.stdout
+
+
+def test_derive_as_json_writes_json_only(run):
+    """Standard output parses, whatever is said on standard error."""
+    found = run("derive", "tiny", "--json")
+
+    assert 0 == found.exit_code
+    assert 4080 == json.loads(found.stdout)["quantities"]["parameters"]["value"]
+
+
+def test_explain_shows_every_step_of_one_quantity(run):
+    """Number, title, both sides, numbers put in, value, reason and how it was verified."""
+    found = run("derive", "tiny", "--explain", "parameters")
+
+    shown = ("One layer", "[attn.c_attn]", "4·d² + 2·d·f + 9·d + f", "4·12² + 2·12·48 + 9·12 + 48", "1,884\u00a0elements")
+    for words in (*shown, "∎ proved symbolically"):
+        assert words in found.stdout
+    assert "forward" not in found.stdout
+
+
+def test_explain_as_json_holds_the_steps_of_one_quantity(run):
+    """The rest of the document stays away."""
+    document = json.loads(run("derive", "tiny", "--explain", "parameters", "--json").stdout)
+
+    assert {"parameters"} == set(document["quantities"]) == {s["quantity"] for s in document["steps"]}
+
+
+def test_check_begins_with_its_tally(run):
+    """What was not measured is counted on the first line, and is exit 0."""
+    found = run("check", "tiny")
+
+    assert 0 == found.exit_code
+    assert "2 passed, 1 proved, not measured, 0 failed, 1 not measured" == found.stdout.split("\n")[0]
+
+
+def test_strict_fails_on_what_was_not_measured(run):
+    """Exit 1."""
+    assert 1 == run("check", "tiny", "--strict").exit_code
+
+
+def test_a_failed_check_is_exit_1(run, monkeypatch, tmp_path):
+    """In check and in report, which is written all the same."""
+    wrong = sample.Verdict("activations.bytes", 23180, 23179, "hooks", "failed")
+    monkeypatch.setattr(job, "check", lambda *_: sample.checks(wrong))
+
+    assert 1 == run("check", "tiny").exit_code
+    assert 1 == run("report", "tiny", "-o", str(tmp_path)).exit_code
+    assert (tmp_path / "report.html").exists()
+
+
+def test_report_writes_three_files_and_names_them_on_standard_error(run, tmp_path):
+    """And prints the answers and every check."""
+    found = run("report", "tiny", "-o", str(tmp_path / "deep" / "er"))
+
+    assert 0 == found.exit_code
+    assert ["report.html", "report.json", "report.md"] == sorted(p.name for p in (tmp_path / "deep" / "er").iterdir())
+    assert "wrote" in found.stderr
+    assert "wrote" not in found.stdout
+    assert "4,080" in found.stdout
+    assert "✓ measured, equal" in found.stdout
+
+
+def test_two_runs_write_equal_bytes(run, tmp_path):
+    """Into two folders."""
+    for name in ("a", "b"):
+        run("report", "tiny", "-o", str(tmp_path / name))
+
+    for name in ("report.md", "report.html", "report.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_run_that_is_not_possible_leaves_the_report_unchecked(run, monkeypatch, tmp_path):
+    """The derivation stands, the report says why nothing was measured, and --strict fails."""
+
+    def refuse(*_):
+        raise MeasurementError("the run would hold 10 bytes at its peak and 5 are free: check at smaller sizes")
+
+    monkeypatch.setattr(job, "check", refuse)
+    found = run("report", "tiny", "-o", str(tmp_path))
+
+    assert 0 == found.exit_code
+    assert "nothing here has been measured. the run would hold 10 bytes" in (tmp_path / "report.html").read_text()
+    assert 1 == run("report", "tiny", "-o", str(tmp_path), "--strict").exit_code
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(run, tmp_path, monkeypatch):
+    """One line, exit 2, and no temporary file stays."""
+    (tmp_path / "file").write_text("")
+
+    found = run("report", "tiny", "-o", str(tmp_path / "file"))
+    assert 2 == found.exit_code
+    assert re.fullmatch(r"napkin: cannot write a report to .*: .*", found.stderr.strip().split("\n")[-1])
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    found = run("report", "tiny", "-o", str(tmp_path / "full"))
+    assert 2 == found.exit_code
+    assert [] == list((tmp_path / "full").iterdir())
+
+
+BAD = {
+    "zero": ["derive", "gpt2", "-d", "B=0"],
+    "fraction": ["derive", "gpt2", "-d", "B=2.5"],
+    "unknown dimension": ["derive", "gpt2", "-d", "Q=3"],
+    "too large": ["derive", "gpt2", "-d", f"B={HUGE}"],
+    "no value": ["derive", "gpt2", "-d", "B"],
+    "twice": ["derive", "gpt2", "-d", "B=1", "-d", "B=2"],
+    "model": ["derive", "gpt3"],
+    "hostile model": ["derive", "\x1b[31mevil\u202e\nname"],
+    "missing config": ["derive", "hf:/nowhere/config.json"],
+    "optimizer": ["derive", "gpt2", "--optimizer", "magic"],
+    "precision": ["derive", "gpt2", "--precision", "fp7"],
+    "attention": ["derive", "gpt2", "--attention", "none"],
+    "mode": ["derive", "gpt2", "--mode", "dream"],
+    "quantity": ["derive", "gpt2", "--explain", "joy"],
+    "device": ["check", "gpt2", "--device", "abacus"],
+    "option": ["derive", "gpt2", "--quick"],
+    "command": ["divine", "gpt2"],
+    "argument": ["derive"],
+    "list": ["list", "socks"],
+    "positions": ["derive", "gpt2", "-d", "T=4096"],
+    "heads": ["derive", "gpt2", "-d", "h=7"],
+}
+
+
+@pytest.mark.parametrize("words", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_exit_2(words, tmp_path, monkeypatch):
+    """Cause and remedy on standard error, nothing on standard output, nothing written."""
+    monkeypatch.chdir(tmp_path)
+
+    found = CliRunner().invoke(cli.napkin, words)
+    lines = [line for line in found.stderr.split("\n") if line and not line.endswith(" …")]
+
+    assert 2 == found.exit_code, found.output
+    assert 1 == len(lines), lines
+    assert lines[0].startswith("napkin: ")
+    assert lines[0].isprintable()
+    assert len(lines[0]) < 600
+    assert "" == found.stdout
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_no_arguments_show_the_help_and_are_exit_2():
+    """Not an answer, so not on standard output."""
+    found = CliRunner().invoke(cli.napkin, [])
+
+    assert 2 == found.exit_code
+    assert "" == found.stdout
+    assert "derive" in found.stderr
+
+
+@pytest.mark.parametrize("what", cli.LISTS)
+def test_lists_are_not_empty(what):
+    """A line for each."""
+    found = CliRunner().invoke(cli.napkin, ["list", what])
+
+    assert 0 == found.exit_code
+    assert len(found.stdout.strip().split("\n")) >= 4
+
+
+def test_version_is_a_line_on_standard_output():
+    """napkin and its version."""
+    found = CliRunner().invoke(cli.napkin, ["--version"])
+
+    assert 0 == found.exit_code
+    assert re.fullmatch(r"napkin \S.*\n", found.stdout)
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(monkeypatch):
+    """A hostile name is shown with its characters spelled out."""
+    monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation(model="\x1b[31mevil\u202e"))
+
+    found = CliRunner().invoke(cli.napkin, ["derive", "x"])
+
+    assert "\x1b" not in found.stdout
+    assert "\u202e" not in found.stdout
+    assert "\\x1b[31mevil\\u202e" in found.stdout
+
+
+def test_what_a_model_prints_does_not_reach_standard_output(monkeypatch):
+    """Standard output holds data only."""
+
+    def noisy(request, progress):
+        print("loading weights!")
+        progress("tracing")
+        return sample.derivation()
+
+    monkeypatch.setattr(job, "derive", noisy)
+    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+
+    assert json.loads(found.stdout)
+    assert "loading weights!" in found.stderr
+    assert "tracing …" in found.stderr
+
+
+def test_as_a_process_a_bad_size_is_one_line_and_exit_2(tmp_path):
+    """The real command, from another directory."""
+    done = subprocess.run(
+        [sys.executable, "-m", "reports.cli", "derive", "linear", "-d", "B=0"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert 2 == done.returncode
+    assert "" == done.stdout
+    assert "napkin: B = 0 is not positive: sizes are integers from 1 to 2**63 - 1\n" == done.stderr.split("…\n")[-1]
+
+
+def test_help_imports_nothing_heavy():
+    """napkin --help answers at once: no torch, no SymPy, no rich, no Jinja."""
+    code = "import sys; from reports import cli\ntry: cli.napkin.main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print(sorted({'torch', 'sympy', 'rich', 'jinja2', 'math_core'} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "[]" == done.stderr.strip()
