@@ -27,7 +27,7 @@ def _compound(inner: st.SearchStrategy[Display]) -> st.SearchStrategy[Display]:
         st.builds(Power, inner, st.integers(1, 2)),
         st.builds(Negative, inner),
         st.builds(OverLayers, st.just("l"), st.one_of(st.just(L), inner), inner),
-        st.builds(Fraction, st.builds(lambda x, name: Product((x, name)), inner, st.sampled_from([B, T])), st.builds(Number, st.integers(1, 7))),
+        st.builds(Fraction, st.builds(lambda x: Product((x, T)), inner), st.builds(Number, st.integers(1, 7))),
         st.builds(Maximum, several),
     )
 
