@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc import branches
 from calc.algebra import Algebra
 from calc.derivation import Derivation, Quantity
 from calc.errors import NapkinError
@@ -86,8 +87,9 @@ def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | 
     if quantity is None or quantity.text is None or dim not in derivation.sizes:
         return None
     try:
-        algebra = Algebra(list(derivation.sizes), [quantity.text])
-        terms = algebra.terms(algebra.parse(quantity.text))
+        text = branches.at_hand(quantity.text, derivation.sizes)
+        algebra = Algebra(list(derivation.sizes), [text])
+        terms = algebra.terms(algebra.parse(text))
     except NapkinError:
         return None
     values: Mapping[str, int] = {**derivation.sizes, dim: 1}

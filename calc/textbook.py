@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc import branches
 from calc import dims as dims_
-from calc.algebra import Algebra, Poly, evaluate_text
+from calc.algebra import Algebra, Poly
 from calc.basis import Folding, basis_of
 from calc.derivation import Derivation, QuantityTerm
 from calc.dims import Dim
@@ -156,7 +157,7 @@ def _compare(rule: Rule, derivation: Derivation) -> Comparison:
         return Comparison(rule, False, missing)
     exact = _Exact(rule, derivation)
     expr = _written(rule, derivation)
-    value = int(evaluate_text(expr, derivation.sizes))
+    value = int(branches.value(expr, derivation.sizes))
     return Comparison(
         rule,
         True,
@@ -213,7 +214,7 @@ class _Exact:
 
     def at(self, sizes: Mapping[str, int]) -> int:
         total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
-        return total + (int(evaluate_text(self._text, {**self._derivation.sizes, **sizes})) if self._text else 0)
+        return total + (int(branches.value(self._text, {**self._derivation.sizes, **sizes})) if self._text else 0)
 
     def terms(self) -> Iterable[tuple[int, QuantityTerm]]:
         """The addends with their sign. A quantity that lists none is one addend of its own."""
@@ -223,7 +224,7 @@ class _Exact:
             for term in quantity.terms or (whole,):
                 yield sign, term
         if self._text:
-            value = int(evaluate_text(self._text, self._derivation.sizes))
+            value = int(branches.value(self._text, self._derivation.sizes))
             yield 1, QuantityTerm("parameters", self._text, value, "storages of the parameters")
 
 
@@ -241,9 +242,10 @@ class _Common:
             if dim.expr is not None and not dim.tied and _keeps_default(dim.expr, dim.value, derivation.sizes):
                 self._define[dim.name] = _substitute(dim.expr, basis.define)
         self._basis = basis
+        self._sizes = derivation.sizes
 
     def polynomials(self, texts: Sequence[str]) -> tuple[list[Poly], Algebra]:
-        written = [_substitute(text, self._define) for text in texts]
+        written = [_substitute(branches.at_hand(text, self._sizes), self._define) for text in texts]
         inner = Algebra(self._basis.symbols, written)
         fold = Folding(self._basis, inner)
         return [fold(inner.parse(text)) for text in written], fold.outer
@@ -437,7 +439,7 @@ def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation
 
 def _is_near(sizes: Mapping[str, int], expr: str, exact: _Exact) -> bool:
     true = exact.at(sizes)
-    return abs(int(evaluate_text(expr, sizes)) - true) <= NEAR * true
+    return abs(int(branches.value(expr, sizes)) - true) <= NEAR * true
 
 
 def _bisect(near: Callable[[int], bool], a: int, b: int) -> int:

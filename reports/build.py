@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from calc import display, sensitivity
+from calc import branches, display, sensitivity
 from calc.algebra import evaluate_text
 from calc.derivation import Candidate, Derivation, Quantity, Step
 from calc.display import Display, Labelled, Maximum, Sum
@@ -106,6 +107,7 @@ def build(
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
         conventions=tuple(AssumptionRow(None, *convention) for convention in CONVENTIONS),
+        notes=tuple(_sentence(note) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes),
         chapters=chapters,
         steps=numbers.integer(sum(len(c.steps) for c in chapters)),
@@ -176,7 +178,8 @@ def _badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
 
 def _answer(chapter: Chapter) -> Answer:
     formula = chapter.here or chapter.formula
-    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, chapter.note, chapter.value, chapter.unknown, chapter.badge)
+    note = "; ".join(words for words in (chapter.note, f"where {chapter.where}" if chapter.where else "") if words)
+    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 
 
 # -- assumptions and symbols -------------------------------------------------------------------------------------------
@@ -198,7 +201,9 @@ def _declared(derivation: Derivation) -> Iterator[Assumption]:
 
 def _assumption(assumption: Assumption) -> AssumptionRow:
     written = latex.relation(assumption.expr)
-    formula = Formula((written,), (assumption.expr,), latex.width(written) > latex.WIDE) if written else None
+    divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", assumption.expr)
+    words = f"{divides.group(2)} divides {divides.group(1)}" if divides else assumption.expr.replace("<=", "≤").replace(">=", "≥")
+    formula = Formula((written,), (words,), latex.width(written) > latex.WIDE) if written else None
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     return AssumptionRow(formula, "" if formula else assumption.expr, assumption.because, effect)
 
@@ -223,7 +228,7 @@ def _trees(derivation: Derivation) -> Iterator[Display]:
     for name in derivation:
         quantity = derivation[name]
         if quantity.text is not None:
-            yield expressions.parse(quantity.text)
+            yield expressions.parse(branches.at_hand(quantity.text, derivation.sizes))
 
 
 def _symbol(dim: DimRecord, given: Mapping[str, int]) -> SymbolRow:
@@ -302,16 +307,18 @@ def _chapter(
         anchor=_chapter_anchor(quantity.name),
         quantity=quantity.name,
         meaning=quantity.meaning,
-        formula=_closed_form(quantity, steps, moments),
-        here=_largest(quantity),
+        formula=_closed_form(quantity, steps, moments, sizes),
+        here=_largest(quantity, sizes),
         note=_largest_note(quantity),
+        where=_where(quantity, sizes),
+        otherwise=_otherwise(quantity, sizes),
         value=value,
         unknown=quantity.unknown,
         badge=_badge(quantity.name, verdicts),
         steps=views,
-        terms=tuple(_term(t.site, t.expr, t.value, quantity.value, t.because) for t in quantity.terms),
+        terms=tuple(_term(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
         total=value.text if value is not None else "unknown",
-        candidates=tuple(_candidate(c, quantity, steps, views, moments) for c in quantity.candidates),
+        candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes) for c in quantity.candidates),
         titles={
             "steps": _several(len(steps), "step"),
             "terms": f"{_several(len(quantity.terms), 'term')} by site",
@@ -325,19 +332,35 @@ def _several(count: int, noun: str) -> str:
     return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
 
 
-def _closed_form(quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Display]) -> Formula | None:
+def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
+    """The case in force of a form by cases, as words: ``B = 1``."""
+    condition = branches.condition_at(quantity.text, sizes) if quantity.text is not None else ""
+    equations = re.findall(r"Eq\((\w+), (\w+)\)", condition)
+    return " and ".join(f"{name}{NBSP}={NBSP}{to}" for name, to in equations)
+
+
+def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
+    """The general form beside the case in force. A general maximum is too long to stand beside anything."""
+    others = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
+    general = [expr for expr, condition in others if condition == "True"]
+    return _formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
+
+
+def _closed_form(
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Display], sizes: Mapping[str, int]
+) -> Formula | None:
     """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
     if quantity.text is None:
         return None
     if steps and steps[-1].value == quantity.value:
         return _formula(_named(steps[-1].after, moments))
-    return _formula(expressions.parse(quantity.text))
+    return _formula(expressions.parse(branches.at_hand(quantity.text, sizes)))
 
 
-def _largest(quantity: Quantity) -> Formula | None:
+def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
     """The candidate that is the maximum at the derivation's sizes."""
     here = [c for c in quantity.candidates if c.value == quantity.value]
-    return _formula(expressions.parse(here[0].expr)) if here and len(quantity.candidates) > 1 else None
+    return _formula(expressions.parse(branches.at_hand(here[0].expr, sizes))) if here and len(quantity.candidates) > 1 else None
 
 
 def _largest_note(quantity: Quantity) -> str:
@@ -394,7 +417,7 @@ def _step(
     _require_equal(step, numbers_in)
     moment = moments.get(step.after)
     before, after = _sides(step, moments)
-    before = _without_prefix(before, step.title.partition(", ")[0])
+    before = _without_prefix(before, _place_of(step).partition(", ")[0])
     return StepView(
         number=number,
         anchor=anchors(step.id),
@@ -417,6 +440,11 @@ def _sides(step: Step, moments: Mapping[Display, Display]) -> tuple[Display, Dis
         return step.before, _named(step.after, moments)
     named = Maximum(tuple(moments.get(after, before) for before, after in zip(step.before.items, step.after.items, strict=True)))
     return named, _named(step.after, moments)
+
+
+def _place_of(step: Step) -> str:
+    """A step's title without the case it is of: ``h.*.ln_1 (at B = 1)`` is about ``h.*.ln_1``."""
+    return re.sub(r" \(at [^()]*\)$", "", step.title)
 
 
 def _without_prefix(tree: Display, place: str) -> Display:
@@ -458,21 +486,26 @@ def _formula(tree: Display) -> Formula:
     return Formula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
 
-def _term(site: str, expr: str, value: int, whole: int | None, because: str) -> TermRow:
+def _term(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
     share = numbers.percent(Fraction(value, whole)) if whole else ""
-    return TermRow(site, _formula(expressions.parse(expr)), numbers.integer(value), share, because)
+    return TermRow(site, _formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
 
 
 def _candidate(
-    candidate: Candidate, quantity: Quantity, steps: Sequence[Step], views: Sequence[StepView], moments: Mapping[Display, Display]
+    candidate: Candidate,
+    quantity: Quantity,
+    steps: Sequence[Step],
+    views: Sequence[StepView],
+    moments: Mapping[Display, Display],
+    sizes: Mapping[str, int],
 ) -> CandidateRow:
     parts = tuple((role, numbers.amount(candidate.part_values[role], quantity.unit).text) for role in candidate.parts)
     value = numbers.amount(candidate.value, quantity.unit)
     largest = candidate.value == quantity.value
     for step, view in zip(steps, views, strict=True):
-        if step.after in moments and step.title == candidate.at:
+        if step.after in moments and _place_of(step) == candidate.at:
             return CandidateRow(candidate.at, _subscripted(display.text(moments[step.after])), view.anchor, None, value, parts, largest)
-    return CandidateRow(candidate.at, "", "", _formula(expressions.parse(candidate.expr)), value, parts, largest)
+    return CandidateRow(candidate.at, "", "", _formula(expressions.parse(branches.at_hand(candidate.expr, sizes))), value, parts, largest)
 
 
 # -- sensitivity -------------------------------------------------------------------------------------------------------
@@ -485,7 +518,7 @@ def _answered(derivation: Derivation) -> list[str]:
 def _dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
     for name in _answered(derivation):
         quantity = derivation[name]
-        rows = tuple(_term(s.site, s.expr, s.value, quantity.value, "") for s in sensitivity.shares(quantity))
+        rows = tuple(_term(s.site, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
         if rows:
             yield name, rows
 
@@ -618,8 +651,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
             yield f"{name} is unknown: {derivation[name].unknown}."
     for v in verdicts.values():
         if v.verdict == "not measured" and v.derived is not None:
-            yield f"{v.quantity} is derived and was not measured: {v.because or 'no instrument'}."
-    yield from derivation.notes
+            yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."
     yield from NOT_COVERED
 
 

@@ -140,7 +140,10 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The derivation of one quantity. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which."""
+    """The derivation of one quantity. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which.
+
+    Of a form by cases, ``where`` names the case in force, and ``otherwise`` is the general form, unless that is a maximum.
+    """
 
     number: str
     anchor: str
@@ -149,6 +152,8 @@ class Chapter:
     formula: Formula | None
     here: Formula | None
     note: str
+    where: str
+    otherwise: Formula | None
     value: Amount | None
     unknown: str
     badge: Badge
@@ -267,6 +272,7 @@ class Page:
     answers: tuple[Answer, ...]
     assumptions: tuple[AssumptionRow, ...]
     conventions: tuple[AssumptionRow, ...]
+    notes: tuple[str, ...]
     symbols: tuple[SymbolRow, ...]
     chapters: tuple[Chapter, ...]
     steps: str

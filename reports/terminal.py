@@ -58,7 +58,7 @@ def show_derivation(page: Page, out: Console) -> None:
         table.add_row(Text(visible(a.quantity)), Text(value), form)
     out.print(table)
     for row in page.assumptions:
-        words = ("".join(row.formula.plain) if row.formula is not None else row.words).replace("<=", "≤")
+        words = "".join(row.formula.plain) if row.formula is not None else row.words
         out.print(Text(f"assumes {visible(words)}: {visible(row.because)}", style="dim"))
 
 

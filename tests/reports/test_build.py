@@ -121,7 +121,7 @@ def test_every_step_names_a_rule_that_is_listed(page):
 def test_unknown_quantities_and_unmeasured_ones_are_listed_as_not_covered(page):
     """With their reasons."""
     assert f"flops.forward.causal is unknown: {sample.NO_MASK}." in page.not_covered
-    assert "memory.peak is derived and was not measured: no CUDA device." in page.not_covered
+    assert "memory.peak is derived and was not measured (no CUDA device)." in page.not_covered
 
 
 def test_terms_close(page):
@@ -145,3 +145,23 @@ def test_the_date_is_the_one_that_is_fixed(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
     with pytest.raises(BadInputError, match=r"^SOURCE_DATE_EPOCH = 'soon' is not a time: give seconds since 1970 as an integer$"):
         build(sample.derivation())
+
+
+def test_a_form_by_cases_shows_the_one_in_force_and_the_general_one():
+    """At B = 2 the sample's special case is in force; both forms and the condition are shown."""
+    quantities = sample.quantities()
+    text = "Piecewise((8*T + 3, Eq(B, 2)), (8*B*T, True))"
+    quantities["gradients.bytes"] = replace(quantities["gradients.bytes"], text=text, value=43)
+
+    page = build(sample.derivation(quantities=quantities))
+    chapter = next(c for c in page.chapters if c.quantity == "gradients.bytes")
+    answer = next(a for a in page.answers if a.quantity == "gradients.bytes")
+
+    assert ("8·T", "+ 3") == chapter.formula.plain
+    assert ("8·B·T",) == chapter.otherwise.plain
+    assert "where B\u00a0=\u00a02" == answer.note
+
+
+def test_divisibility_is_said_in_words_where_there_is_no_typesetting(page):
+    """d mod h = 0 as a formula, "h divides d" as text."""
+    assert {"h divides d", "T ≤ C"} <= {"".join(a.formula.plain) for a in page.assumptions}

@@ -1,0 +1,79 @@
+"""Closed forms by cases: which case is in force at given sizes, and what each case is.
+
+A step that runs otherwise at some sizes (B = 1) has ``Piecewise((special, Eq(B, 1)), (general, True))`` for its text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from fractions import Fraction
+
+from calc.algebra import evaluate_text
+from calc.errors import NapkinError
+
+
+def at_hand(text: str, sizes: Mapping[str, int]) -> str:
+    """``text`` with the case that is in force at ``sizes`` in place of each choice between cases."""
+    if "Piecewise" not in text:
+        return text
+
+    class Choose(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            if not _is_choice(node):
+                node.args = [self.visit(a) for a in node.args]
+                return node
+            for expr, condition in _cases(node):
+                if _holds(condition, sizes):
+                    chosen: ast.expr = self.visit(expr)
+                    return chosen
+            raise NapkinError(f"no case of {ast.unparse(node)[:80]!r} holds at {dict(sizes)}")
+
+    return ast.unparse(Choose().visit(ast.parse(text, mode="eval").body))
+
+
+def value(text: str, sizes: Mapping[str, int]) -> Fraction:
+    """Exact value of a closed form, by cases or not."""
+    return evaluate_text(at_hand(text, sizes), sizes)
+
+
+def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """``(expression, condition)`` of the cases not in force, outermost choice only; the last condition is ``"True"``."""
+    node = ast.parse(text, mode="eval").body
+    if not _is_choice(node):
+        return []
+    assert isinstance(node, ast.Call)
+    cases = _cases(node)
+    here = next(i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes))
+    return [(ast.unparse(expr), ast.unparse(condition)) for i, (expr, condition) in enumerate(cases) if i != here]
+
+
+def condition_at(text: str, sizes: Mapping[str, int]) -> str:
+    """The condition of the case in force: ``"Eq(B, 1)"``; empty where the form is not by cases, or is the general one."""
+    node = ast.parse(text, mode="eval").body
+    if not _is_choice(node):
+        return ""
+    assert isinstance(node, ast.Call)
+    found = next(condition for _, condition in _cases(node) if _holds(condition, sizes))
+    return "" if isinstance(found, ast.Constant) else ast.unparse(found)
+
+
+def _is_choice(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Piecewise"
+
+
+def _cases(node: ast.Call) -> list[tuple[ast.expr, ast.expr]]:
+    return [(a.elts[0], a.elts[1]) for a in node.args if isinstance(a, ast.Tuple) and len(a.elts) == 2]
+
+
+def _holds(condition: ast.expr, sizes: Mapping[str, int]) -> bool:
+    match condition:
+        case ast.Constant(value=bool() as known):
+            return known
+        case ast.Call(func=ast.Name(id="And"), args=args):
+            return all(_holds(a, sizes) for a in args)
+        case ast.Call(func=ast.Name(id="Eq"), args=[a, b]):
+            return evaluate_text(ast.unparse(a), sizes) == evaluate_text(ast.unparse(b), sizes)
+        case ast.Call(func=ast.Name(id="Ne"), args=[a, b]):
+            return evaluate_text(ast.unparse(a), sizes) != evaluate_text(ast.unparse(b), sizes)
+    raise NapkinError(f"cannot read the condition {ast.unparse(condition)!r} of a closed form by cases")
