@@ -1,0 +1,173 @@
+"""A branch on sizes is taken as the sizes asked for take it: the number is right at them, or it is refused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import calc
+from calc.errors import NapkinError
+from tests.trace.modules import Attention, function, spec
+
+# What each of these adds to 2*B*d - 1 (a product with the weight, and the sum): B*d for a negation where it is taken.
+ELEMENTWISE = "flops.forward.elementwise"
+Branch = Callable[[Tensor], Tensor]
+
+
+def if_odd(x: Tensor) -> Tensor:
+    if x.shape[0] % 2 == 1:
+        return -x
+    return x
+
+
+def if_wide(x: Tensor) -> Tensor:
+    if x.shape[1] > x.shape[0]:
+        return -x
+    return x
+
+
+def if_equal(x: Tensor) -> Tensor:
+    if x.shape[1] == x.shape[0]:
+        return -x
+    return x
+
+
+def if_one(x: Tensor) -> Tensor:
+    if x.shape[0] == 1:
+        return -x
+    return x
+
+
+def if_large(x: Tensor) -> Tensor:
+    if x.shape[0] > 100:
+        return -x
+    return x
+
+
+def if_small(x: Tensor) -> Tensor:
+    if x.shape[0] <= 2:
+        return -x
+    return x
+
+
+TAKEN: dict[Branch, Callable[[int, int], bool]] = {
+    if_odd: lambda B, d: B % 2 == 1,
+    if_wide: lambda B, d: d > B,
+    if_equal: lambda B, d: d == B,
+    if_one: lambda B, d: B == 1,
+    if_large: lambda B, d: B > 100,
+    if_small: lambda B, d: B <= 2,
+}
+
+
+def elementwise(of: Branch, B: int, d: int) -> int:
+    return 2 * B * d - 1 + (B * d if TAKEN[of](B, d) else 0)
+
+
+def number(value: Callable[[], int | None]) -> int | str | None:
+    """What there is, or the words of the refusal."""
+    try:
+        return value()
+    except NapkinError as error:
+        return str(error)
+
+
+def right_or_refused(value: Callable[[], int | None], expected: int) -> bool:
+    """Whether there is a number, which is then the right one; a refusal is one line."""
+    found = number(value)
+    if isinstance(found, str):
+        assert "\n" not in found
+        return False
+    assert found == expected
+    return True
+
+
+SIZES = [(3, 7), (4, 7), (7, 3), (5, 5), (1, 7), (2, 7), (101, 7), (1, 1), (127, 131)]
+
+
+@pytest.mark.parametrize("of", TAKEN, ids=lambda of: of.__name__)
+def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
+    """At the sizes derived for, and at all others asked of the result: a negation more where it is taken, never a guess."""
+    given = 0
+    for B, d in SIZES[:5]:
+        derived = functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd")
+        if not right_or_refused(lambda derived=derived: derived()[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]
+            continue
+        result = derived()
+        given += sum(right_or_refused(functools.partial(result[ELEMENTWISE].at, B=b, d=e), elementwise(of, b, e)) for b, e in SIZES)
+
+    assert given > 0 or of in (if_large, if_small)  # these change among the sizes of certificates
+
+
+@pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
+def test_a_refused_size_names_the_question_and_its_line(of: Branch) -> None:
+    """Recorded at B = 3, d = 7, asked at B = 8: another branch."""
+    result = calc.derive(function(of), cache=False, optimizer="sgd")
+
+    with pytest.raises(NapkinError) as refusal:
+        result[ELEMENTWISE].at(B=8)
+
+    assert "test_conditions.py:" in str(refusal.value)
+    assert f"if x.shape[{0 if of is if_odd else 1}]" in str(refusal.value)
+
+
+def test_a_boolean_read_from_positions_is_evaluated_and_stated() -> None:
+    """Positions depend on sizes alone, so the branch is the one a real run takes; the assumption names its line."""
+
+    def positions(x: Tensor) -> Tensor:
+        steps = torch.arange(x.shape[1]).diff()
+        if (steps == 1).all():
+            return x
+        return -x
+
+    result = calc.derive(function(positions), cache=False, optimizer="sgd")
+    (assumption,) = (a for a in result.assumptions if "is True" in a.expr)
+
+    assert "test_conditions.py:" in assumption.expr
+    assert "if (steps == 1).all():" in assumption.expr
+    # no negation: w * x and the sum, and d - 1 differences
+    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 7 - 1 + 6
+
+
+def test_a_declared_multiple_needs_no_assumption() -> None:
+    """d = h*k is divisible by h by construction."""
+    heads = spec(
+        lambda n: Attention(n.d, n.h),
+        dims={"B": 3, "T": 5, "d": calc.Dim(12, multiple_of="h"), "h": 3},
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+    )
+
+    assert calc.derive(heads, cache=False, optimizer="sgd").assumptions == ()
+
+
+def test_half_of_a_size_that_is_declared_even_is_exact() -> None:
+    """d = 2 κ: a rotation of halves runs on d/2 columns."""
+
+    def halves(x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((-b, a), dim=-1)
+
+    result = calc.derive(function(halves, dims={"B": 3, "d": calc.Dim(10, multiple_of=2)}), cache=False, optimizer="sgd")
+
+    # product, negation of half of it, sum: B d + B d/2 + B d - 1
+    assert result[ELEMENTWISE].at(B=5, d=14) == 5 * 14 + 5 * 7 + 5 * 14 - 1
+    with pytest.raises(NapkinError, match="d = 7 is not divisible by 2"):
+        result[ELEMENTWISE].at(d=7)
+
+
+def test_half_of_a_size_that_may_be_odd_is_right_or_refused() -> None:
+    """x[:, : d//2] at even and at odd widths: floor(d/2) columns."""
+
+    def first_half(x: Tensor) -> Tensor:
+        return -x[:, : x.shape[1] // 2]
+
+    result = calc.derive(function(first_half), cache=False, optimizer="sgd")
+
+    for d in (7, 8, 13, 2, 3):
+        half = d // 2
+        right_or_refused(functools.partial(result[ELEMENTWISE].at, d=d), 3 * d + 3 * half + 3 * half - 1)
+    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 3 + 3 * 3 - 1

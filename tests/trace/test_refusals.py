@@ -1,0 +1,373 @@
+"""What cannot be traced is refused in one line that names its cause, and the line of the model where that arose."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import calc
+from calc.errors import BadInputError, DataDependentError, NapkinError, SpecError, TraceError, UnknownOperatorError
+from calc.spec import Spec
+from tests.trace import modules
+from tests.trace.modules import Weighted, function, spec
+
+
+def refusal(s: Spec, **options: str) -> NapkinError:
+    """The error of tracing and deriving ``s``, once it is seen to be one line."""
+    with pytest.raises(NapkinError) as found:
+        calc.derive(s, cache=False, **options)
+
+    message = str(found.value)
+    assert message == message.strip() != ""
+    assert "\n" not in message
+    assert "/" not in re.sub(r"\S+\.py:\d+: .*", "", message)  # no paths of this machine
+    return found.value
+
+
+def assert_names_line(error: NapkinError, of: Callable[..., Any], offset: int = 1) -> None:
+    """The message names this file, the line ``offset`` below the head of ``of``, and its text."""
+    lines, first = inspect.getsourcelines(of)
+    assert f"test_refusals.py:{first + offset}: {lines[offset].strip()}" in str(error)
+
+
+# -- branches and sizes that depend on data --------------------------------------------------------------------------------
+
+
+def if_positive(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+def times_item(x: Tensor) -> Tensor:
+    return x * x.sum().item()
+
+
+def first_of_list(x: Tensor) -> Tensor:
+    return x * x.tolist()[0][0]
+
+
+def while_large(x: Tensor) -> Tensor:
+    while x.abs().max() > 1:
+        x = x / 2
+    return x
+
+
+def equal_halves(x: Tensor) -> Tensor:
+    return x if torch.equal(x, x + 1) else -x
+
+
+def as_int(x: Tensor) -> Tensor:
+    return x[:, : int(x.argmax())]
+
+
+@pytest.mark.parametrize("of", [if_positive, times_item, first_of_list, while_large, equal_halves, as_int])
+def test_a_value_read_out_of_data_is_refused(of: Callable[[Tensor], Tensor]) -> None:
+    """Its line is named, and what to do: no closed form follows from one branch."""
+    error = refusal(function(of))
+
+    assert isinstance(error, DataDependentError)
+    assert_names_line(error, of)
+    assert "depends on the data, so no closed form follows" in str(error)
+
+
+def rows_of_nonzero(x: Tensor) -> Tensor:
+    return x[x.nonzero()[:, 0]]
+
+
+def masked(x: Tensor) -> Tensor:
+    return x[x > 0]
+
+
+@pytest.mark.parametrize("of", [rows_of_nonzero, masked])
+def test_a_size_that_data_decides_is_refused(of: Callable[[Tensor], Tensor]) -> None:
+    """How many elements are positive no size says."""
+    error = refusal(function(of))
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, of)
+
+
+def test_a_parameter_read_as_a_number_is_data() -> None:
+    """Weights are not sizes either."""
+
+    def gated(module: Weighted, x: Tensor) -> Tensor:
+        return module(x).sum() * (1 if module.w.sum() > 0 else 2)
+
+    error = refusal(spec(lambda n: Weighted(n.d, lambda x: x), loss=gated))
+
+    assert isinstance(error, DataDependentError)
+    assert_names_line(error, gated)
+
+
+# -- sizes read as numbers that are no loop counts ---------------------------------------------------------------------------
+
+
+def test_a_size_read_as_a_number_whose_powers_grow_is_refused() -> None:
+    """2 ** int(d) columns are no polynomial in d."""
+    error = refusal(spec(lambda n: nn.Linear(n.d, 2 ** int(n.d))))
+
+    assert isinstance(error, TraceError)
+
+
+def test_layers_that_double_are_refused() -> None:
+    """Widths d, 2d, 4d, …: no polynomial in the depth."""
+
+    class Doubling(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(*(nn.Linear(2**i * n.d, 2 ** (i + 1) * n.d) for i in range(n.L)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layers(x)
+            return y
+
+    error = refusal(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}))
+
+    assert isinstance(error, TraceError)
+
+
+# -- models that raise ----------------------------------------------------------------------------------------------------
+
+
+STORY = "this model\nhas a long story"
+
+
+def raises(x: Tensor) -> Tensor:
+    raise ValueError(STORY)
+
+
+def wrong_key(x: Tensor) -> Tensor:
+    return {}["missing"]  # type: ignore[no-any-return]
+
+
+def wrong_shape(x: Tensor) -> Tensor:
+    return x @ x
+
+
+def endless(x: Tensor) -> Tensor:
+    return endless(x)
+
+
+def failed_assert(x: Tensor) -> Tensor:
+    assert x.shape[0] < 0, "never"
+    return x
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "said"),
+    [
+        (raises, "ValueError", "this model"),
+        (wrong_key, "KeyError", "'missing'"),
+        (wrong_shape, "RuntimeError", ""),
+        (endless, "RecursionError", "maximum recursion depth exceeded"),
+        (failed_assert, "AssertionError", "never"),
+    ],
+)
+def test_a_model_that_raises_is_told_where(of: Callable[[Tensor], Tensor], kind: str, said: str) -> None:
+    """Kind, line and first line of what it said."""
+    error = refusal(function(of))
+
+    assert isinstance(error, TraceError)
+    assert_names_line(error, of)
+    assert str(error).startswith(f"small raised {kind} at test_refusals.py:")
+    assert said in str(error)
+    assert "long story" not in str(error)
+
+
+def test_a_model_that_raises_in_a_library_is_told_its_own_line() -> None:
+    """Not torch's, which it did not write."""
+
+    def embeds(x: Tensor) -> Tensor:
+        return F.embedding(x, x)
+
+    assert_names_line(refusal(function(embeds)), embeds)
+
+
+def test_a_build_that_raises_is_told_where() -> None:
+    """Before there is a model at all."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.Linear(n.d, n.missing)
+
+    error = refusal(spec(build))
+
+    assert_names_line(error, build)
+    assert "AttributeError" in str(error)
+
+
+def test_inputs_that_raise_are_told_where() -> None:
+    """They are the user's code as well."""
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return (torch.randn(n.B, n.d).reshape(7, 7, 7),)
+
+    assert_names_line(refusal(spec(lambda n: nn.Linear(n.d, n.d), inputs=inputs)), inputs)
+
+
+def test_an_optimizer_that_raises_is_told_where() -> None:
+    """Its step is part of the training step."""
+
+    class Broken(torch.optim.SGD):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            raise ValueError("no step today")
+
+    error = refusal(spec(lambda n: nn.Linear(n.d, n.d), optimizer=Broken), optimizer="spec")
+
+    assert_names_line(error, Broken.step)
+    assert str(error).endswith("no step today")
+
+
+def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
+    """d + 1 columns into a layer of d."""
+    error = refusal(spec(lambda n: Weighted(n.d, lambda x: x), inputs=lambda n: (torch.randn(n.B, n.d + 1),)))
+
+    assert isinstance(error, TraceError)
+    assert "modules.py:" in str(error)
+    assert "must match" in str(error)
+
+
+# -- specs that are not what a spec promises ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"build": lambda n: "hello"}, r"^small: build must return a torch\.nn\.Module, not str$"),
+        ({"build": lambda n: None}, r"^small: build must return a torch\.nn\.Module, not NoneType$"),
+        ({"build": lambda n: nn.Linear}, r"^small: build must return a torch\.nn\.Module, not type$"),
+        ({"build": lambda n: nn.ReLU()}, r"^small: the module has no parameter, so there is nothing to train$"),
+        ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^small: inputs must return a tuple with at least one tensor"),
+        ({"inputs": lambda n: (1, 2)}, r"^small: inputs must return a tuple with at least one tensor"),
+        ({"inputs": lambda n: ()}, r"^small: inputs must return a tuple with at least one tensor"),
+        ({"loss": lambda module, x: module(x)}, r"^small: loss must return a scalar tensor, not a tensor of 2 dimensions$"),
+        ({"loss": lambda module, x: module(x).sum(0)}, r"^small: loss must return a scalar tensor, not a tensor of 1 dimensions$"),
+        ({"loss": lambda module, x: 3.0}, r"^small: loss must return a scalar tensor, not float$"),
+        ({"loss": lambda module, x: None}, r"^small: loss must return a scalar tensor, not NoneType$"),
+    ],
+)
+def test_a_spec_that_breaks_its_promise_is_told_which(changes: dict[str, Any], message: str) -> None:
+    """What was returned, and what should have been."""
+    error = refusal(spec(changes.pop("build", lambda n: nn.Linear(n.d, n.d)), **changes))
+
+    assert isinstance(error, SpecError)
+    assert re.search(message, str(error)), str(error)
+
+
+def test_a_loss_that_reaches_no_parameter_is_refused() -> None:
+    """There is no backward to record."""
+    error = refusal(function(lambda x: x.detach()))
+
+    assert isinstance(error, NapkinError)
+    assert "does not require grad" in str(error)
+
+
+def test_an_optimizer_that_the_model_does_not_bring_is_refused() -> None:
+    """With those there are."""
+    error = refusal(spec(lambda n: nn.Linear(n.d, n.d)), optimizer="spec")
+
+    assert isinstance(error, BadInputError)
+    assert str(error).startswith("small brings no optimizer of its own: choose one of sgd, ")
+
+
+@pytest.mark.parametrize(("option", "value"), [("optimizer", "nadam"), ("precision", "fp12"), ("attention", "sparse"), ("mode", "dream")])
+def test_an_unknown_option_is_refused_with_those_there_are(option: str, value: str) -> None:
+    """Before anything is traced."""
+    error = refusal(spec(lambda n: nn.Linear(n.d, n.d)), **{option: value})
+
+    assert isinstance(error, BadInputError)
+    assert str(error).startswith(f"unknown {option} {value!r}: known are ")
+
+
+def test_an_operator_without_rule_is_refused_with_its_site() -> None:
+    """A singular value decomposition has no rule; it is named with its module."""
+    error = refusal(function(torch.linalg.svdvals))
+
+    assert isinstance(error, UnknownOperatorError)
+    assert str(error).startswith("no cost rule for operator aten._linalg_svd.default at (model), inputs: A (")
+    assert "@calc.cost.rule('aten._linalg_svd.default', …)" in str(error)
+    assert "calc.cost.free('aten._linalg_svd.default', because=…)" in str(error)
+
+
+# -- afterwards, everything is as before ---------------------------------------------------------------------------------------
+
+
+def _patched_by_a_trace() -> dict[str, Any]:
+    initialisers = {f"nn.init.{name}": getattr(nn.init, name) for name in dir(nn.init) if callable(getattr(nn.init, name))}
+    return {
+        **initialisers,
+        "LayerNorm": nn.LayerNorm.__init__,
+        "RMSNorm": nn.RMSNorm.__init__,
+        "FakeTensor": torch._subclasses.FakeTensor,
+        "attention": F.scaled_dot_product_attention,
+        "sqrt": math.sqrt,
+        "hooks": len(torch.nn.modules.module._global_forward_hooks) + len(torch.nn.modules.module._global_forward_pre_hooks),
+        "modes": torch.utils._python_dispatch._get_current_dispatch_mode(),
+        "grad": torch.is_grad_enabled(),
+    }
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Fails if torch is not afterwards what it was before."""
+    before = _patched_by_a_trace()
+    yield
+    after = _patched_by_a_trace()
+    assert {name for name in before if after[name] is not before[name] and after[name] != before[name]} == set()
+
+
+def interrupted(x: Tensor) -> Tensor:
+    raise KeyboardInterrupt
+
+
+def test_a_trace_leaves_torch_as_it_was() -> None:
+    """Initialisers, norms, attention, hooks and modes."""
+    with nothing_left():
+        calc.trace(spec(lambda n: nn.Sequential(nn.Linear(n.d, n.d), nn.LayerNorm(n.d))), cache=False)
+
+
+@pytest.mark.parametrize(
+    "s",
+    [
+        function(raises),
+        function(if_positive),
+        spec(lambda n: 1 / 0),
+        spec(lambda n: "hello"),
+        spec(lambda n: nn.Linear(n.d, n.d), inputs=lambda n: ()),
+        spec(lambda n: nn.Linear(n.d, n.d), loss=lambda module, x: module(x)),
+        function(torch.linalg.svdvals),
+    ],
+    ids=["raises", "data", "build raises", "no module", "no inputs", "no scalar", "no rule"],
+)
+def test_a_refused_trace_leaves_torch_as_it_was(s: Spec) -> None:
+    """Whatever part failed: the next model must find a clean house."""
+    with nothing_left():
+        refusal(s)
+
+
+def test_an_interrupted_trace_leaves_torch_as_it_was() -> None:
+    """Ctrl-C is no error of the model's: it goes through, and everything is put back on its way."""
+    with nothing_left(), pytest.raises(KeyboardInterrupt):
+        calc.trace(function(interrupted), cache=False)
+
+
+def test_a_real_module_works_after_a_refused_trace() -> None:
+    """Weights are initialised, attention computes, gradients flow: no fake tensor is about."""
+    refusal(modules.function(raises))
+    torch.manual_seed(0)
+    layer = nn.Linear(7, 5)
+    layer(torch.randn(3, 7)).sum().backward()
+
+    assert type(layer.weight.detach()) is torch.Tensor
+    assert float(layer.weight.detach().abs().sum()) > 0
+    assert layer.weight.grad is not None
+    assert F.scaled_dot_product_attention(*(torch.randn(1, 2, 3, 5) for _ in range(3))).shape == (1, 2, 3, 5)
