@@ -27,9 +27,9 @@ def number(value: int | None) -> int | str | None:
     return str(value)
 
 
-def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] = ()) -> dict[str, Any]:
-    """Everything that was derived, and the verdicts of ``checks`` (a check report) where there are any."""
-    return {
+def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] | None = None) -> dict[str, Any]:
+    """Everything that was derived, with the verdicts of ``checks`` (a check report) and the comparisons where there are any."""
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {"name": derivation.model, "source": derivation.source},
         "dims": _dims(derivation),
@@ -39,12 +39,14 @@ def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Co
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
-        "textbook": [_comparison(c) for c in comparisons],
         "coverage": [_coverage(row) for row in derivation.coverage],
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
     }
+    if comparisons is not None:
+        document["textbook"] = [_comparison(c) for c in comparisons]
+    return document
 
 
 def symbols_in(text: str) -> list[str]:

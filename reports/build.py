@@ -315,6 +315,7 @@ def _chapter(
         value=value,
         unknown=quantity.unknown,
         badge=_badge(quantity.name, verdicts),
+        compared=_compared(quantity, verdicts),
         steps=views,
         terms=tuple(_term(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
         total=value.text if value is not None else "unknown",
@@ -326,6 +327,15 @@ def _chapter(
             "candidates": f"{_several(len(quantity.candidates), 'moment')} at which memory can peak",
         },
     )
+
+
+def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
+    """The two numbers of a check, which ran at sizes of its own."""
+    verdict = verdicts.get(quantity.name)
+    if verdict is None or verdict.derived is None or verdict.measured is None:
+        return ""
+    derived, measured = (numbers.amount(n, quantity.unit).text for n in (verdict.derived, verdict.measured))
+    return f"at the sizes of the check: derived {derived}, measured {measured}"
 
 
 def _several(count: int, noun: str) -> str:

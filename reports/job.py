@@ -81,8 +81,8 @@ def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progres
 
 
 def page(request: Request, derivation: Derivation, checks: Any = None, unchecked: str = "") -> Page:
-    """The document of a derivation."""
-    return build(derivation, checks, compare(derivation), _commands(request, checks), request.sizes, unchecked)
+    """The document of a derivation for a terminal, which shows no rules of thumb."""
+    return build(derivation, checks, (), _commands(request, checks), request.sizes, unchecked)
 
 
 def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:

@@ -121,6 +121,8 @@ def latex(tree: Display) -> str:
             return _product(factors)
         case Power(base, exponent):
             return f"{_base(base)}^{{{exponent}}}"
+        case Fraction(Product((Number() as number_, *factors)), Number() as bottom) if factors:
+            return _product((Fraction(number_, bottom), *factors))
         case Fraction(top, bottom):
             return rf"\frac{{{latex(top)}}}{{{latex(bottom)}}}"
         case Negative(body):
@@ -145,7 +147,7 @@ def number(value: int) -> str:
 def _product(factors: tuple[Display, ...]) -> str:
     if not factors:
         return "1"
-    out = _factor(factors[0])
+    out = latex(factors[0]) if isinstance(factors[0], Fraction) else _factor(factors[0])
     for before, factor in itertools.pairwise(factors):
         written = _factor(factor)
         # Two numbers side by side would read as one; a letter after anything needs only a thin space.

@@ -55,7 +55,11 @@ def _rules() -> Iterator[tuple[str, ...]]:
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:
-    from calc.derive import ORDER
+    from calc.derive import _COUNTED, _PEAK_MEANING, _SUMS, ORDER
+    from calc.units import Unit
 
+    known = {name: (str(unit), meaning) for name, (unit, meaning) in _COUNTED.items()}
+    known |= {name: (str(Unit.FLOP), meaning) for name, (_, meaning) in _SUMS.items()}
+    known |= {name: (str(Unit.BYTE), meaning) for name, meaning in _PEAK_MEANING.items()}
     for name in ORDER:
-        yield (name,)
+        yield name, *known.get(name, ())

@@ -157,6 +157,7 @@ class Chapter:
     value: Amount | None
     unknown: str
     badge: Badge
+    compared: str
     steps: tuple[StepView, ...]
     terms: tuple[TermRow, ...]
     total: str

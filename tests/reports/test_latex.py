@@ -87,6 +87,8 @@ def test_brackets_balance_over_all_pieces(tree):
         (OverLayers("l", Name("L"), Product((Number(13), Name("d")))), r"\sum_{\ell=1}^{L} 13\,d"),
         (Negative(Product((Number(2), Name("d")))), r"-2\,d"),
         (Maximum((Name("B"), Name("T"))), r"\max(B, T)"),
+        (Fraction(Product((Number(7), Name("B"), Name("T"))), Number(2)), r"\frac{7}{2}\,B\,T"),
+        (Fraction(Name("T"), Number(2)), r"\frac{T}{2}"),
     ],
 )
 def test_latex_of(tree, expected):
