@@ -92,24 +92,25 @@ class Algebra:
         """Exact integer value of ``poly`` at integer sizes, atoms included."""
         if not isinstance(poly, PolyElement):
             return int(poly)
-        at = [self._value_of(name, values) for name in self._used(poly)]
-        used = [self._index[name] for name in self._used(poly)]
-        total = Fraction(0)
-        for monomial, coefficient in poly.terms():
-            product = Fraction(int(coefficient.numerator), int(coefficient.denominator))
-            for i, number in zip(used, at, strict=True):
-                if monomial[i]:
-                    product *= number ** monomial[i]
-            total += product
+        numerators: dict[int, int] = {}
+        for monomial, coefficient in poly.iterterms():
+            product = int(coefficient.numerator)
+            for i, power in enumerate(monomial):
+                if power:
+                    product *= self._number(i, values) ** power
+            denominator = int(coefficient.denominator)
+            numerators[denominator] = numerators.get(denominator, 0) + product
+        total = sum((Fraction(n, d) for d, n in numerators.items()), start=Fraction(0))
         if total.denominator != 1:
             raise NapkinError(f"{self.text(poly)} is {total}, not an integer, at {dict(values)}: choose sizes that divide")
         return int(total)
 
-    def _used(self, poly: PolyElement) -> list[str]:
-        return [name for i, name in enumerate(self.names) if any(m[i] for m in poly.monoms())]
-
-    def _value_of(self, name: str, values: Mapping[str, int]) -> int:
+    def _number(self, index: int, values: Mapping[str, int]) -> int:
+        name = self.names[index]
         return values[name] if name in values else int(evaluate_text(name, values))
+
+    def _used(self, poly: PolyElement) -> list[str]:
+        return [name for i, name in enumerate(self.names) if any(m[i] for m in poly)]
 
     def names_of(self, poly: Poly) -> list[str]:
         """Generators that occur in ``poly``, in ring order."""

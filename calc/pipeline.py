@@ -102,7 +102,7 @@ def _at_all_sizes(spec: Spec, values: Mapping[str, int], options: Options, progr
         )
     because = f"there {changed[0].expr} is {not changed[0].holds}, asked at {changed[0].where}; that case was recorded apart"
     noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
-    return replace(graph, special=(Special(equal, case),), assumptions=noted), analysis
+    return replace(graph, special=(Special(equal, case),), assumptions=noted), replace(analysis, special=inner)
 
 
 def _deep_enough(

@@ -74,21 +74,23 @@ def derive(
     operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
     ``analysis`` is that of this graph, already certified, when the caller has it.
     """
-    if analysis is None:
-        analysis = analyse(graph, registry)
-        for record in graph.certificates:
-            analysis.certify(record)
-    return _derived_at(graph, resolve(graph, sizes or {}), replace(analysis, graph=graph), spec)
+    values = resolve(graph, sizes or {})
+    return _derived_at(graph, values, analysis or _certified(graph, registry), spec)
+
+
+def _certified(graph: Graph, registry: Registry) -> Analysis:
+    analysis = analyse(graph, registry)
+    for record in graph.certificates:
+        analysis.certify(record)
+    return analysis
 
 
 def _derived_at(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
-    found = _general(graph, values, analysis, spec)
+    found = _general(graph, values, replace(analysis, graph=graph), spec)
     special = graph.special_at(values)
     if special is None:
         return found
-    inner = analyse(special.graph, analysis.registry)
-    for record in special.graph.certificates:
-        inner.certify(record)
+    inner = analysis.special or _certified(special.graph, analysis.registry)
     return cases.joined(found, _derived_at(special.graph, values, inner, spec), special)
 
 

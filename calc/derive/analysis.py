@@ -21,7 +21,10 @@ PEAKS = {"memory.peak": 2, "memory.peak.first_step": 1}
 
 @dataclass(frozen=True)
 class Analysis:
-    """Groups of like addends and candidate peaks of a graph. ``algebra`` works in basis symbols, ``fold`` leaves them."""
+    """Groups of like addends and candidate peaks of a graph. ``algebra`` works in basis symbols, ``fold`` leaves them.
+
+    ``special`` is the analysis of the graph's special case, where somebody has made it already.
+    """
 
     graph: Graph
     registry: Registry
@@ -32,6 +35,7 @@ class Analysis:
     groups: Mapping[str, list[Group]]
     peaks: Mapping[str, tuple[Peak, ...]]
     uncredited: frozenset[str]
+    special: Analysis | None = None
 
     @cached_property
     def totals(self) -> dict[str, Poly]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,14 +56,18 @@ def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Mome
     return found
 
 
-def parts_at(record: Record, event: int, read: Callable[[Size], Any]) -> dict[str, Any]:
-    """Live bytes by role after the event with that index."""
+def parts_at(record: Record, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
+    """Live bytes by role after each of the events with those indices."""
+    wanted = set(events)
     parts: dict[str, Any] = {}
-    for e in record.events[: event + 1]:
+    found: dict[int, dict[str, Any]] = {}
+    for i, e in enumerate(record.events[: max(wanted) + 1]):
         storage = record.storages[e.storage]
         nbytes = read(storage.nbytes)
         parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
-    return {role: value for role, value in parts.items() if value != 0}
+        if i in wanted:
+            found[i] = {role: value for role, value in parts.items() if value != 0}
+    return found
 
 
 def labelled(record: Record, found: Sequence[Moment], general: Callable[[str], str]) -> dict[Label, Moment]:
@@ -110,11 +114,14 @@ def peaks(
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
     kept = undominated(live, algebra, bounds)
-    return tuple(Peak(label, live[label], _parts(label, records, runs, algebra, interpolate)) for label in kept)
+    each = [parts_at(record, [run[label].event for label in kept], algebra.parse) for record, run in zip(records, runs, strict=True)]
+    return tuple(
+        Peak(label, live[label], _parts([parts[run[label].event] for parts, run in zip(each, runs, strict=True)], algebra, interpolate))
+        for label in kept
+    )
 
 
-def _parts(label: Label, records: Sequence[Record], runs: Sequence[Mapping[Label, Moment]], algebra: Algebra, interpolate: Any) -> dict[str, Poly]:
-    each = [parts_at(record, run[label].event, algebra.parse) for record, run in zip(records, runs, strict=True)]
+def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:
     roles = dict.fromkeys(itertools.chain.from_iterable(each))
     return {role: interpolate([parts.get(role, algebra.parse(0)) for parts in each]) for role in roles}
 
@@ -125,17 +132,38 @@ def undominated(live: Mapping[Label, Poly], algebra: Algebra, bounds: Sequence[t
     ``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C
     as T + C'). A moment is dropped when one other, or a weighted mean of two others, is never below it.
     """
-    labels = list(live)
+    labels = _undominated_as_written(live)
     matrix = _shifted([live[label] for label in labels], algebra, bounds)
-    # In order of falling coefficient sums nobody can be above an earlier one, so what is kept stays kept.
+    kept = _front(matrix)
+    return [labels[i] for i in sorted(_without_means(kept, matrix))]
+
+
+def _undominated_as_written(live: Mapping[Label, Poly]) -> list[Label]:
+    """A quick first pass: labels whose coefficients are not all at most those of another one."""
+    columns: dict[tuple[int, ...], int] = {}
+    for poly in live.values():
+        for monomial in poly:
+            columns.setdefault(monomial, len(columns))
+    matrix = np.zeros((len(live), len(columns)), dtype=object)
+    for row, poly in enumerate(live.values()):
+        for monomial, coefficient in poly.iterterms():
+            matrix[row, columns[monomial]] = coefficient
+    matrix = _as_integers(matrix)
+    labels = list(live)
+    return [labels[i] for i in sorted(_front(matrix))]
+
+
+def _front(matrix: np.ndarray[Any, Any]) -> list[int]:
+    """Rows that no other row is above in every column; of equal rows the first."""
+    # In order of falling sums nobody can be above an earlier one, so what is kept stays kept.
     totals = matrix.sum(axis=1)
     kept: list[int] = []
     front = matrix[:0]
-    for i in sorted(range(len(labels)), key=lambda i: (-totals[i], i)):
+    for i in sorted(range(len(matrix)), key=lambda i: (-totals[i], i)):
         if not (front >= matrix[i]).all(axis=1).any():
             kept.append(i)
             front = matrix[kept]
-    return [labels[i] for i in sorted(_without_means(kept, matrix))]
+    return kept
 
 
 _WEIGHTS = 16
@@ -168,10 +196,10 @@ def _shifted(polys: Sequence[Poly], algebra: Algebra, bounds: Sequence[tuple[str
     rows: list[dict[int, Any]] = []
     for poly in polys:
         row: dict[int, Any] = {}
-        for monomial, coefficient in poly.terms():
+        for monomial, coefficient in poly.iterterms():
             if monomial not in expanded:
                 expanded[monomial] = math.prod((s**power for s, power in zip(shifts, monomial, strict=True) if power), start=algebra.constant(1))
-            for m, c in expanded[monomial].terms():
+            for m, c in expanded[monomial].iterterms():
                 column = columns.setdefault(m, len(columns))
                 row[column] = row.get(column, 0) + c * coefficient
         rows.append(row)
@@ -179,7 +207,11 @@ def _shifted(polys: Sequence[Poly], algebra: Algebra, bounds: Sequence[tuple[str
     for number, row in enumerate(rows):
         for column, value in row.items():
             matrix[number, column] = value
-    # Plain int64 is much faster; the bound leaves room for the weights of the means.
+    return _as_integers(matrix)
+
+
+def _as_integers(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The matrix in int64, which is much faster, where all entries are integers that leave room for the weights."""
     if all(getattr(c, "denominator", 1) == 1 and abs(c) < 2**56 for c in matrix.flat):
         return matrix.astype(np.int64)
     return matrix
