@@ -37,10 +37,17 @@ class _Trimmed:
         self._stream.flush()
 
 
+class _Console(Console):
+    """rich leaves with status 1 when a reader closes the pipe; here 1 means that a check failed."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Standard output: as wide as the terminal, and wide enough to read where it is a file or a pipe."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, width=PIPE_WIDTH)
+    found = _Console(highlight=False)
+    return found if found.is_terminal else _Console(file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, width=PIPE_WIDTH)
 
 
 def show_derivation(page: Page, out: Console) -> None:

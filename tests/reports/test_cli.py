@@ -253,3 +253,14 @@ def test_help_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert "[]" == done.stderr.strip()
+
+
+def test_a_reader_that_stops_reading_is_not_a_failed_check():
+    """napkin … | head: status 141 as of a closed pipe, never 1, and no complaint."""
+    code = "import sys; from reports import cli; sys.stdout.reconfigure(line_buffering=True); cli.napkin.main(['list', 'rules'])"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+
+    assert "" == process.communicate()[1]
+    assert cli.PIPE_CLOSED == process.returncode
