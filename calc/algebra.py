@@ -120,10 +120,7 @@ class Algebra:
         """``(coefficient, {name: power})`` in ring order; ``[]`` for zero."""
         if not isinstance(poly, PolyElement):
             return [(Fraction(poly), {})] if poly else []
-        return [
-            (Fraction(int(c.numerator), int(c.denominator)), {self.names[i]: p for i, p in enumerate(m) if p})
-            for m, c in poly.terms()
-        ]
+        return [(Fraction(int(c.numerator), int(c.denominator)), {self.names[i]: p for i, p in enumerate(m) if p}) for m, c in poly.terms()]
 
     def text(self, poly: Poly) -> str:
         """``poly`` as SymPy would read it: ``12*L*d**2 + 13*L*d``."""

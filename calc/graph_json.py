@@ -104,9 +104,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
         ]
         for op in record.ops
     ]  # fmt: skip
-    named = {
-        key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers")
-    }
+    named = {key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers")}
     return {
         "sizes": dict(record.sizes),
         "storages": [[s.nbytes, s.role, s.name] for s in record.storages],

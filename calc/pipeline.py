@@ -168,7 +168,7 @@ def _probes(graph: Graph, values: Mapping[str, int]) -> Iterator[dict[str, int]]
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to fix for sizes at which the step runs otherwise: those that are 1, else those equal to another."""
     ones = {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
-    first = {value: name for name, value in reversed(values.items())}
+    first = {value: name for name, value in reversed(list(values.items()))}
     same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}
     return ones or same
 

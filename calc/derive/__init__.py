@@ -52,7 +52,8 @@ _PEAK_MEANING = {
 }
 
 ORDER = (
-    "parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", "memory.peak", "memory.peak.first_step", "checkpoint.bytes",
+    "parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes",
+    "memory.peak", "memory.peak.first_step", "checkpoint.bytes",
     "flops.forward.matmul", "flops.forward.causal", "flops.forward.elementwise", "flops.forward.total",
     "flops.backward.matmul", "flops.backward.causal", "flops.backward.recompute", "flops.backward.elementwise", "flops.backward.total",
     "flops.optimizer.matmul", "flops.optimizer.elementwise", "flops.optimizer.total", "flops.step.total",
@@ -220,12 +221,19 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
     for name, (parts, meaning) in _SUMS.items():
         totals[name] = sum((totals[p] for p in parts), start=analysis.algebra.constant(0))
         maker.combine(name, [(p, totals[p]) for p in parts], meaning)
-        terms = tuple(QuantityTerm(p, outer.text(fold(totals[p])), analysis.algebra.value(totals[p], known), meaning) for p in parts if totals[p] != 0)
+        terms = tuple(
+            QuantityTerm(p, outer.text(fold(totals[p])), analysis.algebra.value(totals[p], known), meaning) for p in parts if totals[p] != 0
+        )
         found.append(
             Quantity(
-                name, Unit.FLOP, meaning, outer.text(fold(totals[name])), analysis.algebra.value(totals[name], known), terms,
+                name,
+                Unit.FLOP,
+                meaning,
+                outer.text(fold(totals[name])),
+                analysis.algebra.value(totals[name], known),
+                terms,
                 _evaluator=_Evaluator(analysis, values, [totals[name]]),
-            )  # fmt: skip
+            )
         )
     return found
 
@@ -239,9 +247,15 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
         found.append(
             Quantity(
-                name, Unit.BYTE, _PEAK_MEANING[name], text, candidates[0].value, (), candidates,
+                name,
+                Unit.BYTE,
+                _PEAK_MEANING[name],
+                text,
+                candidates[0].value,
+                (),
+                candidates,
                 _evaluator=_Evaluator(analysis, values, [p.live for p in peaks]),
-            )  # fmt: skip
+            )
         )
     return found
 

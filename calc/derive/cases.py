@@ -72,7 +72,8 @@ def _by_cases(general: Quantity, case: Quantity, special: Special, condition: st
     ours = {t.site: t for t in general.terms}
     theirs = {t.site: t for t in case.terms}
     terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
-    assert general._evaluator is not None and case._evaluator is not None  # both were just derived
+    assert general._evaluator is not None  # both were just derived
+    assert case._evaluator is not None
     evaluator = _ByCases(general._evaluator, case._evaluator, special)
     return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
 

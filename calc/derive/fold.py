@@ -173,7 +173,8 @@ class Folder:
 
     def _default_writes(self, op: Op) -> list[tuple[Any, str]]:
         """Results; an argument written in place is one of them, unless the operator returns nothing."""
-        written = op.outputs or [t for n, v in op.args if n in op.mutates for t in (v if isinstance(v, tuple) else (v,)) if isinstance(t, Tensor)]
+        mutated = [v if isinstance(v, tuple) else (v,) for n, v in op.args if n in op.mutates]
+        written = op.outputs or [t for tensors in mutated for t in tensors if isinstance(t, Tensor)]
         return [(self.read(t.distinct), t.dtype) for t in written]
 
 

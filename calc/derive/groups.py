@@ -45,7 +45,16 @@ def group(runs: Sequence[Sequence[Entry]], sites: Sites, interpolate: Interpolat
                 samples[key] = entry
             counts[key][i] += 1
     return [
-        Group(key[0], key[1], key[2], key[3], samples[key].factors, one * samples[key].count, interpolate([one * n for n in number]), samples[key].amount.unit)
+        Group(
+            key[0],
+            key[1],
+            key[2],
+            key[3],
+            samples[key].factors,
+            one * samples[key].count,
+            interpolate([one * n for n in number]),
+            samples[key].amount.unit,
+        )
         for key, number in counts.items()
     ]
 

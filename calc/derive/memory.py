@@ -198,7 +198,9 @@ def _shifted(polys: Sequence[Poly], algebra: Algebra, bounds: Sequence[tuple[str
         row: dict[int, Any] = {}
         for monomial, coefficient in poly.iterterms():
             if monomial not in expanded:
-                expanded[monomial] = math.prod((s**power for s, power in zip(shifts, monomial, strict=True) if power), start=algebra.constant(1))
+                expanded[monomial] = math.prod(
+                    (s**power for s, power in zip(shifts, monomial, strict=True) if power), start=algebra.constant(1)
+                )
             for m, c in expanded[monomial].iterterms():
                 column = columns.setdefault(m, len(columns))
                 row[column] = row.get(column, 0) + c * coefficient

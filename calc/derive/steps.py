@@ -51,7 +51,9 @@ class StepMaker:
 
     # -- one step -------------------------------------------------------------------------------------------------
 
-    def make(self, quantity: str, title: str, rule: str, before: Display, after: Poly, because: str, operators: tuple[str, ...] = ()) -> Display:
+    def make(
+        self, quantity: str, title: str, rule: str, before: Display, after: Poly, because: str, operators: tuple[str, ...] = ()
+    ) -> Display:
         """Append ``before = after``; where that needs a defining equation of a dimension, a substitution step follows.
 
         ``after`` is the polynomial in basis symbols. Returns the collected tree.
@@ -75,7 +77,15 @@ class StepMaker:
         self._append(quantity, f"{title}: substitute", "substitution", before, after_tree, because, StepCheck("symbolic", "holds"), ())
 
     def _append(
-        self, quantity: str, title: str, rule: str, before: Display, after: Display, because: str, check: StepCheck, operators: tuple[str, ...]
+        self,
+        quantity: str,
+        title: str,
+        rule: str,
+        before: Display,
+        after: Display,
+        because: str,
+        check: StepCheck,
+        operators: tuple[str, ...],
     ) -> None:
         number = len(self.steps) + 1
         value = int(display.value(after, self._size))
@@ -150,7 +160,9 @@ class StepMaker:
         rules = list(dict.fromkeys(g.rule for g, _ in node.own))
         rule = rules[0] if len(rules) == 1 else "sum over operators"
         before = terms[0] if len(terms) == 1 else Sum(terms)
-        shown = self.make(quantity, node.path, rule, before, total, self._because(quantity, rules), tuple(r for r in rules if r.startswith("aten.")))
+        shown = self.make(
+            quantity, node.path, rule, before, total, self._because(quantity, rules), tuple(r for r in rules if r.startswith("aten."))
+        )
         return _Part(node.path, shown, total)
 
     def _loose(self, quantity: str, g: Group) -> _Part:
@@ -168,7 +180,14 @@ class StepMaker:
         upper = tree(self.analysis.fold.outer, self.analysis.fold(number))
         total = layer.poly * number
         before = OverLayers("l", upper, layer.shown)
-        shown = self.make(quantity, f"{prefix}, all layers", "sum over layers", before, total, "the layers are alike, so the sum is their number times one")
+        shown = self.make(
+            quantity,
+            f"{prefix}, all layers",
+            "sum over layers",
+            before,
+            total,
+            "the layers are alike, so the sum is their number times one",
+        )
         return _Part(prefix, shown, total)
 
     def _sum(self, quantity: str, title: str, rule: str, parts: Sequence[_Part], because: str) -> _Part:
@@ -210,7 +229,14 @@ class StepMaker:
             parts = {role: p for role, p in peak.parts.items() if p != 0}
             before = Sum(tuple(Labelled(_wrapped(tree(outer, self.analysis.fold(p))), role) for role, p in parts.items()))
             sums.append(before)
-            self.make(quantity, moment_name(peak), "live storages by role", before, peak.live, "storages born and not yet dead when this operator returns")
+            self.make(
+                quantity,
+                moment_name(peak),
+                "live storages by role",
+                before,
+                peak.live,
+                "storages born and not yet dead when this operator returns",
+            )
         if len(peaks) > 1:
             collected = Maximum(tuple(tree(outer, self.analysis.fold(p.live)) for p in peaks))
             check = self._at_random_points(Maximum(tuple(sums)), collected)

@@ -72,7 +72,9 @@ def _symbolic_runs(
     return runs
 
 
-def _certificate_sizes(basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], certified: Sequence[int], number: int) -> dict[str, int]:
+def _certificate_sizes(
+    basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], certified: Sequence[int], number: int
+) -> dict[str, int]:
     values = hints(basis, sizes, skip=1 + 2 * number)
     return {**values, **{name: certified[(number + i) % len(certified)] for i, name in enumerate(loops)}}
 

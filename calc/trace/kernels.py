@@ -61,8 +61,8 @@ def _only_writes(func: Any, args: tuple[Any, ...]) -> bool:
     """Whether ``func`` overwrites its first argument with tensors of the same shape, so that there is nothing to find out."""
     if func not in _IN_PLACE:
         return False
-    first = args[0].shape
-    return all(a.dim() == 0 or (len(a.shape) == len(first) and all(x is y or x == y for x, y in zip(a.shape, first, strict=True))) for a in args[1:] if isinstance(a, torch.Tensor))
+    others = [a for a in args[1:] if isinstance(a, torch.Tensor) and a.dim() > 0]
+    return all(a.dim() == args[0].dim() and all(x == y for x, y in zip(a.shape, args[0].shape, strict=True)) for a in others)
 
 
 def storage_bytes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:

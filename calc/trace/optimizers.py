@@ -30,5 +30,6 @@ def build(name: str, spec: Spec, module: torch.nn.Module) -> torch.optim.Optimiz
     if name == "spec":
         if spec.optimizer is None:
             raise BadInputError(f"{spec.name} brings no optimizer of its own: choose one of {', '.join(_BY_NAME)}")
-        return spec.optimizer(parameters)
+        made: torch.optim.Optimizer = spec.optimizer(parameters)
+        return made
     return _BY_NAME[name](parameters)

@@ -6,6 +6,7 @@ them, with symbolic sizes. It keeps no reference to any tensor, so lifetimes are
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,11 +22,11 @@ from calc.trace.sites import LOSS, TOP, ModulePath
 _LIFT = torch.ops.aten.lift_fresh.default
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
 
     def __init__(self, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.size = size
         self.shadows = Shadows(hint)
         self.path = ModulePath()
@@ -72,7 +73,18 @@ class Recorder(TorchDispatchMode):
             self.nbytes[self.storage(out, site)] = self.size(nbytes)
         outputs = tuple(self.tensor(t, site) for t in _tensors(out))
         self.ops.append(
-            Op(index, str(func), self.phase, self.step, site, values, outputs, mutated, type(node).__name__ if node is not None else "", call)
+            Op(
+                index,
+                str(func),
+                self.phase,
+                self.step,
+                site,
+                values,
+                outputs,
+                mutated,
+                type(node).__name__ if node is not None else "",
+                call,
+            )
         )
 
     def _schema(self, func: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -103,7 +115,7 @@ class Recorder(TorchDispatchMode):
         if self.phase == "forward":
             site = self.path.current
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out.
-            self._sources.setdefault(torch.autograd._get_sequence_nr() - 1, (site, str(func), self.call))
+            self._sources.setdefault(_last_node_number(), (site, str(func), self.call))
             return site, self.call
         if self.phase == "backward":
             return self._backward_site(node)
@@ -145,12 +157,12 @@ class Recorder(TorchDispatchMode):
         self.maker[index] = site
         self.alive.add(index)
         self.events.append(Event(1, index, len(self.ops)))
-        self._refs[key] = (index, weakref.ref(untyped, lambda _, key=key, index=index: self._die(key, index)))
+        self._refs[key] = (index, weakref.ref(untyped, functools.partial(self._die, key, index)))
         if self.phase in ("optimizer", "zero_grad") and site:
             self.owner.setdefault(index, site)
         return index
 
-    def _die(self, key: int, index: int) -> None:
+    def _die(self, key: int, index: int, _: Any) -> None:
         self._refs.pop(key, None)
         self.alive.discard(index)
         self.events.append(Event(-1, index, len(self.ops)))
@@ -166,7 +178,7 @@ class Recorder(TorchDispatchMode):
         phase, self.phase = self.phase, ""
         held = _Held(value.detach())
         self.phase = phase
-        self.saved.append((weakref.ref(held), self.tensor(value, self.path.current), torch.autograd._get_sequence_nr() - 1))
+        self.saved.append((weakref.ref(held), self.tensor(value, self.path.current), _last_node_number()))
         return held
 
     def held(self) -> tuple[Saved, ...]:
@@ -186,6 +198,11 @@ class _Held:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
+
+
+def _last_node_number() -> int:
+    """Number of the autograd node made last."""
+    return int(torch.autograd._get_sequence_nr()) - 1  # type: ignore[attr-defined]  # torch's profiler uses it, its stubs leave it out
 
 
 def _tensors(out: Any) -> list[torch.Tensor]:

@@ -122,7 +122,8 @@ class _Run:
         return Record(
             sizes=dict(fixed),
             storages=tuple(
-                Storage(i, nbytes, roles.get(i, "temporary"), recorder.owner.get(i) or recorder.maker[i]) for i, nbytes in recorder.nbytes.items()
+                Storage(i, nbytes, roles.get(i, "temporary"), recorder.owner.get(i) or recorder.maker[i])
+                for i, nbytes in recorder.nbytes.items()
             ),
             ops=tuple(recorder.ops),
             events=tuple(recorder.events),
@@ -158,7 +159,7 @@ class _Run:
             self.saved = recorder.held()
         self.activation_storages |= recorder.alive - before
         recorder.phase = "backward"
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         self._note_gradients()
         recorder.phase = "optimizer"
         self.optimizer.step()

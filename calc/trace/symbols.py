@@ -22,6 +22,7 @@ from calc.basis import Basis
 from calc.errors import PinnedSizeError
 from calc.graph import Condition
 
+
 def hints(basis: Basis, sizes: Mapping[str, int], skip: int = 0) -> dict[str, int]:
     """Small distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
@@ -39,12 +40,12 @@ _OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/
 
 
 class SizeEnv(ShapeEnv):
-    """Symbols for a basis. ``guards`` maps each question asked to its answer and the line that asked."""
+    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked."""
 
     def __init__(self, hint_of: Mapping[str, int]) -> None:
         super().__init__()
         self.names: dict[sp.Symbol, str] = {}
-        self.guards: dict[Any, tuple[Any, str]] = {}
+        self.asked: dict[Any, tuple[Any, str]] = {}
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
@@ -66,18 +67,18 @@ class SizeEnv(ShapeEnv):
     def evaluate_expr(self, orig_expr: Any, *_: Any, **__: Any) -> Any:
         return self._answer(orig_expr, pinned=False)
 
-    def _maybe_evaluate_static(self, expr: Any, **_: Any) -> Any:
+    def _maybe_evaluate_static(self, expr: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # torch wraps its own in a cache
         """What torch asks when it would rather not guard (is this slice the whole?). A real run knows, so it is answered."""
         return self._answer(expr, pinned=False)
 
     def _answer(self, expr: Any, pinned: bool) -> Any:
-        known = self.guards.get(expr)
+        known = self.asked.get(expr)
         if known is None:
             if not expr.free_symbols:
                 return expr
             if pinned and not self._constant(expr):
                 raise self._pinned(expr)
-            known = self.guards[expr] = (expr.xreplace(self._at), user_line())
+            known = self.asked[expr] = (expr.xreplace(self._at), user_line())
         return known[0]
 
     def _constant(self, expr: Any) -> bool:
@@ -94,7 +95,7 @@ class SizeEnv(ShapeEnv):
     def conditions(self) -> list[Condition]:
         """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
         found = []
-        for expr, (answer, line) in self.guards.items():
+        for expr, (answer, line) in self.asked.items():
             text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
             if text is not None:
                 found.append(Condition(text, bool(answer), line))
