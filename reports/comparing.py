@@ -1,0 +1,120 @@
+"""What a number is made of, what moves it, and how far rules of thumb are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from calc import display, sensitivity
+from calc.derivation import Derivation
+from calc.textbook import Comparison, Within
+from calc.units import Unit
+from reports import expressions, numbers
+from reports.escape import slug
+from reports.numbers import NBSP, Amount
+from reports.page import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb
+from reports.parts import ANSWERS, formula, term_row
+
+
+def _answered(derivation: Derivation) -> list[str]:
+    return [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
+
+
+def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
+    for name in _answered(derivation):
+        quantity = derivation[name]
+        rows = tuple(term_row(s.site, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
+        if rows:
+            yield name, rows
+
+
+def doublings(derivation: Derivation) -> DoublingTable:
+    names = _answered(derivation)
+    by_dim: dict[str, dict[str, str]] = {}
+    for name in names:
+        for d in sensitivity.doublings(derivation, name):
+            by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
+    order = [dim.name for dim in derivation.dims if dim.name in by_dim]
+    rows = tuple(
+        (formula(display.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in names)) for dim in order
+    )
+    return DoublingTable((("Size", "text"), *((name, "number") for name in names)), rows)
+
+
+def crossover(derivation: Derivation) -> CrossoverView | None:
+    found = sensitivity.crossover(derivation, "flops.forward.matmul")
+    if found is None:
+        return None
+    first = numbers.integer(-(-found.at.numerator // found.at.denominator))
+    fast, slow = (formula(expressions.parse(text)) for text in (found.fast, found.slow))
+    return CrossoverView(found.quantity, formula(display.Name(found.dim)), fast, slow, f"{found.dim}{NBSP}={NBSP}{first}")
+
+
+def thumb(comparison: Comparison, derivation: Derivation) -> Thumb:
+    rule, ratio = comparison.rule, comparison.ratio
+    off = "unknown" if ratio is None else numbers.percent(ratio - 1, signed=True)
+    return Thumb(
+        name=rule.name,
+        anchor=f"thumb-{slug(rule.name)}",
+        statement=rule.statement,
+        letters=rule.letters,
+        assumes=rule.assumes,
+        stands_for=rule.stands_for,
+        source=Link(rule.source, address=rule.link),
+        applies=comparison.applies,
+        reason=comparison.reason,
+        value=_amount(comparison.value, rule.unit),
+        exact=_amount(comparison.exact, rule.unit),
+        off=off,
+        verdict=_thumb_verdict(ratio),
+        differences=tuple(_difference(d) for d in comparison.differences),
+        closes=_closes(comparison),
+        outside=tuple((name, numbers.amount(value, derivation[name].unit)) for name, value in comparison.outside),
+        ranges=tuple(_range(w) for w in comparison.within),
+    )
+
+
+def _amount(value: int | None, unit: Unit) -> Amount | None:
+    return None if value is None else numbers.amount(value, unit)
+
+
+def _thumb_verdict(ratio: Fraction | None) -> str:
+    if ratio is None:
+        return "cannot be compared"
+    if ratio == 1:
+        return "equal here"
+    return f"{'within' if abs(ratio - 1) <= Fraction(1, 20) else 'not within'} 5{NBSP}% here"
+
+
+def _difference(difference: Any) -> DifferenceRow:
+    return DifferenceRow(
+        formula(expressions.parse(difference.expr)),
+        numbers.signed(difference.value),
+        difference.kind,
+        difference.sites,
+        difference.because,
+    )
+
+
+def _closes(comparison: Comparison) -> str:
+    if comparison.value is None or comparison.exact is None or not comparison.differences:
+        return ""
+    return numbers.signed(comparison.value - comparison.exact)
+
+
+def _range(within: Within) -> RangeRow:
+    low, high = (numbers.integer(n) for n in within.searched)
+    if within.ranges == (within.searched,):
+        text = "everywhere"
+    elif not within.ranges:
+        text = "nowhere"
+    else:
+        text = ", ".join(_interval(a, b, within.searched[1]) for a, b in within.ranges)
+    return RangeRow(formula(display.Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
+
+
+def _interval(a: int, b: int, high: int) -> str:
+    if a == b:
+        return f"at {numbers.integer(a)}"
+    return f"from {numbers.integer(a)} on" if b == high else f"{numbers.integer(a)}{NBSP}…{NBSP}{numbers.integer(b)}"

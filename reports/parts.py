@@ -1,0 +1,77 @@
+"""What several chapters of a report are written with: formulas, verdicts, ids and small words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from calc import branches
+from calc.display import Display
+from reports import expressions, latex, numbers, plain
+from reports.escape import slug
+from reports.numbers import NBSP
+from reports.page import Badge, Formula, TermRow
+
+ANSWERS = (
+    ("parameters", "How many parameters?"),
+    ("memory.peak", "How much memory at the peak?"),
+    ("flops.step.total", "How many FLOPs per step?"),
+)
+
+BADGES = {
+    "exact": Badge("✓", "measured, equal", "good"),
+    "within": Badge("≈", "measured, within tolerance", "good"),
+    "proved": Badge("∎", "proved, not measured", "proved"),
+    "failed": Badge("×", "failed", "bad"),
+    "not measured": Badge("○", "not measured", "open"),
+}
+UNCHECKED = Badge("○", "not measured", "open")
+
+
+def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
+    """The verdict on a quantity; without one it is not measured."""
+    return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """``B = 8, T = 1,024`` with breaks between sizes only."""
+    return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
+
+
+def several(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
+
+
+def sentence(words: str) -> str:
+    """``words`` with a full stop."""
+    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
+
+
+def formula(tree: Display) -> Formula:
+    """A tree in the forms that the writers need."""
+    rows = latex.labelled_rows(tree)
+    pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
+    return Formula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
+
+
+def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:
+    """An addend by site, with its part of the whole; of a form by cases, the case in force."""
+    share = numbers.percent(Fraction(value, whole)) if whole else ""
+    return TermRow(site, formula(expressions.parse(branches.at_hand(expr, sizes))), numbers.integer(value), share, because)
+
+
+def chapter_anchor(name: str) -> str:
+    """The id of a quantity's derivation."""
+    return f"q-{slug(name)}"
+
+
+def rule_anchor(rule: str) -> str:
+    """The id of a rule's row."""
+    return f"rule-{slug(rule)}"
+
+
+def or_unknown(value: int | None) -> str:
+    """The number, or the word unknown."""
+    return "unknown" if value is None else numbers.integer(value)
