@@ -136,7 +136,7 @@ def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, i
 
     failed: list[Condition] = []
     for at in _probes(graph, values):
-        if any(not c.same_at(at) for c in failed):
+        if any(not c.same_at(at) for c in failed) or all(_certified(c, at, graph) for c in graph.conditions):
             continue  # what made an earlier one differ holds here too
         progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
         record = probe(spec, graph, at)
@@ -144,30 +144,35 @@ def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, i
             analysis.certify(record)
         except CertificateError:
             # Conditions that change there and at no certificate stay unmet.
-            failed += [c for c in graph.conditions if not c.same_at(at) and all(c.same_at(r.sizes) for r in graph.certificates)]
+            failed += [c for c in graph.conditions if not _certified(c, at, graph)]
             continue
         graph = replace(graph, certificates=(*graph.certificates, record))
     return graph
+
+
+def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
+    return condition.same_at(at) or any(not condition.same_at(r.sizes) for r in graph.certificates)
 
 
 _ALIKE = 6
 
 
 def _probes(graph: Graph, values: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Sizes at which some condition comes out otherwise than recorded."""
-    loops = {name: graph.records[0].sizes[name] for name in graph.loops}
-    certified = graph.certificates[0].sizes
-    asked = {**graph.as_basis().values(values), **loops}
-    alike = {**dict.fromkeys(graph.symbols, _ALIKE), **loops}
-    single = {**certified, **({"B": 1} if "B" in graph.symbols else {}), **loops}
-    for at in (single, alike, asked):
-        if any(not c.same_at(at) for c in graph.conditions):
-            yield at
+    """Sizes at which conditions may come out otherwise than recorded: degenerate ones, and those asked for."""
+    depth = graph.records[0].sizes
+    certified = {**graph.certificates[0].sizes, **{name: depth[name] for name in graph.loops}}
+    asked = graph.as_basis().values(values)
+    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
+    one_layer = {**certified, **dict.fromkeys(graph.loops, 1)}
+    alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
+    as_asked = {**asked, **{name: min(asked[name], depth[name]) for name in graph.loops}}
+    for at in (batch_of_one, one_layer, alike, as_asked):
+        yield at
 
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to fix for sizes at which the step runs otherwise: those that are 1, else those equal to another."""
-    ones = {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
+    ones = {name: "1" for name, value in values.items() if value == 1}
     first = {value: name for name, value in reversed(list(values.items()))}
     same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}
     return ones or same

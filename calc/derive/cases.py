@@ -69,6 +69,8 @@ class _ByCases:
 
 
 def _by_cases(general: Quantity, case: Quantity, special: Special, condition: str) -> Quantity:
+    if general.text is None or case.text is None:
+        return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
     ours = {t.site: t for t in general.terms}
     theirs = {t.site: t for t in case.terms}
     terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))

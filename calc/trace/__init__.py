@@ -11,7 +11,7 @@ import torch
 from calc.basis import Basis, basis_of
 from calc.dims import meaning_of, names_in
 from calc.errors import PinnedSizeError, TraceError
-from calc.graph import Assumption, DimRecord, Graph, Record
+from calc.graph import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
 from calc.trace.step import Traced, record_step
@@ -114,12 +114,23 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=tuple(_assumptions(runs, pins)),
-        conditions=tuple({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values()),
+        conditions=(*_depth_conditions(runs, loops), *_conditions(runs)),
         records=tuple(r.record for r in runs),
         certificates=tuple(certificates),
         provenance={"torch": torch.__version__, "python": platform.python_version()},
         notes=tuple(spec.notes),
     )
+
+
+def _conditions(runs: Sequence[Traced]) -> list[Condition]:
+    return list({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values())
+
+
+def _depth_conditions(runs: Sequence[Traced], loops: Sequence[str]) -> list[Condition]:
+    """A loop of one turn has no first and last turn apart, so the closed forms must not be taken for granted there."""
+    return [
+        Condition(f"{name} >= {min(run.record.sizes[name] for run in runs)}", True, "the loop counts that were recorded") for name in loops
+    ]
 
 
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Assumption]:
