@@ -133,13 +133,15 @@ def check(
 
 
 def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
-    """All sizes of the run: those given, else those the spec checks at, else the derivation's.
+    """All sizes of the run: those given, else those of the special case in force (a batch of 1), else those the spec checks
+    at, else the derivation's.
 
     A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
     """
     dims = spec.dimensions
     kept = {name: value for name, value in derivation.sizes.items() if name in dims and not _follows(dims[name], value, derivation.sizes)}
-    return spec.sizes({**kept, **spec.check_at, **given})
+    held = {name: value for name, value in derivation.held.items() if not dims[name].tied}
+    return spec.sizes({**kept, **spec.check_at, **held, **given})
 
 
 def _follows(dim: dims_.Dim, value: int, sizes: Mapping[str, int]) -> bool:

@@ -123,7 +123,10 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Derivation:
-    """Every quantity of one training step with the steps that derive it."""
+    """Every quantity of one training step with the steps that derive it.
+
+    ``held`` are the sizes of the special case in force: a check of this derivation keeps them.
+    """
 
     model: str
     source: str
@@ -136,6 +139,7 @@ class Derivation:
     certificates: tuple[Certificate, ...]
     provenance: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Quantity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,7 +157,7 @@ def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> boo
 _ALIKE = 6
 
 
-def _probes(graph: Graph, values: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def _probes(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes at which conditions may come out otherwise than recorded: degenerate ones, and those asked for."""
     depth = graph.records[0].sizes
     certified = {**graph.certificates[0].sizes, **{name: depth[name] for name in graph.loops}}
@@ -166,8 +166,7 @@ def _probes(graph: Graph, values: Mapping[str, int]) -> Iterator[dict[str, int]]
     one_layer = {**certified, **dict.fromkeys(graph.loops, 1)}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
     as_asked = {**asked, **{name: min(asked[name], depth[name]) for name in graph.loops}}
-    for at in (batch_of_one, one_layer, alike, as_asked):
-        yield at
+    return [batch_of_one, one_layer, alike, as_asked]
 
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:

@@ -55,11 +55,7 @@ def _rules() -> Iterator[tuple[str, ...]]:
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:
-    from calc.derive import _COUNTED, _PEAK_MEANING, _SUMS, ORDER
-    from calc.units import Unit
+    from calc.quantities import QUANTITIES
 
-    known = {name: (str(unit), meaning) for name, (unit, meaning) in _COUNTED.items()}
-    known |= {name: (str(Unit.FLOP), meaning) for name, (_, meaning) in _SUMS.items()}
-    known |= {name: (str(Unit.BYTE), meaning) for name, meaning in _PEAK_MEANING.items()}
-    for name in ORDER:
-        yield name, *known.get(name, ())
+    for definition in QUANTITIES.values():
+        yield definition.name, str(definition.unit), definition.meaning

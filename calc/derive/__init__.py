@@ -17,48 +17,9 @@ from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
 from calc.errors import DimensionError, UnknownOperatorError
 from calc.graph import Graph
-from calc.units import Unit
+from calc.quantities import QUANTITIES, Definition
 
-_COUNTED: dict[str, tuple[Unit, str]] = {
-    "parameters": (Unit.ELEMENT, "trainable elements, tied weights once"),
-    "gradients.bytes": (Unit.BYTE, "gradients that the backward leaves"),
-    "optimizer_state.bytes": (Unit.BYTE, "every tensor the optimizer keeps"),
-    "activations.bytes": (Unit.BYTE, "distinct storages autograd holds when the forward returns"),
-    "checkpoint.bytes": (Unit.BYTE, "payload of a checkpoint: model, optimizer state and iteration"),
-    "flops.forward.matmul": (Unit.FLOP, "matrix products of the forward"),
-    "flops.forward.causal": (Unit.FLOP, "the same, with declared causal masks credited"),
-    "flops.forward.elementwise": (Unit.FLOP, "elementwise arithmetic of the forward"),
-    "flops.backward.matmul": (Unit.FLOP, "matrix products of the backward, as autograd executes them"),
-    "flops.backward.causal": (Unit.FLOP, "the same, with declared causal masks credited"),
-    "flops.backward.recompute": (Unit.FLOP, "the part of them that only repeats forward work"),
-    "flops.backward.elementwise": (Unit.FLOP, "elementwise arithmetic of the backward"),
-    "flops.optimizer.matmul": (Unit.FLOP, "matrix products of the optimizer step"),
-    "flops.optimizer.elementwise": (Unit.FLOP, "elementwise arithmetic of the optimizer step"),
-    "bytes_moved.forward": (Unit.BYTE, "bytes read and written by the forward's operators"),
-    "bytes_moved.backward": (Unit.BYTE, "bytes read and written by the backward's operators"),
-    "bytes_moved.optimizer": (Unit.BYTE, "bytes read and written by the optimizer's operators"),
-}
-
-_SUMS: dict[str, tuple[tuple[str, ...], str]] = {
-    "flops.forward.total": (("flops.forward.matmul", "flops.forward.elementwise"), "all arithmetic of the forward"),
-    "flops.backward.total": (("flops.backward.matmul", "flops.backward.elementwise"), "all arithmetic of the backward"),
-    "flops.optimizer.total": (("flops.optimizer.matmul", "flops.optimizer.elementwise"), "all arithmetic of the optimizer step"),
-    "flops.step.total": (("flops.forward.total", "flops.backward.total", "flops.optimizer.total"), "all arithmetic of one training step"),
-}
-
-_PEAK_MEANING = {
-    "memory.peak": "largest live bytes during the second training step",
-    "memory.peak.first_step": "largest live bytes during the first training step",
-}
-
-ORDER = (
-    "parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes",
-    "memory.peak", "memory.peak.first_step", "checkpoint.bytes",
-    "flops.forward.matmul", "flops.forward.causal", "flops.forward.elementwise", "flops.forward.total",
-    "flops.backward.matmul", "flops.backward.causal", "flops.backward.recompute", "flops.backward.elementwise", "flops.backward.total",
-    "flops.optimizer.matmul", "flops.optimizer.elementwise", "flops.optimizer.total", "flops.step.total",
-    "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
-)  # fmt: skip
+ORDER = tuple(QUANTITIES)
 
 
 def derive(
@@ -168,14 +129,16 @@ def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for name, (unit, meaning) in _COUNTED.items():
-        reason = _unknown(name, analysis)
-        if reason:
-            found.append(Quantity(name, unit, meaning, None, None, unknown=reason))
+    for definition in QUANTITIES.values():
+        if definition.parts or definition.step is not None:
             continue
-        mine = analysis.groups.get(name, [])
-        maker.count(name, mine)
-        found.append(_quantity(name, unit, meaning, _total(analysis, name), mine, analysis, values))
+        reason = _unknown(definition.name, analysis)
+        if reason:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            continue
+        mine = analysis.groups.get(definition.name, [])
+        maker.count(definition.name, mine)
+        found.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
     return found
 
 
@@ -197,64 +160,64 @@ def _unknown(name: str, analysis: Analysis) -> str:
 
 
 def _quantity(
-    name: str, unit: Unit, meaning: str, total: Poly, mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]
+    definition: Definition, total: Poly, terms: Sequence[QuantityTerm], analysis: Analysis, values: Mapping[str, int]
 ) -> Quantity:
-    outer, fold = analysis.fold.outer, analysis.fold
-    known = analysis.graph.as_basis().values(values)
-    terms = []
-    for site, found in groups.by_site(mine).items():
-        poly = groups.total(found, analysis.algebra.constant(0))
-        if poly != 0:
-            because = ", ".join(dict.fromkeys(g.label for g in found))
-            terms.append(QuantityTerm(site, outer.text(fold(poly)), analysis.algebra.value(poly, known), because))
     return Quantity(
-        name, unit, meaning, outer.text(fold(total)), analysis.algebra.value(total, known), tuple(terms),
+        definition.name,
+        definition.unit,
+        definition.meaning,
+        analysis.fold.outer.text(analysis.fold(total)),
+        analysis.algebra.value(total, analysis.graph.as_basis().values(values)),
+        tuple(terms),
         _evaluator=_Evaluator(analysis, values, [total]),
-    )  # fmt: skip
+    )
+
+
+def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
+    """The addends by site."""
+    sums = [(site, found, groups.total(found, analysis.algebra.constant(0))) for site, found in groups.by_site(mine).items()]
+    return [
+        _term(site, poly, ", ".join(dict.fromkeys(g.label for g in found)), analysis, values) for site, found, poly in sums if poly != 0
+    ]
+
+
+def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
+    value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
+    return QuantityTerm(site, analysis.fold.outer.text(analysis.fold(poly)), value, because)
 
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
-    totals = {name: _total(analysis, name) for name in _COUNTED}
-    outer, fold = analysis.fold.outer, analysis.fold
-    known = analysis.graph.as_basis().values(values)
+    totals = {name: _total(analysis, name) for name in QUANTITIES}
     found = []
-    for name, (parts, meaning) in _SUMS.items():
-        totals[name] = sum((totals[p] for p in parts), start=analysis.algebra.constant(0))
-        maker.combine(name, [(p, totals[p]) for p in parts], meaning)
-        terms = tuple(
-            QuantityTerm(p, outer.text(fold(totals[p])), analysis.algebra.value(totals[p], known), meaning) for p in parts if totals[p] != 0
-        )
-        found.append(
-            Quantity(
-                name,
-                Unit.FLOP,
-                meaning,
-                outer.text(fold(totals[name])),
-                analysis.algebra.value(totals[name], known),
-                terms,
-                _evaluator=_Evaluator(analysis, values, [totals[name]]),
-            )
-        )
+    for definition in QUANTITIES.values():
+        if not definition.parts:
+            continue
+        total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
+        maker.combine(definition.name, [(p, totals[p]) for p in definition.parts], definition.meaning)
+        terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
+        found.append(_quantity(definition, total, terms, analysis, values))
     return found
 
 
 def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for name in PEAKS:
-        peaks = analysis.peaks[name]
-        maker.peak(name, peaks)
+    for definition in QUANTITIES.values():
+        if definition.step is None:
+            continue
+        peaks = analysis.peaks[definition.name]
+        maker.peak(definition.name, peaks)
         candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
+        evaluator = _Evaluator(analysis, values, [p.live for p in peaks])
         found.append(
             Quantity(
-                name,
-                Unit.BYTE,
-                _PEAK_MEANING[name],
+                definition.name,
+                definition.unit,
+                definition.meaning,
                 text,
                 candidates[0].value,
-                (),
-                candidates,
-                _evaluator=_Evaluator(analysis, values, [p.live for p in peaks]),
+                candidates=candidates,
+                _evaluator=evaluator,
             )
         )
     return found

@@ -15,8 +15,9 @@ from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.derive.memory import Peak
 from calc.graph import Graph, Record, Tensor
+from calc.quantities import QUANTITIES
 
-PEAKS = {"memory.peak": 2, "memory.peak.first_step": 1}
+PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 
 
 @dataclass(frozen=True)

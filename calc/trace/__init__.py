@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -117,9 +118,17 @@ def _graph(
         conditions=(*_depth_conditions(runs, loops), *_conditions(runs)),
         records=tuple(r.record for r in runs),
         certificates=tuple(certificates),
-        provenance={"torch": torch.__version__, "python": platform.python_version()},
+        provenance=_provenance(),
         notes=tuple(spec.notes),
     )
+
+
+def _provenance() -> dict[str, str]:
+    """Versions of what the recording depends on: of transformers only where the model uses it."""
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    if "transformers" in sys.modules:
+        versions["transformers"] = sys.modules["transformers"].__version__
+    return versions
 
 
 def _conditions(runs: Sequence[Traced]) -> list[Condition]:
