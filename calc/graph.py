@@ -162,7 +162,11 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols."""
+    """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
+
+    ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
+    them as a number.
+    """
 
     model: str
     source: str
@@ -179,6 +183,7 @@ class Graph:
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     special: tuple[Special, ...] = ()
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""

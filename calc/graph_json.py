@@ -85,6 +85,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
+        "pins": dict(graph.pins),
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
@@ -140,6 +141,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         certificates=tuple(_record_from_json(r) for r in data["certificates"]),
         provenance=data["provenance"],
         notes=tuple(data["notes"]),
+        pins=data["pins"],
         special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 

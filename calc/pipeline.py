@@ -29,7 +29,7 @@ def _silent(_: str) -> None:
 
 # A boundary layer may differ from the one next to it; deeper recordings separate more of them. Each entry is the loop
 # counts recorded with symbolic sizes, then those of the two certificates.
-_DEPTHS = (((2, 3), (4, 5)), ((3, 4), (5, 6)), ((3, 4, 5), (6, 7)))
+_DEPTHS = (((2, 3), (4, 5)), ((3, 4), (5, 6)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
 
 
 def trace(
@@ -120,13 +120,20 @@ def _deep_enough(
             for certificate in graph.certificates:
                 analysis.certify(certificate)
         except CertificateError as error:
-            if not graph.loops or (failure is not None and failure.quantity == error.quantity):
+            again = failure is not None and failure.quantity == error.quantity
+            if not graph.loops or (again and not graph.pins):
                 raise  # depth is not what it depends on
             failure = error
+            pins = graph.pins
             progress("a boundary layer differs from its neighbour: recording deeper")
             continue
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
+    for name, where in pins.items():
+        raise TraceError(
+            f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
+            "use the size as it is, or give the model as one with that size fixed"
+        )
     raise failure
 
 

@@ -120,6 +120,7 @@ def _graph(
         certificates=tuple(certificates),
         provenance=_provenance(),
         notes=tuple(spec.notes),
+        pins=dict(pins),
     )
 
 

@@ -46,7 +46,7 @@ def record_step(spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Map
     values: dict[str, Any] = {**(env.symbols if env is not None else {}), **fixed}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     recorder = Recorder(size, hint)
-    with _refusing(spec), _fake(env), recorder:
+    with _refusing(spec, env), _fake(env), recorder:
         record = _Run(spec, sizes, recorder, options).record(fixed)
     return Traced(record, env, recorder.shadows.answers)
 
@@ -225,7 +225,7 @@ def _attention(options: Options) -> Any:
 
 
 @contextlib.contextmanager
-def _refusing(spec: Spec) -> Iterator[None]:
+def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
     """Turns whatever the model raises into one line that says where."""
     try:
         yield
@@ -242,7 +242,8 @@ def _refusing(spec: Spec) -> Iterator[None]:
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
         first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
-        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {first}") from None
+        said = env.named(first) if env is not None else first
+        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}") from None
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:

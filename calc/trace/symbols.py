@@ -19,7 +19,7 @@ from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from calc.basis import Basis
-from calc.errors import PinnedSizeError
+from calc.errors import DataDependentError, PinnedSizeError
 from calc.graph import Condition
 
 
@@ -76,6 +76,10 @@ class SizeEnv(ShapeEnv):
         if known is None:
             if not expr.free_symbols:
                 return expr
+            if not expr.free_symbols <= self._at.keys():
+                raise DataDependentError(
+                    f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; make it depend on sizes"
+                )
             if pinned and not self._constant(expr):
                 raise self._pinned(expr)
             known = self.asked[expr] = (expr.xreplace(self._at), user_line())
@@ -108,6 +112,12 @@ class SizeEnv(ShapeEnv):
         if isinstance(value, int):
             return value
         return self.text(value.node.expr)
+
+    def named(self, message: str) -> str:
+        """A message of torch with its symbols called by the names of ours."""
+        for found, name in self.names.items():
+            message = re.sub(rf"\b{found}\b", name, message)
+        return message
 
     def text(self, expr: sp.Expr) -> int | str:
         found = self._texts.get(expr)
