@@ -118,7 +118,7 @@ def test_the_value_of_a_tree_is_a_polynomial_when_its_names_are() -> None:
         ("L*(d + 1)", OverLayers("l", L, Sum((d, Number(1))))),
         ("2*(L*d)", Product((Number(2), OverLayers("l", L, d)))),
         ("B*T + B*d", Sum((Labelled(Product((B, T)), "scores"), Labelled(Product((B, d)), "values")))),
-        ("B*T - (B*d)", Sum((Labelled(Product((B, T)), "scores"), Labelled(Negative(Product((B, d))), "values")))),
+        ("B*T - d", Sum((Labelled(Product((B, T)), "scores"), Labelled(Negative(d), "values")))),
         ("Max(B*T, d**2 + 1)", Maximum((Product((B, T)), Sum((Power(d, 2), Number(1)))))),
         ("0", Sum(())),
         ("1", Product(())),

@@ -78,7 +78,8 @@ class SizeEnv(ShapeEnv):
                 return expr
             if not expr.free_symbols <= self._at.keys():
                 raise DataDependentError(
-                    f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; make it depend on sizes"
+                    f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
+                    "make it depend on sizes"
                 )
             if pinned and not self._constant(expr):
                 raise self._pinned(expr)

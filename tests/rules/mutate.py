@@ -1,8 +1,8 @@
 """Errors planted in cost rules. A check that lets one of them pass proves nothing.
 
-``planted`` goes over everything that a rule states: each addend (dropped, doubled, one dimension in place of another), each
-stated read and write (dropped, doubled), the traffic that is left to the default (dropped), a declared causal mask, and for a
-free operator whether it moves memory.
+``planted`` goes over everything that a rule states: each addend (dropped, doubled, each coefficient or dimension one too large,
+one dimension in place of another), each stated read and write (dropped, doubled), the traffic that is left to the default
+(dropped), a declared causal mask, that there is a cost at all, and for a free operator whether it moves memory.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def planted(registry: Registry, op: str, operators: Iterable[Operator]) -> Itera
     if op in registry.frees:
         yield "moves memory or not", _with_free_flipped(registry, op)
         return
+    yield "said to be free", _with_rule_freed(registry, op)
     function = registry.rules[op].function
     for what, change in _changes([function(operator) for operator in operators]).items():
         yield what, registry.with_rule(op, _changed(function, change))
@@ -34,6 +35,11 @@ def planted(registry: Registry, op: str, operators: Iterable[Operator]) -> Itera
 def _with_free_flipped(registry: Registry, op: str) -> Registry:
     free = registry.frees[op]
     return Registry(dict(registry.rules), {**registry.frees, op: Free(op, free.because, not free.moves)})
+
+
+def _with_rule_freed(registry: Registry, op: str) -> Registry:
+    rest = registry.without(op)
+    return Registry(rest.rules, {**rest.frees, op: Free(op, "planted")})
 
 
 def _changed(function: RuleFunction, change: Change) -> RuleFunction:
@@ -59,6 +65,7 @@ def _term_changes(kind: str, term: Term) -> Iterator[tuple[str, Change]]:
     yield f"{kind} {name!r} dropped", _on_terms(kind, name, lambda t: [])
     yield f"{kind} {name!r} doubled", _on_terms(kind, name, lambda t: [Term(t.name, (2, *t.factors))])
     for i, factor in enumerate(term.factors):
+        yield f"{kind} {name!r} with factor {i} one too large", _on_terms(kind, name, lambda t, i=i: [_with_larger_factor(t, i)])
         j = (i + 1) % len(term.factors)
         if factor != term.factors[j]:
             yield (
@@ -73,6 +80,10 @@ def _with_other_factor(term: Term, i: int, j: int) -> Term:
     factors = list(term.factors)
     factors[i] = factors[j]
     return Term(term.name, tuple(factors))
+
+
+def _with_larger_factor(term: Term, i: int) -> Term:
+    return Term(term.name, tuple(f + 1 if i == j else f for j, f in enumerate(term.factors)))
 
 
 def _on_terms(kind: str, name: str, change: Callable[[Term], list[Term]]) -> Change:
