@@ -1,0 +1,211 @@
+"""An error in any rule makes the check fail on some model of the zoo.
+
+The tests enumerate the registry: a rule that no model executes fails the suite, and so does an error in one that no check
+notices. A check that a wrong rule passes would prove nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+import calc.rules  # noqa: F401  (fills the registry)
+from calc.basis import basis_of
+from calc.check import FAILED, Report, check, compare
+from calc.cost import REGISTRY, Operator, Registry
+from calc.derivation import CoverageRow, Derivation, Quantity
+from calc.derive.fold import PHASES, Folder
+from calc.graph import Record
+from calc.measure import Measurement, measure
+from calc.pipeline import derive
+from calc.trace.step import record_step
+from calc.units import Unit
+from tests.rules.cases import CASES
+from tests.rules.mutate import planted
+from tests.rules.operators import observe
+from tests.zoo import ZOO
+
+# Kernels of a CUDA device. Each is counted by the very function that counts the CPU's kernel.
+ELSEWHERE = {
+    f"aten._scaled_dot_product_{kind}_attention{way}.default": f"aten._scaled_dot_product_flash_attention_for_cpu{way}.default"
+    for kind in ("flash", "efficient", "cudnn")
+    for way in ("", "_backward")
+}
+UNRECORDED = {"aten.lift_fresh.default": "a constant written in Python: tracing takes it as it is, and both sides move nothing for it"}
+
+HERE = sorted(REGISTRY.rules.keys() - ELSEWHERE.keys())
+FREE = sorted(REGISTRY.frees.keys() - UNRECORDED.keys())
+
+
+# The quantities that rules are asked for and that a run has an instrument for; the recompute is held against what executes.
+COUNTED = (
+    "flops.backward.recompute",
+    *(f"bytes_moved.{phase}" for phase in PHASES),
+    *(f"flops.{phase}.{kind}" for phase in PHASES for kind in ("matmul", "elementwise")),
+)
+
+
+# -- models, recorded and measured once ---------------------------------------------------------------------------------------
+
+
+@cache
+def recorded(model: str) -> Record:
+    """The training step of a model at its first sizes, as plain numbers."""
+    exhibit = ZOO[model]
+    spec = exhibit.make()
+    basis = basis_of(spec.dimensions)
+    return record_step(spec, basis, {}, basis.values(spec.sizes(exhibit.sizes)), exhibit.options).record
+
+
+@cache
+def measured(model: str) -> Measurement:
+    """The same step run for real. With the rules as they are, nothing of it fails: else every error would seem noticed."""
+    exhibit = ZOO[model]
+    spec = exhibit.make()
+    measurement = measure(spec, spec.sizes(exhibit.sizes), options=exhibit.options)
+    assert [] == failed(compared(recorded(model), REGISTRY, measurement)), model
+    return measurement
+
+
+@cache
+def models() -> dict[str, list[str]]:
+    """The models that execute each operator in the step that counts, those with fewer operators first.
+
+    Left out are slow ones, those known to be wrong, and those that declare a causal mask: a rule that forgets the length of the
+    mask has nothing that could be credited, which is an error of its own before anything is compared.
+    """
+    found: dict[str, list[str]] = {}
+    for model, exhibit in ZOO.items():
+        if not exhibit.slow and not exhibit.wrong and not any(call.causal for call in recorded(model).calls):
+            for op in {op.name for op in recorded(model).ops if op.step == 2}:
+                found.setdefault(op, []).append(model)
+    return {op: sorted(names, key=lambda m: (len(recorded(m).ops), m)) for op, names in found.items()}
+
+
+def calls(op: str) -> list[Operator]:
+    """Every call of an operator in the zoo, as its rule sees it."""
+    folder = Folder(int, REGISTRY)
+    return [folder.operator(o) for model in models()[op] for o in recorded(model).ops if o.name == op and o.step == 2]
+
+
+# -- the check ----------------------------------------------------------------------------------------------------------------
+
+
+def compared(record: Record, registry: Registry, measurement: Measurement) -> Report:
+    """The check of ``calc.check`` on what ``registry`` says of a record's operators."""
+    counts = dict.fromkeys(COUNTED, 0)
+    for entry in Folder(int, registry).entries(record):
+        if entry.quantity in counts:
+            counts[entry.quantity] += entry.count
+    quantities = {name: Quantity(name, Unit.FLOP, "", "folded", count) for name, count in counts.items()}
+    coverage = tuple(CoverageRow(name, "1", 1, "counted", "") for name in sorted({op.name for op in record.ops}))
+    return compare(Derivation("zoo", "tests", (), {}, (), quantities, (), coverage, (), {}), counts, measurement)
+
+
+def failed(report: Report) -> list[str]:
+    return [verdict.quantity for verdict in report.verdicts if verdict.verdict == FAILED]
+
+
+def unnoticed(op: str, registry: Registry) -> bool:
+    """Whether every model that executes ``op`` passes its check under ``registry``; models already measured are tried first."""
+    return not any(failed(compared(recorded(m), registry, measured(m))) for m in models()[op])
+
+
+def errors(op: str) -> Mapping[str, Registry]:
+    """Registries with an error planted in the rule of ``op``, by what was done."""
+    assert op in models(), f"no model of tests/zoo executes {op}, so no check would notice that its rule is wrong: add one"
+    return dict(planted(REGISTRY, op, calls(op)))
+
+
+# -- every rule ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [*HERE, *FREE])
+def test_an_error_planted_in_a_rule_fails_a_check(op: str) -> None:
+    """One error for each rule, drawn by its name; `make test-all` plants every one that can be made."""
+    what, registry = random.Random(op).choice(sorted(errors(op).items()))
+
+    assert not unnoticed(op, registry), f"no check notices: {what}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", HERE)
+def test_whatever_is_wrong_in_a_rule_fails_a_check(op: str) -> None:
+    """Every addend dropped, doubled, with one dimension in place of another; every read and write dropped or doubled."""
+    assert [] == [what for what, registry in errors(op).items() if unnoticed(op, registry)]
+
+
+@pytest.mark.parametrize("op", sorted(REGISTRY.rules))
+def test_a_rule_is_executed_by_a_model_or_shared_with_one_that_is(op: str) -> None:
+    """What no CPU executes is counted by the function of what one does."""
+    twin = ELSEWHERE.get(op, op)
+
+    assert REGISTRY.rules[op].function is REGISTRY.rules[twin].function
+    assert twin in models()
+    assert op == twin or op not in models()
+
+
+# What a rule counts elsewhere only: on a CPU the forward keeps what this backward would make again.
+ADDENDS_ELSEWHERE = {"aten.log_sigmoid_backward.default": frozenset(("|x|", "-|x|", "z = exp(-|x|)"))}
+
+
+@pytest.mark.parametrize("op", HERE)
+def test_every_addend_of_a_rule_is_executed_by_a_model(op: str) -> None:
+    """The calls that compare a rule with torch, operator by operator, show all its addends: a model makes each of them count."""
+    alone = addends(op, [observe(op, make()).operator for make in CASES[op]])
+
+    assert alone <= addends(op, calls(op)) | ADDENDS_ELSEWHERE.get(op, frozenset())
+
+
+def addends(op: str, operators: Iterable[Operator]) -> set[str]:
+    """Names of all addends that the rule of ``op`` states for any of the calls."""
+    costs = [REGISTRY.rules[op].function(operator) for operator in operators]
+    return {term.name for cost in costs for term in (*cost.matmul, *cost.elementwise, *cost.recompute)}
+
+
+@pytest.mark.parametrize("op", random.Random(0).sample(HERE, 10))
+def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
+    """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
+    assert unnoticed(op, REGISTRY.with_rule(op, REGISTRY.rules[op].function))
+
+
+@pytest.mark.parametrize("op", sorted(UNRECORDED))
+def test_what_is_said_not_to_be_recorded_is_not(op: str) -> None:
+    """Otherwise the table of what cannot be tested here would hide a rule that can."""
+    assert op in REGISTRY.frees
+    assert op not in models()
+
+
+# -- the whole way ------------------------------------------------------------------------------------------------------------
+
+WHOLE_WAY = [
+    ("words", "aten.mm.default", "flops.forward.matmul"),
+    ("words", "aten.embedding.default", "bytes_moved.forward"),
+    ("class losses, mean", "aten._log_softmax_backward_data.default", "flops.backward.elementwise"),
+    ("layer norms", "aten.native_layer_norm.default", "flops.forward.elementwise"),
+    ("grouped convolution", "aten.convolution_backward.default", "flops.backward.matmul"),
+    ("attention, fused", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "flops.backward.matmul"),
+    ("trained by adamw", "aten.addcdiv_.default", "flops.optimizer.elementwise"),
+]
+
+
+@pytest.mark.parametrize(("model", "op", "quantity"), WHOLE_WAY)
+def test_an_error_passes_the_derivation_and_fails_the_check(model: str, op: str, quantity: str) -> None:
+    """The closed forms and their certificates follow the wrong rule; the run does not."""
+    exhibit = ZOO[model]
+    spec = exhibit.make()
+    kind = quantity.rpartition(".")[2] if quantity.startswith("flops") else "reads"
+    what, registry = next((what, registry) for what, registry in errors(op).items() if what.startswith(kind) and "dropped" in what)
+
+    derivation = derive(spec, exhibit.sizes, options=exhibit.options, registry=registry, cache=False)
+    report = check(derivation, **_free(spec, exhibit.sizes))
+
+    assert quantity in failed(report), what
+
+
+def _free(spec: Any, given: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in spec.sizes(given).items() if not spec.dimensions[name].tied}

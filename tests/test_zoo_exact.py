@@ -1,0 +1,68 @@
+"""Every model of the zoo, derived once and run for real at two sets of sizes: what can be measured is equal, to the last integer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import calc
+from calc.check import EXACT, NOT_MEASURED, PROVED, Report, Verdict
+from calc.spec import Spec
+from tests.zoo import ZOO, Exhibit
+
+# `make test` takes this part of the zoo; models that take seconds wait for `make test-all`.
+SHARE = 0.4
+QUICK = frozenset(random.Random(0).sample([name for name, exhibit in ZOO.items() if not exhibit.slow], round(SHARE * len(ZOO))))
+
+# Totals that hold attention's products, which no torch counter sees inside a fused kernel.
+ATTENTION_TOTALS = frozenset(
+    ("flops.forward.matmul", "flops.forward.total", "flops.backward.matmul", "flops.backward.total", "flops.step.total")
+)
+NO_INSTRUMENT = frozenset(("flops.forward.causal", "flops.backward.causal", "flops.backward.recompute"))
+
+
+def _exhibits() -> Iterator[Any]:
+    for name, exhibit in ZOO.items():
+        marks = [] if name in QUICK else [pytest.mark.slow]
+        if exhibit.wrong:
+            marks.append(pytest.mark.xfail(reason=exhibit.wrong, strict=True))
+        yield pytest.param(exhibit, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("exhibit", list(_exhibits()))
+def test_every_quantity_of_a_model_is_exact(exhibit: Exhibit) -> None:
+    """Nothing fails; only the products inside fused attention are proved instead, and only what has no instrument is not measured."""
+    spec, options = exhibit.make(), exhibit.options
+    derivation = calc.derive(spec, exhibit.sizes, cache=False, optimizer=options.optimizer, attention=options.attention)
+
+    reports = [calc.check(derivation, **_free(spec, sizes)) for sizes in (exhibit.sizes, exhibit.other)]
+
+    assert [] == [f"{r.sizes} {v}" for r in reports for v in r.verdicts if v.verdict != _expected(v, r, exhibit)]
+
+
+def _free(spec: Spec, given: Any) -> dict[str, int]:
+    """All sizes of the run but those that follow from others."""
+    return {name: size for name, size in spec.sizes(given).items() if not spec.dimensions[name].tied}
+
+
+def _expected(verdict: Verdict, report: Report, exhibit: Exhibit) -> str:
+    if verdict.quantity in NO_INSTRUMENT | exhibit.unmeasured:
+        return NOT_MEASURED
+    return PROVED if verdict.quantity in ATTENTION_TOTALS and _runs_fused_attention(report) else EXACT
+
+
+def _runs_fused_attention(report: Report) -> bool:
+    return "flash_attention" in report["flops.forward.matmul"].because
+
+
+def test_sizes_differ_in_every_dimension() -> None:
+    """Where a size were the same in both runs, a closed form could be wrong in it; equal sizes in one run would hide a swap."""
+    for exhibit in ZOO.values():
+        spec = exhibit.make()
+        first, other = spec.sizes(exhibit.sizes), spec.sizes(exhibit.other)
+
+        assert {} == {d: size for d, size in first.items() if other[d] == size}, exhibit.name
+        assert len(first) == len(set(first.values())), exhibit.name
