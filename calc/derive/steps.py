@@ -119,7 +119,7 @@ class StepMaker:
             if times is None:
                 loose.append(g)
             else:
-                root.at(g.site).own.append((g, times))
+                root.at(g.site).add(g, times)
         parts = [self._loose(quantity, g) for g in loose]
         parts += self._parts(quantity, root)
         self._sum(quantity, f"{quantity}, total", "sum", parts, "every operator and tensor of the step stands in exactly one part")
@@ -143,8 +143,11 @@ class StepMaker:
 
     def _parts(self, quantity: str, node: _Node) -> list[_Part]:
         """What a module's own operators and each of its parts contribute, every one with its steps."""
-        parts = [self._own(quantity, node)] if node.own else []
+        parts: list[_Part] = []
         for name, child in node.children.items():
+            if child is None:
+                parts.append(self._own(quantity, node))
+                continue
             below = self._parts(quantity, child)
             if name == "*":
                 parts.append(self._over_layers(quantity, node.path, child.path, below))
@@ -167,12 +170,13 @@ class StepMaker:
 
     def _loose(self, quantity: str, g: Group) -> _Part:
         """A group whose number is no multiple of its module's: it runs in some layers only, or at every turn of a loop."""
-        outer = self.analysis.fold.outer
+        outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        because = f"{self._because(quantity, [g.rule])}; it runs {outer.text(self.analysis.fold(g.times))} times"
-        shown = self.make(quantity, g.site, g.rule, before, g.total, because, (g.rule,) if g.rule.startswith("aten.") else ())
-        return _Part(f"{g.site} ({outer.text(self.analysis.fold(g.times))} times)", shown, g.total)
+        times = "once" if g.times == 1 else f"{outer.text(self.analysis.fold(g.times))} times"
+        because = f"{self._because(quantity, [g.rule])}; {'it runs' if operator else 'counted'} {times}"
+        shown = self.make(quantity, g.site, g.rule, before, g.total, because, (g.rule,) if operator else ())
+        return _Part(f"{g.site} ({times})", shown, g.total)
 
     def _over_layers(self, quantity: str, prefix: str, path: str, below: Sequence[_Part]) -> _Part:
         layer = self._sum(quantity, f"{path}, one layer", "sum over parts", below, "the parts of one layer") if len(below) > 1 else below[0]
@@ -289,17 +293,26 @@ class _Part:
 
 @dataclass
 class _Node:
-    """A place in the module tree, with the groups that belong to it."""
+    """A place in the module tree, with the groups that belong to it.
+
+    ``children`` are in the order in which they first run; ``""`` stands for the module's own operators.
+    """
 
     path: str
     own: list[tuple[Group, int]] = field(default_factory=list)
-    children: dict[str, _Node] = field(default_factory=dict)
+    children: dict[str, _Node | None] = field(default_factory=dict)
+
+    def add(self, group: Group, times: int) -> None:
+        self.own.append((group, times))
+        self.children.setdefault("", None)
 
     def at(self, site: str) -> _Node:
         node = self
         for part in site.split("."):
             path = f"{node.path}.{part}" if node.path else part
-            node = node.children.setdefault(part, _Node(path))
+            child = node.children.setdefault(part, _Node(path))
+            assert child is not None  # only the empty name stands for own operators
+            node = child
         return node
 
 
