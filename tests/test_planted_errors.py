@@ -111,7 +111,7 @@ def failed(report: Report) -> list[str]:
 
 
 def unnoticed(op: str, registry: Registry) -> bool:
-    """Whether every model that executes ``op`` passes its check under ``registry``; models already measured are tried first."""
+    """Whether every model that executes ``op`` passes its check under ``registry``."""
     return not any(failed(compared(recorded(m), registry, measured(m))) for m in models()[op])
 
 
