@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -124,12 +124,19 @@ def _substitute(text: str, known: Mapping[str, str]) -> str:
     return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
 
 
+def _with_number(fold: Fold, basis: Basis) -> Fold:
+    """The fold with its part as a number, where this basis fixes that dimension to one."""
+    if isinstance(fold.part, str) and basis.define[fold.part].isdigit():
+        return replace(fold, part=int(basis.define[fold.part]))
+    return fold
+
+
 class Folding:
     """Rewrites polynomials in basis symbols to polynomials in the model's own dimensions."""
 
     def __init__(self, basis: Basis, algebra: Algebra, loops: Sequence[str] = ()) -> None:
         self.inner = algebra
-        self.folds = basis.folds
+        self.folds = [_with_number(fold, basis) for fold in basis.folds]
         names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]
         extra = [n for n in algebra.names if n not in names]
         self.outer = Algebra([*names, *(n for n in extra if n.isidentifier())], [n for n in extra if not n.isidentifier()])

@@ -47,11 +47,11 @@ def record(
             runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress)
             break
         except PinnedSizeError as pin:
-            if pin.dimension in loops or pin.dimension not in spec.dimensions or len(loops) == _MOST_LOOPS:
+            if pin.dimension in loops or len(loops) == _MOST_LOOPS:
                 raise TraceError(_pinned(spec, pin, basis)) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
-            progress(f"{pin.dimension} is read as a number at {pin.where}: taking it as a loop count")
+            progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
     certificates = []
     for number in range(2):
         at = _certificate_sizes(basis, sizes, loops, certified, number)
@@ -114,7 +114,7 @@ def _graph(
         folds=basis.folds,
         loops=tuple(loops),
         options=options.to_json(),
-        assumptions=tuple(_assumptions(runs, pins)),
+        assumptions=tuple(_assumptions(runs, pins, basis)),
         conditions=(*_depth_conditions(runs, loops), *_conditions(runs)),
         records=tuple(r.record for r in runs),
         certificates=tuple(certificates),
@@ -143,10 +143,12 @@ def _depth_conditions(runs: Sequence[Traced], loops: Sequence[str]) -> list[Cond
     ]
 
 
-def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Assumption]:
+def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
     found: dict[str, Assumption] = {}
     for name, where in pins.items():
-        found[name] = Assumption(f"{name} is a loop count", f"read as a number at {where}; recorded at 2 and 3, certified at 4 and 5")
+        values = ", ".join(str(n) for n in sorted({run.record.sizes[name] for run in runs}))
+        because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
+        found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
         for line, answer in run.answers.items():
             found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on sizes and constants only; evaluated for real")
