@@ -146,7 +146,10 @@ class Condition:
 
     def same_at(self, values: Mapping[str, int]) -> bool:
         """Whether the answer is the recorded one at these values of the basis symbols."""
-        return holds(self.expr, values) == self.holds
+        try:
+            return holds(self.expr, values) == self.holds
+        except ZeroDivisionError:
+            return False  # a size of 0 there: not what was recorded
 
 
 @dataclass(frozen=True, slots=True)

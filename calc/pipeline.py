@@ -27,9 +27,9 @@ def _silent(_: str) -> None:
     pass
 
 
-# A boundary layer may differ from the one next to it; deeper recordings separate more of them. Each entry is the loop
-# counts recorded with symbolic sizes, then those of the two certificates.
-_DEPTHS = (((2, 3), (4, 5)), ((3, 4), (5, 6)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
+# Loop counts recorded with symbolic sizes, then those of the certificates. Two depths tell what a layer adds; from 3 layers
+# on a layer in between is seen beside the first and the last; more depths determine a polynomial of higher degree.
+_DEPTHS = (((3, 4), (5, 6)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
 
 
 def trace(
@@ -110,22 +110,23 @@ def _deep_enough(
 ) -> tuple[Graph, Analysis]:
     from calc import rules  # noqa: F401  # registers the rules
     from calc.derive.analysis import analyse
-    from calc.trace import record
+    from calc.trace import Recordings, certificate_sizes, record
 
+    known: Recordings = {}
     failure: CertificateError | None = None
+    pins: Mapping[str, str] = {}
     for depths, certified in _DEPTHS:
-        graph = record(spec, values, options, depths, certified, progress, equal)
-        analysis = analyse(graph, REGISTRY)
+        graph = record(spec, values, options, depths, progress, equal, known)
         try:
-            for certificate in graph.certificates:
-                analysis.certify(certificate)
+            analysis = analyse(graph, REGISTRY)
+            for at in certificate_sizes(graph, values, certified):
+                graph = _with_certificate(spec, graph, analysis, at, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins):
                 raise  # depth is not what it depends on
-            failure = error
-            pins = graph.pins
-            progress("a boundary layer differs from its neighbour: recording deeper")
+            failure, pins = error, graph.pins
+            progress("the depths recorded do not tell enough: recording deeper")
             continue
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
@@ -139,22 +140,26 @@ def _deep_enough(
 
 def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], progress: Progress) -> Graph:
     """The graph with further certificates: at a batch of 1, at coinciding sizes, and at the very sizes asked for."""
-    from calc.trace import probe
-
     failed: list[Condition] = []
     for at in _probes(graph, values):
         if any(not c.same_at(at) for c in failed) or all(_certified(c, at, graph) for c in graph.conditions):
             continue  # what made an earlier one differ holds here too
-        progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
-        record = probe(spec, graph, at)
         try:
-            analysis.certify(record)
-        except CertificateError:
+            graph = _with_certificate(spec, graph, analysis, at, progress)
+        except (CertificateError, TraceError):
             # Conditions that change there and at no certificate stay unmet.
             failed += [c for c in graph.conditions if not _certified(c, at, graph)]
-            continue
-        graph = replace(graph, certificates=(*graph.certificates, record))
     return graph
+
+
+def _with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
+    """The graph with a further concrete record that its closed forms were compared with."""
+    from calc.trace import probe
+
+    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    record = probe(spec, graph, at)
+    analysis.certify(record)
+    return replace(graph, certificates=(*graph.certificates, record))
 
 
 def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
@@ -166,19 +171,26 @@ _ALIKE = 6
 
 def _probes(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes at which conditions may come out otherwise than recorded: degenerate ones, and those asked for."""
-    depth = graph.records[0].sizes
-    certified = {**graph.certificates[0].sizes, **{name: depth[name] for name in graph.loops}}
+    certified = graph.certificates[0].sizes
     asked = graph.as_basis().values(values)
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
-    one_layer = {**certified, **dict.fromkeys(graph.loops, 1)}
+    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(2, 0, -1)] if graph.loops else []
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
-    as_asked = {**asked, **{name: min(asked[name], depth[name]) for name in graph.loops}}
-    return [batch_of_one, one_layer, alike, as_asked]
+    as_asked = {**asked, **{name: min(asked[name], certified[name]) for name in graph.loops}}
+    return [*few_turns, batch_of_one, alike, as_asked]
+
+
+_FEW = 3
+
+
+def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
+    return any(c.expr == f"{loop} != {values[loop]}" for c in graph.unmet(values))
 
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
-    """Dimensions to fix for sizes at which the step runs otherwise: those that are 1, else those equal to another."""
-    ones = {name: "1" for name, value in values.items() if value == 1}
+    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, else equal ones."""
+    few = {name: str(values[name]) for name in graph.loops if values.get(name, _FEW) < _FEW and _is_unmet(graph, name, values)}
+    ones = few | {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
     first = {value: name for name, value in reversed(list(values.items()))}
     same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}
     return ones or same

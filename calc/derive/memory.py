@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from calc.algebra import Algebra, Poly
+from calc.errors import CertificateError
 from calc.graph import Record, Size
 
 Label = tuple[str, str, str, str, int]  # phase, operator, site with loop indices as *, "first" or "last", place
@@ -88,12 +89,53 @@ def _kinds(record: Record, found: Sequence[Moment], general: Callable[[str], str
     return kinds
 
 
-def _comparable(label: Label, counts: Sequence[Mapping[tuple[str, str, str], list[Moment]]]) -> bool:
-    """Whether the label means the same moment at every depth: it lies outside the layer at the opposite end."""
-    phase, name, site, end, place = label
-    sizes = [len(c.get((phase, name, site), ())) for c in counts]
-    fewest, growth = min(sizes), max(b - a for a, b in itertools.pairwise(sorted(sizes))) if len(sizes) > 1 else 0
-    return place < fewest - growth if growth else end == "first" and place < fewest
+Kind = tuple[str, str, str]  # phase, operator, site
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Moments of one kind in every record, and by how many they grow from one turn of a loop to the next (0: no loop)."""
+
+    runs: tuple[list[Moment], ...]
+    growth: int
+
+    def comparable(self, end: str, place: int) -> bool:
+        """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end."""
+        fewest = min(len(run) for run in self.runs)
+        return place < fewest - self.growth if self.growth else end == "first" and place < fewest
+
+    def between(self, run: list[Moment], index: int) -> bool:
+        return bool(self.growth) and self.growth <= index < len(run) - self.growth
+
+    def bent(self, run: list[Moment], index: int, algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> bool:
+        """Whether a moment in between is not below the mean of the same moment one turn before and one turn after.
+
+        Where none is bent, the first or the last turn needs the most.
+        """
+        twice = run[index - self.growth].live + run[index + self.growth].live - 2 * run[index].live
+        return twice != 0 and bool((_shifted([twice], algebra, bounds) < 0).any())
+
+
+def _turns(records: Sequence[Record], found: Sequence[Sequence[Moment]], general: Callable[[str], str]) -> dict[Kind, _Turns]:
+    kinds = [_kinds(r, m, general) for r, m in zip(records, found, strict=True)]
+    turns: dict[Kind, _Turns] = {}
+    for kind in kinds[0]:
+        if all(kind in other for other in kinds):
+            runs = tuple(other[kind] for other in kinds)
+            counts = sorted({len(run) for run in runs})
+            turns[kind] = _Turns(runs, max((b - a for a, b in itertools.pairwise(counts)), default=0))
+    return turns
+
+
+def _bent(turns: Mapping[Kind, _Turns], algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> set[int]:
+    """Identities of the moments in between that may need more than the turns beside them."""
+    return {
+        id(run[i])
+        for turn in turns.values()
+        for run in turn.runs
+        for i in range(len(run))
+        if turn.between(run, i) and turn.bent(run, i, algebra, bounds)
+    }
 
 
 def peaks(
@@ -107,8 +149,11 @@ def peaks(
     """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
     found = [moments(r, step, algebra.parse) for r in records]
     runs = [labelled(r, m, general) for r, m in zip(records, found, strict=True)]
-    counts = [_kinds(r, m, general) for r, m in zip(records, found, strict=True)]
-    shared = [label for label in runs[0] if _comparable(label, counts)]
+    turns = _turns(records, found, general)
+    bent = _bent(turns, algebra, bounds)
+    shared = [label for label in runs[0] if label[:3] in turns and turns[label[:3]].comparable(label[3], label[4])]
+    _require_deep_enough(runs[-1], shared, bent)
+    shared = [label for label in shared if any(_kept(run[label], turns[label[:3]], bent) for run in runs)]
     forms: dict[tuple[Poly, ...], Label] = {}
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
@@ -119,6 +164,20 @@ def peaks(
         Peak(label, live[label], _parts([parts[run[label].event] for parts, run in zip(each, runs, strict=True)], algebra, interpolate))
         for label in kept
     )
+
+
+def _kept(moment: Moment, turn: _Turns, bent: set[int]) -> bool:
+    """Whether a moment is at an end of its kind, or bent."""
+    if id(moment) in bent:
+        return True
+    return any(not turn.between(run, i) for run in turn.runs for i, m in enumerate(run) if m is moment)
+
+
+def _require_deep_enough(run: Mapping[Label, Moment], shared: Sequence[Label], bent: set[int]) -> None:
+    """Every bent moment of the deepest record must have a place that means the same at every depth."""
+    covered = {id(run[label]) for label in shared}
+    if any(id(moment) in bent and id(moment) not in covered for moment in run.values()):
+        raise CertificateError("memory.peak", "a layer in between needs more memory than those beside it: record it deeper")
 
 
 def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:

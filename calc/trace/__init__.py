@@ -19,6 +19,7 @@ from calc.trace.step import Traced, record_step
 from calc.trace.symbols import hints
 
 Progress = Callable[[str], None]
+Recordings = dict[tuple[tuple[str, int], ...], Traced]
 
 # Each loop count doubles the number of recordings.
 _MOST_LOOPS = 3
@@ -28,23 +29,25 @@ def record(
     spec: Spec,
     sizes: Mapping[str, int],
     options: Options,
-    depths: Sequence[int] = (2, 3),
-    certified: Sequence[int] = (4, 5),
+    depths: Sequence[int] = (3, 4),
     progress: Progress = lambda _: None,
     equal: Mapping[str, str] | None = None,
+    known: Recordings | None = None,
 ) -> Graph:
-    """Record the training step of ``spec`` with symbolic sizes.
+    """Record the training step of ``spec`` with symbolic sizes; the graph has no certificates yet.
 
     ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
-    read as a number is taken as a loop count: it is recorded at each of ``depths`` and certified at ``certified``.
-    ``equal`` fixes dimensions to 1 or to another one, for sizes at which the step runs otherwise.
+    read as a number is taken as a loop count: it is recorded at each of ``depths``. ``equal`` fixes dimensions to 1 or to
+    another one, for sizes at which the step runs otherwise. ``known`` keeps what was recorded for this spec, options and
+    ``equal``, so that recording deeper does not record the same again.
     """
     basis = basis_of(spec.dimensions, equal)
     loops = [name for pinned in spec.pinned for name in names_in(basis.define[pinned])]
     pins: dict[str, str] = {}
+    known = {} if known is None else known
     while True:
         try:
-            runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress)
+            runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress, known)
             break
         except PinnedSizeError as pin:
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
@@ -52,32 +55,50 @@ def record(
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
-    certificates = []
-    for number in range(2):
-        at = _certificate_sizes(basis, sizes, loops, certified, number)
-        progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
-        certificates.append(record_step(spec, basis, {}, at, options).record)
-    return _graph(spec, basis, sizes, loops, options, runs, certificates, pins)
+    return _graph(spec, basis, sizes, loops, depths, options, runs, pins)
 
 
 def _symbolic_runs(
-    spec: Spec, basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], depths: Sequence[int], options: Options, progress: Progress
+    spec: Spec,
+    basis: Basis,
+    sizes: Mapping[str, int],
+    loops: Sequence[str],
+    depths: Sequence[int],
+    options: Options,
+    progress: Progress,
+    known: Recordings,
 ) -> list[Traced]:
     hint_of = hints(basis, sizes)
-    runs = []
-    for counts in itertools.product(depths, repeat=len(loops)):
-        fixed = dict(zip(loops, counts, strict=True))
+    counts = [dict(zip(loops, turns, strict=True)) for turns in itertools.product(depths, repeat=len(loops))]
+    return [_recorded(spec, basis, hint_of, fixed, options, known, progress) for fixed in counts]
+
+
+def _recorded(
+    spec: Spec,
+    basis: Basis,
+    hint_of: Mapping[str, int],
+    fixed: Mapping[str, int],
+    options: Options,
+    known: Recordings,
+    progress: Progress,
+) -> Traced:
+    """The recording with those symbols fixed, made now unless it is known."""
+    key = tuple(fixed.items())
+    if key not in known:
         at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
         progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
-        runs.append(record_step(spec, basis, hint_of, fixed, options))
-    return runs
+        known[key] = record_step(spec, basis, hint_of, fixed, options)
+    return known[key]
 
 
-def _certificate_sizes(
-    basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], certified: Sequence[int], number: int
-) -> dict[str, int]:
-    values = hints(basis, sizes, skip=1 + 2 * number)
-    return {**values, **{name: certified[(number + i) % len(certified)] for i, name in enumerate(loops)}}
+def certificate_sizes(graph: Graph, sizes: Mapping[str, int], depths: Sequence[int]) -> list[dict[str, int]]:
+    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, loop counts of ``depths``."""
+    basis = graph.as_basis()
+    found = []
+    for number in range(len(depths)):
+        turns = {name: depths[(number + i) % len(depths)] for i, name in enumerate(graph.loops)}
+        found.append({**hints(basis, sizes, turn=number + 1), **turns})
+    return found
 
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
@@ -97,9 +118,9 @@ def _graph(
     basis: Basis,
     sizes: Mapping[str, int],
     loops: Sequence[str],
+    depths: Sequence[int],
     options: Options,
     runs: Sequence[Traced],
-    certificates: Sequence[Record],
     pins: Mapping[str, str],
 ) -> Graph:
     return Graph(
@@ -115,9 +136,9 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=tuple(_assumptions(runs, pins, basis)),
-        conditions=(*_depth_conditions(runs, loops), *_conditions(runs)),
+        conditions=(*_depth_conditions(loops, depths), *_conditions(runs)),
         records=tuple(r.record for r in runs),
-        certificates=tuple(certificates),
+        certificates=(),
         provenance=_provenance(),
         notes=tuple(spec.notes),
         pins=dict(pins),
@@ -136,11 +157,9 @@ def _conditions(runs: Sequence[Traced]) -> list[Condition]:
     return list({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values())
 
 
-def _depth_conditions(runs: Sequence[Traced], loops: Sequence[str]) -> list[Condition]:
-    """A loop of one turn has no first and last turn apart, so the closed forms must not be taken for granted there."""
-    return [
-        Condition(f"{name} >= {min(run.record.sizes[name] for run in runs)}", True, "the loop counts that were recorded") for name in loops
-    ]
+def _depth_conditions(loops: Sequence[str], depths: Sequence[int]) -> list[Condition]:
+    """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
+    return [Condition(f"{name} != {few}", True, "the loop counts that were recorded") for name in loops for few in range(1, min(depths))]
 
 
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:

@@ -38,8 +38,9 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func not in _by_decomposition:
         try:
             return func(*args, **kwargs)
-        except PinnedSizeError:
-            if func not in decomposition_table:
+        except (PinnedSizeError, RuntimeError) as error:
+            wants_numbers = isinstance(error, PinnedSizeError) or "concrete integers" in str(error)
+            if not wants_numbers or func not in decomposition_table:
                 raise
             _by_decomposition.add(func)
     return decomposition_table[func](*args, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.errors import TraceError
 from calc.graph import Call, Event, Op, Saved, Tensor
 from calc.trace import kernels
 from calc.trace.shadow import Shadows
@@ -32,6 +33,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.path = ModulePath()
         self.phase = ""
         self.step = 0
+        self.watching = False
         self.ops: list[Op] = []
         self.events: list[Event] = []
         self.nbytes: dict[int, int | str] = {}
@@ -114,10 +116,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _site(self, func: Any, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             site = self.path.current
+            if not self.watching and torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
+                raise TraceError(
+                    f"{site} packs the tensors it saves with hooks of its own, as activation checkpointing does: what it keeps "
+                    "is not derived yet; derive the model without checkpointing"
+                )
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out.
             self._sources.setdefault(_last_node_number(), (site, str(func), self.call))
             return site, self.call
         if self.phase == "backward":
+            if type(node).__name__.startswith("CheckpointFunction"):
+                raise TraceError("the model runs layers again in the backward (activation checkpointing): that is not derived yet")
             return self._backward_site(node)
         for _, value in values:
             for tensor in value if isinstance(value, tuple) else (value,):

@@ -153,6 +153,7 @@ class _Run:
         recorder.phase = "forward"
         before = set(recorder.alive)
         # Hooks may change lifetimes by a hair, so they watch the first step and leave the one that counts alone.
+        recorder.watching = number == 1
         with recorder.saving() if number == 1 else contextlib.nullcontext():
             loss = _loss(self.spec, self.module, self.inputs)
         if number == 1:

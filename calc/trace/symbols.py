@@ -22,15 +22,24 @@ from calc.basis import Basis
 from calc.errors import DataDependentError, PinnedSizeError
 from calc.graph import Condition
 
+_SMALLEST, _LARGE_ENOUGH = 11, 61
 
-def hints(basis: Basis, sizes: Mapping[str, int], skip: int = 0) -> dict[str, int]:
-    """Small distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
-    ``skip`` leaves out that many primes: other sets for certificates.
+def hints(basis: Basis, sizes: Mapping[str, int], turn: int = 0) -> dict[str, int]:
+    """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
+
+    They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
+    as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice.
     """
     values = basis.values(sizes)
-    ordered = sorted(values, key=lambda name: values[name])
-    return {name: int(sp.prime(2 + 2 * i + skip)) for i, name in enumerate(ordered)}
+    found: dict[str, int] = {}
+    for name in sorted(values, key=lambda n: values[n]):
+        last = max(found.values(), default=0)
+        at = max(last, _SMALLEST, min(values[name], _LARGE_ENOUGH))
+        for _ in range(turn + 1):
+            at = int(sp.nextprime(at))
+        found[name] = at
+    return found
 
 
 # What a size's text consists of; anything else is a function of values.
@@ -202,6 +211,8 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 def user_line() -> str:
     """``file:line: source`` of the innermost frame outside torch, SymPy and this package: who asked."""
     for frame in reversed(traceback.extract_stack()[:-1]):
+        if frame.filename.endswith("/calc/trace/step.py"):
+            return "a backward or an optimizer step of torch"
         if not any(part in frame.filename for part in _OURS):
             return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
     return "an unknown line"
