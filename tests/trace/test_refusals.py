@@ -114,11 +114,17 @@ def test_a_parameter_read_as_a_number_is_data() -> None:
 
 def test_a_size_read_as_a_number_whose_powers_grow_is_refused() -> None:
     """2 ** int(d) columns are no polynomial in d."""
-    error = refusal(spec(lambda n: nn.Linear(n.d, 2 ** int(n.d))))
+
+    def build(n: Any) -> nn.Module:
+        return nn.Linear(n.d, 2 ** int(n.d))
+
+    error = refusal(spec(build), optimizer="sgd")
 
     assert isinstance(error, TraceError)
+    assert_names_line(error, build)
 
 
+@pytest.mark.slow
 def test_layers_that_double_are_refused() -> None:
     """Widths d, 2d, 4d, …: no polynomial in the depth."""
 
@@ -131,9 +137,10 @@ def test_layers_that_double_are_refused() -> None:
             y: Tensor = self.layers(x)
             return y
 
-    error = refusal(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}))
+    error = refusal(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}), optimizer="sgd")
 
     assert isinstance(error, TraceError)
+    assert_names_line(error, Doubling.__init__, 2)
 
 
 # -- models that raise ----------------------------------------------------------------------------------------------------
