@@ -28,8 +28,9 @@ def _silent(_: str) -> None:
 
 
 # Loop counts recorded with symbolic sizes, then those of the certificates. Two depths tell what a layer adds; from 3 layers
-# on a layer in between is seen beside the first and the last; more depths determine a polynomial of higher degree.
-_DEPTHS = (((3, 4), (5, 6)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
+# on a layer in between is seen beside the first and the last, from 5 on three of them; more depths determine a polynomial
+# of higher degree.
+_DEPTHS = (((3, 4), (5, 6)), ((5, 6), (7, 8)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
 
 
 def trace(
@@ -174,13 +175,15 @@ def _probes(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     certified = graph.certificates[0].sizes
     asked = graph.as_basis().values(values)
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
-    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(2, 0, -1)] if graph.loops else []
+    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(_shallowest(graph) - 1, 0, -1)] if graph.loops else []
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
     as_asked = {**asked, **{name: min(asked[name], certified[name]) for name in graph.loops}}
     return [*few_turns, batch_of_one, alike, as_asked]
 
 
-_FEW = 3
+def _shallowest(graph: Graph) -> int:
+    """The smallest loop count that was recorded."""
+    return min(count for record in graph.records for count in record.sizes.values())
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
@@ -189,7 +192,7 @@ def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, else equal ones."""
-    few = {name: str(values[name]) for name in graph.loops if values.get(name, _FEW) < _FEW and _is_unmet(graph, name, values)}
+    few = {name: str(values[name]) for name in graph.loops if name in values and values[name] < _shallowest(graph) and _is_unmet(graph, name, values)}
     ones = few | {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
     first = {value: name for name, value in reversed(list(values.items()))}
     same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from calc.dims import Dim
 from tests.zoo.exhibit import network
@@ -94,7 +93,6 @@ network(
     normalised(lambda n: nn.BatchNorm1d(n.n)),
     rows,
     {"B": 11, "n": 13},
-    wrong="tracing: the step is also recorded at a batch of 1, where batch normalisation refuses to run, and that refuses the model",
 )
 
 # -- images, signals and volumes ------------------------------------------------------------------------------------------------
@@ -360,19 +358,6 @@ def stack(n: Any) -> nn.Module:
     return nn.Sequential(*(Residual(n) for _ in range(n.L)), nn.Linear(n.d, n.f))
 
 
-class Checkpointed(nn.Module):
-    """A stack that keeps only the inputs of its layers and runs each again in the backward."""
-
-    def __init__(self, n: Any) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(Residual(n) for _ in range(n.L))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False)
-        return x
-
-
 def half_frozen(n: Any) -> nn.Module:
     module = stack(n)
     module[0].requires_grad_(False)
@@ -410,17 +395,8 @@ def pictures(n: Any) -> tuple[Tensor, ...]:
 
 
 PLAIN_STACK = {"B": 3, "d": 5, "f": 7}
-INNER_LAYERS = (
-    "derivation: a layer that is neither the first nor the last is no candidate for the peak, though the boundary layers differ from it"
-)
-HELD_APART = (
-    "tracing: what activation checkpointing keeps of a layer's input is not among the saved tensors, and memory peaks lower than it does"
-)
-network("stack", STACK, stack, vectors, OTHER_STACK, wrong=INNER_LAYERS)
-network("stack, first layer frozen", STACK, half_frozen, vectors, OTHER_STACK, wrong=INNER_LAYERS)
-network(
-    "stack, layers run again", STACK, Checkpointed, vectors, OTHER_STACK, unmeasured=frozenset(("activations.bytes",)), wrong=HELD_APART
-)
+network("stack", STACK, stack, vectors, OTHER_STACK)
+network("stack, first layer frozen", STACK, half_frozen, vectors, OTHER_STACK)
 network("unused weight", PLAIN_STACK, Unused, vectors, {"B": 11, "d": 13, "f": 3}, optimizer="adamw")
 network(
     "encoder layer",
