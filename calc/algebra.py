@@ -43,7 +43,7 @@ class Algebra:
                 if isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)):
                     atoms[ast.unparse(node)] = None
         self.names = (*symbols, *sorted(atoms))
-        self.ring = PolyRing([sp.Symbol(f"x{i}") for i in range(len(self.names))] or [sp.Symbol("x0")], QQ, lex)
+        self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
 
     def parse(self, size: str | int) -> Poly:

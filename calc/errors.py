@@ -10,6 +10,10 @@ from __future__ import annotations
 class NapkinError(Exception):
     """A refusal. ``str(error)`` is one line: what is wrong, where, and what to do about it."""
 
+    def __str__(self) -> str:
+        """The message on one line: names in it are the user's text and may hold line breaks or control characters."""
+        return "".join(c if c.isprintable() else " " for c in super().__str__()).strip()
+
 
 class BadInputError(NapkinError):
     """A value, a name or a file given by the user cannot be used as it is."""

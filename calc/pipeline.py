@@ -192,7 +192,8 @@ def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, else equal ones."""
-    few = {name: str(values[name]) for name in graph.loops if name in values and values[name] < _shallowest(graph) and _is_unmet(graph, name, values)}
+    shallow = [name for name in graph.loops if values.get(name, _shallowest(graph)) < _shallowest(graph)]
+    few = {name: str(values[name]) for name in shallow if _is_unmet(graph, name, values)}
     ones = few | {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
     first = {value: name for name, value in reversed(list(values.items()))}
     same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}

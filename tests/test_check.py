@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,19 @@ LINEAR_COVERAGE = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ByHand:
+    """Evaluates a formula at the sizes given."""
+
+    formula: Formula
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return dict(given)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return self.formula(sizes)
+
+
 def derivation(
     spec: Spec | None,
     formulas: Mapping[str, Formula | str],
@@ -60,7 +74,7 @@ def derivation(
     def quantity(name: str, formula: Formula | str) -> Quantity:
         if isinstance(formula, str):
             return Quantity(name, Unit.FLOP, "", None, None, unknown=formula)
-        return Quantity(name, Unit.FLOP, "", "by hand", 0, _evaluator=lambda q, sizes: formula(sizes))
+        return Quantity(name, Unit.FLOP, "", "by hand", 0, _evaluator=ByHand(formula))
 
     return Derivation(
         model="by hand",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import platform
+import random
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -135,7 +137,7 @@ def _graph(
         folds=basis.folds,
         loops=tuple(loops),
         options=options.to_json(),
-        assumptions=tuple(_assumptions(runs, pins, basis)),
+        assumptions=(*_assumptions(runs, pins, basis), *_branches(runs, basis)),
         conditions=(*_depth_conditions(loops, depths), *_conditions(runs)),
         records=tuple(r.record for r in runs),
         certificates=(),
@@ -155,6 +157,22 @@ def _provenance() -> dict[str, str]:
 
 def _conditions(runs: Sequence[Traced]) -> list[Condition]:
     return list({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values())
+
+
+def _branches(runs: Sequence[Traced], basis: Basis) -> list[Assumption]:
+    """Conditions that other sizes of at least 2 would answer otherwise: the model, or torch, branches on them."""
+    generator = random.Random(0)
+    points = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
+    found = [c for c in _conditions(runs) if any(not c.same_at(at) for at in points)]
+    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
+
+
+def _in_dimensions(condition: Condition, basis: Basis) -> str:
+    """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
+    text = condition.expr
+    for name, quotient in basis.hidden.items():
+        text = re.sub(rf"\b{name}\b", f"({quotient})", text)
+    return text if condition.holds else f"not ({text})"
 
 
 def _depth_conditions(loops: Sequence[str], depths: Sequence[int]) -> list[Condition]:

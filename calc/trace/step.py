@@ -230,7 +230,7 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
     """Turns whatever the model raises into one line that says where."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         known = _napkin_error(error)
         if known is not None:
             raise known from None

@@ -115,7 +115,6 @@ def test_a_refused_size_names_the_question_and_its_line(of: Branch) -> None:
     assert f"if x.shape[{0 if of is if_odd else 1}]" in str(refusal.value)
 
 
-@pytest.mark.xfail(reason="conditions on sizes refuse other sizes, but are not listed among the assumptions yet")
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
 def test_a_branch_on_sizes_is_a_stated_assumption(of: Branch) -> None:
     """B is odd, or d is larger than B: the reader must know."""

@@ -195,7 +195,6 @@ def leaves(x: Tensor) -> Tensor:
     raise SystemExit(3)
 
 
-@pytest.mark.xfail(reason="SystemExit is no Exception, so it passes through", raises=SystemExit)
 def test_a_model_that_leaves_python_is_refused() -> None:
     """``exit()`` in a model's code ends neither a command with its own status nor a notebook."""
     assert_names_line(refusal(function(leaves)), leaves)
@@ -280,7 +279,6 @@ def test_a_spec_that_breaks_its_promise_is_told_which(changes: dict[str, Any], m
     assert re.search(message, str(error)), str(error)
 
 
-@pytest.mark.xfail(reason="names are written as they are")
 def test_a_name_of_several_lines_stays_in_one() -> None:
     """A spec's name is the user's text."""
     refusal(spec(lambda n: None, name="first\nsecond"))
