@@ -45,12 +45,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class QuantityTerm:
-    """One addend of a quantity, by site. The expressions of a quantity's terms add up to its own."""
+    """One addend of a quantity, by site. The expressions of a quantity's terms add up to its own.
+
+    ``parts`` are ``(what, expression)`` of the term's own addends: they add up to it. ``because`` names them all.
+    """
 
     site: str
     expr: str
     value: int
     because: str
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ is compared with the polynomial it stands for when a step is made.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from calc.errors import NapkinError
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,57 @@ class Maximum:
 
 
 Display = Number | Name | Sum | Product | Power | Fraction | Negative | OverLayers | Labelled | Maximum
+
+
+def parse(text: str) -> Display:
+    """The tree of an expression as the calculus writes it. What is no polynomial (``floor(T/2)``) stays one name."""
+    return _tree(ast.parse(text, mode="eval").body)
+
+
+def _tree(node: ast.expr) -> Display:
+    match node:
+        case ast.Constant(value=int() as value):
+            return Number(value)
+        case ast.Name(id=name):
+            return Name(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return Negative(_tree(operand))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return Sum((*_addends(left), *_addends(right)))
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return Sum((*_addends(left), Negative(_tree(right))))
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _product((*_factors(left), *_factors(right)))
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return Fraction(_tree(left), _tree(right))
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return Power(_tree(left), power)
+        case ast.Call(func=ast.Name(id="Max"), args=args):
+            return Maximum(tuple(_tree(a) for a in args))
+        case ast.Call() | ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+            return Name(ast.unparse(node))
+    raise NapkinError(f"cannot typeset the expression {ast.unparse(node)!r}: it is not made of sums, products and powers")
+
+
+def _addends(node: ast.expr) -> tuple[Display, ...]:
+    tree = _tree(node)
+    return tree.terms if isinstance(tree, Sum) else (tree,)
+
+
+def _product(factors: tuple[Display, ...]) -> Display:
+    """Python reads ``-12*d`` as ``(-12)*d``; a reader sees minus the product."""
+    first, *rest = factors
+    return Negative(Product((first.body, *rest))) if isinstance(first, Negative) else Product(factors)
+
+
+def _factors(node: ast.expr) -> tuple[Display, ...]:
+    match _tree(node):
+        case Product(factors):
+            return factors
+        case Negative(Product((first, *rest))):
+            return (Negative(first), *rest)
+        case tree:
+            return (tree,)
 
 
 def text(tree: Display) -> str:

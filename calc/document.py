@@ -157,6 +157,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
             {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.sites), "because": d.because}
             for d in comparison.differences
         ],
+        "steps": [_step(step) for step in comparison.steps],
         "within": [{"dim": w.dim, "ranges": [[number(a), number(b)] for a, b in w.ranges], "searched": [number(n) for n in w.searched]}
                    for w in comparison.within],
     }  # fmt: skip

@@ -30,6 +30,7 @@ class Spec:
     ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
     ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
     ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
+    ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
     name: str

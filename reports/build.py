@@ -10,16 +10,16 @@ from typing import Any
 
 from calc import display
 from calc.derivation import Derivation
+from calc.display import Display
 from calc.errors import BadInputError
 from calc.graph import Assumption, DimRecord
 from calc.textbook import Comparison
-from reports import expressions, latex, numbers
+from reports import expressions, latex, numbers, rulebook
 from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_symbol, place, trees
-from reports.comparing import crossover, dominant, doublings, thumb
+from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import CONVENTIONS, NOT_COVERED, OTHERWISE, REFUSED
-from reports.escape import slug
-from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, LedgerRow, Page, RuleRow, SymbolRow, Tally, Tile
-from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, rule_anchor, sentence, several, sizes_text
+from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
+from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, several, sizes_text
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -50,7 +50,8 @@ def build(
     """
     names = sorted(derivation, key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    sizes, anchors = known_sizes(derivation), Anchors()
+    shown = list(trees(derivation, comparisons))
+    sizes, anchors = known_sizes(derivation, shown), Anchors()
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     chapters = tuple(chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
     return Page(
@@ -63,20 +64,21 @@ def build(
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
         conventions=tuple(AssumptionRow(None, *convention) for convention in CONVENTIONS),
-        notes=tuple(sentence(note) for note in derivation.notes),
-        symbols=_symbols(derivation, given or {}, sizes),
+        notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
+        symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(len(c.steps) for c in chapters)),
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation),
         crossover=crossover(derivation),
-        thumbs=tuple(thumb(c, derivation) for c in comparisons),
+        thumbs=tuple(thumbs(comparisons, derivation, sizes, anchors)),
+        thumbs_elsewhere=tuple(elsewhere(comparisons)),
         checks=tuple(_check(v, notes) for v in verdicts.values()),
         check_notes=tuple(notes),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
         not_covered=tuple(_not_covered(derivation, verdicts)),
-        rules=_rules(derivation),
-        ledger=_ledger(derivation),
+        rules=rulebook.used([*derivation.steps, *(step for c in comparisons for step in c.steps)]),
+        ledger=rulebook.ledger(derivation),
         ledger_title=several(len(derivation.coverage), "operator") + ", each counted or stated free",
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),
@@ -150,16 +152,18 @@ def _assumption(assumption: Assumption) -> AssumptionRow:
     return AssumptionRow(formula, "" if formula else assumption.expr, assumption.because, effect)
 
 
-def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int]) -> tuple[SymbolRow, ...]:
+def _symbols(
+    derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]
+) -> tuple[SymbolRow, ...]:
     """A row for each symbol that some formula of the report shows, and for no other."""
-    used = set().union(*(expressions.names(tree) for tree in trees(derivation)))
+    used = set().union(*(expressions.names(tree) for tree in shown))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
     known = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(used - known)]
     if any(is_maximum(step) for step in derivation.steps):
         meaning = "live bytes at the first candidate moment, and so on"
         rows.append(SymbolRow(formula(moment_symbol(1)), meaning, "byte", "in its step", "derived"))
-    if any(expressions.has_layers(tree) for step in derivation.steps for tree in (step.before, step.after)):
+    if any(expressions.has_layers(tree) for tree in shown):
         rows.append(SymbolRow(Formula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 
@@ -209,73 +213,6 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
         if v.verdict == "not measured" and v.derived is not None:
             yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."
     yield from NOT_COVERED
-
-
-def _rules(derivation: Derivation) -> tuple[RuleRow, ...]:
-    """Every rule that a step names, with what it states and how often it is used."""
-    uses: dict[str, int] = {}
-    for step in derivation.steps:
-        uses[step.rule] = uses.get(step.rule, 0) + 1
-    return tuple(_rule(name, count) for name, count in uses.items())
-
-
-def _rule(name: str, count: int) -> RuleRow:
-    statement, source = _known_rule(name)
-    return RuleRow(name, rule_anchor(name), statement, source, several(count, "step"))
-
-
-def _known_rule(name: str) -> tuple[str, str]:
-    entry = _registry().get(name)
-    if entry is not None:
-        return entry
-    statement = STEP_RULES.get(name)
-    return (statement, "arithmetic") if statement else ("stated in the step itself", "the step's reason")
-
-
-def _registry() -> Mapping[str, tuple[str, str]]:
-    """Operator → (statement, source), from the rules that the derivation used."""
-    from calc import rules  # noqa: F401  importing it fills the registry
-    from calc.cost import REGISTRY
-
-    known = {op: (rule.statement, rule.source) for op, rule in REGISTRY.rules.items()}
-    return known | {op: (free.because, "stated free") for op, free in REGISTRY.frees.items()}
-
-
-STEP_RULES = {
-    "parameter": "A tensor has as many elements as the product of its sizes; a storage counts once.",
-    "gradient": "A gradient takes its elements times their size in bytes.",
-    "optimizer state": "A tensor of the optimizer takes its elements times their size in bytes.",
-    "sum": "A quantity is the sum of its parts; each operator and tensor stands in one of them.",
-    "sum over parts": "What the parts of a module hold or do adds up; like terms are collected.",
-    "sum over operators": "What the operators of one place do adds up; like terms are collected.",
-    "sum over layers": "Layers that are alike hold and do the same: their sum is their number times one of them.",
-    "live storages by role": "Live bytes are those of the storages born and not yet dead.",
-    "maximum": "The peak is the largest of the moments at which live bytes can be highest.",
-    "substitution": "A dimension is replaced by what defines it.",
-}
-
-
-def _ledger(derivation: Derivation) -> tuple[LedgerRow, ...]:
-    registry = _registry()
-    return tuple(
-        LedgerRow(
-            operator=row.operator,
-            anchor=f"op-{slug(row.operator)}",
-            runs=_count(row.runs),
-            value=numbers.integer(row.value),
-            kind=row.kind,
-            because=row.because,
-            source=registry.get(row.operator, ("", ""))[1],
-        )
-        for row in derivation.coverage
-    )
-
-
-def _count(text: str) -> Formula | None:
-    try:
-        return formula(expressions.parse(text))
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _provenance(derivation: Derivation, checks: Any) -> Iterable[tuple[str, str]]:

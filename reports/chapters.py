@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calc import branches, display
 from calc.algebra import evaluate_text
 from calc.derivation import Candidate, Derivation, Quantity, Step
 from calc.display import Display, Labelled, Maximum, Sum
+from calc.textbook import Comparison
 from calc.units import Unit
 from reports import expressions, numbers
 from reports.escape import slug
@@ -21,10 +22,10 @@ _ORDER = ("parameters", "activations", "gradients", "optimizer_state", "checkpoi
 _STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "random points": Badge("∴", "checked at random points", "open")}
 
 
-def known_sizes(derivation: Derivation) -> dict[str, int]:
-    """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h)."""
+def known_sizes(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
+    """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h) and that the formulas show."""
     sizes = dict(derivation.sizes)
-    for tree in trees(derivation):
+    for tree in shown:
         for name in expressions.names(tree) - set(sizes):
             whole, _, part = name.partition("_per_")
             divisor = int(part) if part.isdigit() else sizes.get(part, 0)
@@ -33,9 +34,9 @@ def known_sizes(derivation: Derivation) -> dict[str, int]:
     return sizes
 
 
-def trees(derivation: Derivation) -> Iterator[Display]:
-    """Every formula that the derivation shows."""
-    for step in derivation.steps:
+def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Display]:
+    """Every formula that the derivation and its comparisons show."""
+    for step in (*derivation.steps, *(step for comparison in comparisons for step in comparison.steps)):
         yield from (step.before, step.after)
     for name in derivation:
         quantity = derivation[name]
@@ -77,7 +78,7 @@ def chapter(
     steps = [s for s in derivation.steps if s.quantity == quantity.name]
     moments = _moments(steps)
     views = tuple(
-        _step(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
+        step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
     )
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     return Chapter(
@@ -187,7 +188,7 @@ def _named(tree: Display, moments: Mapping[Display, Display]) -> Display:
     return Maximum(tuple(moments.get(item, item) for item in tree.items)) if isinstance(tree, Maximum) else tree
 
 
-def _step(
+def step_view(
     number: str,
     step: Step,
     unit: Unit,
@@ -197,6 +198,7 @@ def _step(
     *,
     last: bool,
 ) -> StepView:
+    """A step as it is shown, refused if its numbers do not hold."""
     numbers_in = _numbers_in(step.after, sizes)
     _require_equal(step, numbers_in)
     moment = moments.get(step.after)

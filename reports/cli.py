@@ -102,7 +102,7 @@ def _request(model: str, sizes: Sequence[str], optimizer: str, precision: str, a
 
 @napkin.command()
 @_model
-@click.option("--explain", metavar="QUANTITY", help="Show the steps of one quantity (napkin list quantities).")
+@click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def derive(explain: str | None, as_json: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
@@ -110,31 +110,36 @@ def derive(explain: str | None, as_json: bool, **words: Any) -> None:
     from reports import job
 
     if explain is not None:
-        job.require_quantity(explain)
+        job.require_explained(explain)
     with _talk() as say:
         derivation = job.derive(request, say)
+    comparisons = job.comparisons(derivation, explain)
     if as_json:
-        click.echo(job.json_text(_document(derivation, explain)), nl=False)
+        click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
         return
     from reports import terminal
 
-    page, out = job.page(request, derivation), terminal.console()
-    if explain is not None:
+    page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
+    if explain is None:
+        terminal.show_derivation(page, out)
+        click.echo(f"\nEvery step: napkin derive {request.model} --explain NAME, of a quantity or a rule of thumb", err=True)
+    elif explain in derivation:
         terminal.show_quantity(page, explain, out)
     else:
-        terminal.show_derivation(page, out)
-        click.echo(f"\nEvery step: napkin derive {request.model} --explain QUANTITY", err=True)
+        terminal.show_thumb(page, explain, out)
 
 
-def _document(derivation: Any, explain: str | None) -> dict[str, Any]:
-    """The whole document, or of one quantity what explains it."""
+def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) -> dict[str, Any]:
+    """The whole document, or of one quantity or rule of thumb what explains it."""
     from calc.document import to_json
 
-    document = to_json(derivation)
+    document = to_json(derivation, comparisons=comparisons)
     if explain is None:
         return document
-    steps = [step for step in document["steps"] if step["quantity"] == explain]
     head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+    if explain not in derivation:
+        return {**head, "textbook": document["textbook"]}
+    steps = [step for step in document["steps"] if step["quantity"] == explain]
     return {**head, "quantities": {explain: document["quantities"][explain]}, "steps": steps}
 
 
@@ -199,13 +204,13 @@ def _status(checks: Any, strict: bool) -> int:
     return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD
 
 
-LISTS = ("models", "dtypes", "optimizers", "rules", "quantities")
+LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")
 
 
 @napkin.command("list")
 @click.argument("what", metavar="|".join(LISTS))
 def list_(what: str) -> None:
-    """List what there is: models, dtypes, optimizers, rules or quantities."""
+    """List what there is: models, dtypes, optimizers, rules of operators, quantities or rules of thumb."""
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
     from reports import listing, terminal

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from calc import display, sensitivity
 from calc.derivation import Derivation
 from calc.textbook import Comparison, Within
-from calc.units import Unit
 from reports import expressions, numbers
+from reports.chapters import Anchors, step_view
 from reports.escape import slug
-from reports.numbers import NBSP, Amount
-from reports.page import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb
-from reports.parts import ANSWERS, formula, term_row
+from reports.numbers import NBSP
+from reports.page import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb, ThumbElsewhere
+from reports.parts import ANSWERS, formula, several, term_row
 
 
 def _answered(derivation: Derivation) -> list[str]:
@@ -51,10 +51,26 @@ def crossover(derivation: Derivation) -> CrossoverView | None:
     return CrossoverView(found.quantity, formula(display.Name(found.dim)), fast, slow, f"{found.dim}{NBSP}={NBSP}{first}")
 
 
-def thumb(comparison: Comparison, derivation: Derivation) -> Thumb:
-    rule, ratio = comparison.rule, comparison.ratio
-    off = "unknown" if ratio is None else numbers.percent(ratio - 1, signed=True)
+def thumbs(comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Iterator[Thumb]:
+    """The rules of thumb that say something about this model, each with its steps."""
+    for number, comparison in enumerate((c for c in comparisons if c.applies), 1):
+        yield _thumb(str(number), comparison, derivation, sizes, anchors)
+
+
+def elsewhere(comparisons: Sequence[Comparison]) -> Iterator[ThumbElsewhere]:
+    """Those that do not."""
+    for c in comparisons:
+        if not c.applies:
+            yield ThumbElsewhere(c.rule.name, c.rule.statement, Link(c.rule.source, address=c.rule.link), c.reason)
+
+
+def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Thumb:
+    rule, ratio, steps = comparison.rule, comparison.ratio, comparison.steps
+    assert comparison.value is not None  # it applies
+    assert comparison.exact is not None
+    views = (step_view(f"{number}.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
     return Thumb(
+        number=number,
         name=rule.name,
         anchor=f"thumb-{slug(rule.name)}",
         statement=rule.statement,
@@ -62,21 +78,17 @@ def thumb(comparison: Comparison, derivation: Derivation) -> Thumb:
         assumes=rule.assumes,
         stands_for=rule.stands_for,
         source=Link(rule.source, address=rule.link),
-        applies=comparison.applies,
-        reason=comparison.reason,
-        value=_amount(comparison.value, rule.unit),
-        exact=_amount(comparison.exact, rule.unit),
-        off=off,
+        value=numbers.amount(comparison.value, rule.unit),
+        exact=numbers.amount(comparison.exact, rule.unit),
+        off="unknown" if ratio is None else numbers.percent(ratio - 1, signed=True),
         verdict=_thumb_verdict(ratio),
         differences=tuple(_difference(d) for d in comparison.differences),
-        closes=_closes(comparison),
+        closes=numbers.signed(comparison.value - comparison.exact),
+        steps=tuple(views),
+        steps_title=f"{several(len(steps), 'step')} from {rule.name} to the exact count",
         outside=tuple((name, numbers.amount(value, derivation[name].unit)) for name, value in comparison.outside),
         ranges=tuple(_range(w) for w in comparison.within),
     )
-
-
-def _amount(value: int | None, unit: Unit) -> Amount | None:
-    return None if value is None else numbers.amount(value, unit)
 
 
 def _thumb_verdict(ratio: Fraction | None) -> str:
@@ -95,12 +107,6 @@ def _difference(difference: Any) -> DifferenceRow:
         difference.sites,
         difference.because,
     )
-
-
-def _closes(comparison: Comparison) -> str:
-    if comparison.value is None or comparison.exact is None or not comparison.differences:
-        return ""
-    return numbers.signed(comparison.value - comparison.exact)
 
 
 def _range(within: Within) -> RangeRow:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+!|~$&@:/-])")
+_PROSE = re.compile(r"([\\`{}\[\]()<>#+!|~$&@:/-])")
 _ENTITY = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", "/": "&#47;"}
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -33,6 +34,11 @@ def markdown(text: str) -> str:
     Punctuation that only matters at the start of a line or in an address is left alone where it cannot matter.
     """
     return _MARKDOWN.sub(_escaped_character, visible(text)).replace("www.", "www&#46;")
+
+
+def prose(text: str) -> str:
+    """As ``markdown``, but emphasis by ``*`` and ``_`` stands."""
+    return _PROSE.sub(_escaped_character, visible(text)).replace("www.", "www&#46;")
 
 
 def _escaped_character(match: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from reports import mathml
+from reports import mathml, prose
 from reports.escape import visible
 from reports.page import Formula, Page
 from reports.render import TEMPLATES, environment, render
@@ -21,7 +21,7 @@ _FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
 def write(page: Page) -> str:
     """The HTML text of a page."""
     style = _style()
-    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites})
+    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html})
     html = render(env, "html.j2", page, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shlex
@@ -18,7 +19,8 @@ from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError
 from calc.options import Options
-from calc.textbook import compare
+from calc.quantities import QUANTITIES
+from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown
 from reports.build import build
 from reports.page import Command, Page
@@ -67,12 +69,18 @@ def derive(request: Request, progress: Progress) -> Derivation:
     return replace(found, provenance={"napkin": version(), **found.provenance})
 
 
-def require_quantity(name: str) -> None:
-    """Refuse a quantity that no derivation has, before any work."""
-    from calc.derive import ORDER
+def require_explained(name: str) -> None:
+    """Refuse what no derivation explains, before any work."""
+    known = (*QUANTITIES, *(rule.name for rule in RULES))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadInputError(f"no quantity or rule of thumb {name[:60]!r}: see napkin list quantities and napkin list thumbs{hint}")
 
-    if name not in ORDER:
-        raise BadInputError(f"no quantity {name[:60]!r}: there are {', '.join(ORDER)}")
+
+def comparisons(derivation: Derivation, explain: str | None = None) -> tuple[Comparison, ...]:
+    """The rules of thumb beside a derivation: all of them, or what is needed to explain one thing."""
+    return compare(derivation, [rule for rule in RULES if explain in (None, rule.name)])
 
 
 def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progress: Progress) -> Any:
@@ -80,9 +88,9 @@ def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progres
     return calc.check(derivation, device=device, progress=progress, **sizes)
 
 
-def page(request: Request, derivation: Derivation, checks: Any = None, unchecked: str = "") -> Page:
-    """The document of a derivation for a terminal, which shows no rules of thumb."""
-    return build(derivation, checks, (), _commands(request, checks), request.sizes, unchecked)
+def page(request: Request, derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] = ()) -> Page:
+    """The document of a derivation for a terminal."""
+    return build(derivation, checks, comparisons, _commands(request, checks), request.sizes)
 
 
 def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:
@@ -94,12 +102,12 @@ def report(request: Request, directory: Path, device: str, progress: Progress) -
     except MeasurementError as error:
         unchecked = str(error)
     progress("writing the report")
-    comparisons = compare(derivation)
-    made = build(derivation, checks, comparisons, _commands(request, checks), request.sizes, unchecked)
+    compared = comparisons(derivation)
+    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked)
     texts = {
         "report.md": markdown.write(made),
         "report.html": html.write(made),
-        "report.json": json_text(to_json(derivation, checks, comparisons)),
+        "report.json": json_text(to_json(derivation, checks, compared)),
     }
     return Outcome(made, _write(directory, texts), checks, unchecked)
 

@@ -18,6 +18,8 @@ def rows(what: str) -> Iterator[tuple[str, ...]]:
             yield from _rules()
         case "quantities":
             yield from _quantities()
+        case "thumbs":
+            yield from _thumbs()
 
 
 def _models() -> Iterator[tuple[str, ...]]:
@@ -59,3 +61,10 @@ def _quantities() -> Iterator[tuple[str, ...]]:
 
     for definition in QUANTITIES.values():
         yield definition.name, str(definition.unit), definition.meaning
+
+
+def _thumbs() -> Iterator[tuple[str, ...]]:
+    from calc.textbook import RULES
+
+    for rule in RULES:
+        yield rule.name, rule.statement, rule.source

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from markupsafe import Markup
 from markupsafe import escape as html_escape
 
-from reports import escape, latex
+from reports import escape, latex, prose
 from reports.page import Formula, Page
 from reports.render import Filter, environment, render
 
@@ -27,6 +27,7 @@ def write(page: Page) -> str:
         "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~#-]", "", text)),
         "inline_math": _inline,
         "equations": _equations,
+        "prose": prose.markdown,
     }
     text = render(environment(escape.markdown, filters), "markdown.j2", page)
     text = re.sub(r"[ \t]+\n", "\n", text)

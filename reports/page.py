@@ -200,8 +200,9 @@ class RangeRow:
 
 @dataclass(frozen=True, slots=True)
 class Thumb:
-    """A rule of thumb beside the exact count."""
+    """A rule of thumb beside the exact count, and the steps from the one to the other."""
 
+    number: str
     name: str
     anchor: str
     statement: str
@@ -209,16 +210,26 @@ class Thumb:
     assumes: str
     stands_for: str
     source: Link
-    applies: bool
-    reason: str
-    value: Amount | None
-    exact: Amount | None
+    value: Amount
+    exact: Amount
     off: str
     verdict: str
     differences: tuple[DifferenceRow, ...]
     closes: str
+    steps: tuple[StepView, ...]
+    steps_title: str
     outside: tuple[tuple[str, Amount], ...]
     ranges: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThumbElsewhere:
+    """A rule of thumb that says nothing about this model, and why."""
+
+    name: str
+    statement: str
+    source: Link
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +245,14 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule that steps use, or an operator that the step runs."""
+    """A rule that steps use: what it states of which shapes, where that is from, and what tests it."""
 
     name: str
     anchor: str
     statement: str
+    shapes: str
     source: str
+    test: str
     use: str
 
 
@@ -281,6 +294,7 @@ class Page:
     doublings: DoublingTable
     crossover: CrossoverView | None
     thumbs: tuple[Thumb, ...]
+    thumbs_elsewhere: tuple[ThumbElsewhere, ...]
     checks: tuple[CheckRow, ...]
     check_notes: tuple[str, ...]
     certificates: tuple[str, ...]

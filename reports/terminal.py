@@ -67,6 +67,20 @@ def show_derivation(page: Page, out: Console) -> None:
     for row in page.assumptions:
         words = "".join(row.formula.plain) if row.formula is not None else row.words
         out.print(Text(f"assumes {visible(words)}: {visible(row.because)}", style="dim"))
+    for note in page.notes:
+        out.print(Text(f"note: {visible(note)}", style="dim"))
+    if page.thumbs:
+        out.print()
+        out.print(_thumbs(page))
+
+
+def _thumbs(page: Page) -> Table:
+    """Rules of thumb beside the exact counts."""
+    table = _table("Rule of thumb", ("Says", "right"), ("Exact", "right"), ("Off by", "right"), "It stands for")
+    for t in page.thumbs:
+        numbers = (Text(t.value.text), Text(t.exact.text), Text(t.off))
+        table.add_row(Text(visible(t.name)), *numbers, Text(visible(t.stands_for), style="dim"))
+    return table
 
 
 def show_quantity(page: Page, quantity: str, out: Console) -> None:
@@ -82,6 +96,24 @@ def show_quantity(page: Page, quantity: str, out: Console) -> None:
         _step(step, out)
     out.print()
     _total(chapter, out)
+
+
+def show_thumb(page: Page, name: str, out: Console) -> None:
+    """The steps from one rule of thumb to the exact count."""
+    _head(page, out)
+    for t in page.thumbs:
+        if t.name == name:
+            out.print(Text.assemble((visible(t.name), "bold"), f": {visible(t.statement)} ({visible(t.letters)})"))
+            said = f"It stands for {t.stands_for}, and assumes: {t.assumes}. Source: {t.source.words}."
+            out.print(Text(visible(said), style="dim"))
+            for step in t.steps:
+                out.print()
+                _step(step, out)
+            if not t.steps:
+                out.print(Text.assemble("rule ", _amount(t.value), ", exact ", _amount(t.exact)))
+    for e in page.thumbs_elsewhere:
+        if e.name == name:
+            out.print(Text.assemble((visible(e.name), "bold"), f": {visible(e.statement)}. It {visible(e.reason)}."))
 
 
 def show_checks(page: Page, out: Console) -> None:

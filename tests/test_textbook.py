@@ -6,7 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from calc import display
 from calc.algebra import evaluate_text
+from calc.derivation import QuantityTerm
+from calc.graph import DimRecord
 from calc.textbook import RULES, compare
 from tests.reports import sample
 
@@ -45,7 +48,20 @@ def test_sixteen_bytes_stand_for_parameters_gradients_and_state(found):
     assert 65_392 - 16 * 4_080 == 112 == -sum(d.value for d in comparison.differences)
 
 
-@pytest.mark.parametrize("name", [rule.name for rule in RULES])
+OF_TRANSFORMERS = ("6ND", "2ND", "34sbh + 5as²b", "16 bytes per parameter")
+
+
+def test_rules_of_models_without_a_sequence_do_not_apply(found):
+    """They are stated in a width D, or for models without T; nothing else about them is known."""
+    elsewhere = {name: c for name, c in found.items() if not c.applies}
+
+    assert {rule.name for rule in RULES} - set(OF_TRANSFORMERS) == set(elsewhere)
+    assert "does not apply: it is stated for models without T, and this model has T" == elsewhere["6BN"].reason
+    assert "does not apply: it is stated in B, D, L, and this model has no D" == elsewhere["BDL activations"].reason
+    assert all(c.value is c.exact is c.ratio is None and () == c.steps for c in elsewhere.values())
+
+
+@pytest.mark.parametrize("name", OF_TRANSFORMERS)
 def test_differences_close_without_a_rest(found, name):
     """The listed differences are rule − exact to the last unit, as numbers and as expressions."""
     comparison = found[name]
@@ -53,6 +69,22 @@ def test_differences_close_without_a_rest(found, name):
 
     assert comparison.value - comparison.exact == sum(d.value for d in comparison.differences)
     assert all(evaluate_text(d.expr, sizes) == d.value for d in comparison.differences)
+
+
+@pytest.mark.parametrize("name", OF_TRANSFORMERS)
+def test_steps_lead_from_the_rule_to_the_exact_count(found, name):
+    """From the rule's value, through a correction for each difference, to a sum of both that is the exact count."""
+    comparison, sizes = found[name], sample.derivation().sizes
+    corrections = [s for s in comparison.steps if s.rule == "correction"]
+
+    assert comparison.value == comparison.steps[0].value
+    assert [-d.value for d in comparison.differences] == [s.value for s in corrections]
+    assert comparison.exact == comparison.value + sum(s.value for s in corrections) == comparison.steps[-1].value
+    for step in comparison.steps:
+        assert step.value == evaluate_text(display.text(step.before), sizes) == evaluate_text(display.text(step.after), sizes)
+        assert step.title
+        assert step.because
+        assert ("symbolic", "holds") == (step.check.kind, step.check.result)
 
 
 def test_2nd_drops_attention_and_adds_positions(found):
@@ -65,7 +97,7 @@ def test_2nd_drops_attention_and_adds_positions(found):
     assert not any("V" in d.expr for d in found["2ND"].differences)
 
 
-@pytest.mark.parametrize("name", [rule.name for rule in RULES])
+@pytest.mark.parametrize("name", OF_TRANSFORMERS)
 def test_the_range_is_where_the_rule_is_near(found, name):
     """At the ends of each range the rule is within 5 %, just outside it is not."""
     derivation, comparison = sample.derivation(), found[name]
@@ -117,3 +149,53 @@ def test_a_rule_is_not_compared_with_an_unknown_quantity():
 
     assert not comparison.applies
     assert sample.NO_MASK in comparison.reason
+
+
+def test_a_default_that_holds_is_put_in():
+    """d = h·k where k = d/h was not changed: 2·d·h·k elements are no other term than 2·d², so nothing separates them."""
+    full = sample.derivation()
+    dims = tuple(DimRecord("k", "head width", 4, expr="d/h") if d.name == "k" else d for d in full.dims)
+    quantities = {
+        "parameters": sample._quantity("parameters", full["parameters"].unit, "", "2*d*h*k"),
+        "flops.forward.matmul": sample._quantity("flops.forward.matmul", full["flops.forward.matmul"].unit, "", "4*B*T*d**2"),
+    }
+
+    comparison = {c.rule.name: c for c in compare(sample.derivation(dims=dims, quantities=quantities))}["2ND"]
+
+    assert () == comparison.differences
+    assert comparison.value == comparison.exact == 4 * 2 * 5 * 12**2
+    assert comparison.exact == comparison.steps[-1].value
+
+
+def _deep_linear(what, expr):
+    """A derivation in B, D and L whose activations are one term."""
+    full = sample.derivation()
+    dims = (DimRecord("B", "batch size", 2), DimRecord("D", "width", 12), DimRecord("L", "layers", 2))
+    sizes = {d.name: d.value for d in dims}
+    term = QuantityTerm("layers", expr, int(evaluate_text(expr, sizes)), what)
+    known = full["activations.bytes"]
+    quantity = type(known)(known.name, known.unit, known.meaning, expr, term.value, (term,), _evaluator=_Plain(expr, sizes))
+    return sample.derivation(dims=dims, quantities={known.name: quantity})
+
+
+class _Plain:
+    """Evaluates one expression."""
+
+    def __init__(self, text, sizes):
+        self.text, self.known = text, sizes
+
+    def sizes(self, given):
+        return {**self.known, **given}
+
+    def value(self, sizes):
+        return int(evaluate_text(self.text, sizes))
+
+
+def test_numbers_are_compared_with_numbers_of_one_format():
+    """4·B·D·L bytes of float32 are B·D·L numbers; bytes of another format are not counted as if they were of this one."""
+    (right,) = (c for c in compare(_deep_linear("float32 kept", "4*B*D*L")) if c.rule.name == "BDL activations")
+    (wrong,) = (c for c in compare(_deep_linear("int64 kept", "8*B*D*L")) if c.rule.name == "BDL activations")
+
+    assert right.value == right.exact == 2 * 12 * 2
+    assert not wrong.applies
+    assert "cannot be compared: it counts numbers in float32, and activations.bytes has int64" == wrong.reason

@@ -174,11 +174,16 @@ def _quantity(
 
 
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
-    """The addends by site."""
-    sums = [(site, found, groups.total(found, analysis.algebra.constant(0))) for site, found in groups.by_site(mine).items()]
-    return [
-        _term(site, poly, ", ".join(dict.fromkeys(g.label for g in found)), analysis, values) for site, found, poly in sums if poly != 0
-    ]
+    """The addends by site, and what each is made of."""
+    zero, found = analysis.algebra.constant(0), []
+    for site, here in groups.by_site(mine).items():
+        poly = groups.total(here, zero)
+        if poly != 0:
+            parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())
+            term = _term(site, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
+            written = tuple((what, analysis.fold.outer.text(analysis.fold(part))) for what, part in parts if part != 0)
+            found.append(replace(term, parts=written))
+    return found
 
 
 def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:

@@ -85,7 +85,7 @@ def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, co
     text = _piecewise(case.expr if case else "0", general.expr if general else "0", condition)
     known = case or general
     assert known is not None
-    return QuantityTerm(site, text, case.value if case else 0, known.because)
+    return QuantityTerm(site, text, case.value if case else 0, known.because, case.parts if case else ())
 
 
 def _titled(step: Step, special: Special) -> Step:

@@ -77,7 +77,8 @@ class Folder:
         own = {t.storage for _, t in (*record.parameters, *record.buffers)}
         for saved, tensor in _first_of_each_storage((s, s.tensor) for s in record.saved):
             if tensor.storage not in own:
-                label = f"{tensor.dtype} kept for the backward of {saved.op}"
+                what = f"{tensor.dtype} model input" if record.storages[tensor.storage].role == "input" else tensor.dtype
+                label = f"{what} kept for the backward of {saved.op}"
                 yield self._bytes(record, "activations.bytes", saved.site, "saved tensor", label, tensor)
 
     def _checkpoint(self, record: Record) -> Iterator[Entry]:

@@ -81,3 +81,11 @@ def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
     for g in groups:
         found.setdefault(g.site, []).append(g)
     return found
+
+
+def by_label(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
+    """The groups of each kind of addend, in order."""
+    found: dict[str, list[Group]] = {}
+    for g in groups:
+        found.setdefault(g.label, []).append(g)
+    return found

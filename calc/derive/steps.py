@@ -173,8 +173,10 @@ class StepMaker:
         outer, operator = self.analysis.fold.outer, g.rule.startswith("aten.")
         number = tree(outer, self.analysis.fold(g.times))
         before = Labelled(Product((number, *self._factors(g.factors))), _label(g))
-        times = "once" if g.times == 1 else f"{outer.text(self.analysis.fold(g.times))} times"
-        because = f"{self._because(quantity, [g.rule])}; {'it runs' if operator else 'counted'} {times}"
+        count = outer.text(self.analysis.fold(g.times))
+        times = "once" if count == "1" else f"{count} times"
+        several = f"it runs {times}" if operator else f"there {'is' if count == '1' else 'are'} {count} such"
+        because = f"{self._because(quantity, [g.rule])}; {several}"
         shown = self.make(quantity, g.site, g.rule, before, g.total, because, (g.rule,) if operator else ())
         return _Part(f"{g.site} ({times})", shown, g.total)
 

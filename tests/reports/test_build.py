@@ -115,7 +115,7 @@ def test_every_step_names_a_rule_that_is_listed(page):
     """The link of each step ends at a row of the table of rules."""
     rows = {r.anchor for r in page.rules}
 
-    assert {s.rule.target for c in page.chapters for s in c.steps} <= rows
+    assert {s.rule.target for part in (*page.chapters, *page.thumbs) for s in part.steps} <= rows
 
 
 def test_unknown_quantities_and_unmeasured_ones_are_listed_as_not_covered(page):
@@ -165,3 +165,19 @@ def test_a_form_by_cases_shows_the_one_in_force_and_the_general_one():
 def test_divisibility_is_said_in_words_where_there_is_no_typesetting(page):
     """d mod h = 0 as a formula, "h divides d" as text."""
     assert {"h divides d", "T ≤ C"} <= {"".join(a.formula.plain) for a in page.assumptions}
+
+
+def test_steps_of_rules_of_thumb_are_shown_under_them(page):
+    """Numbered within the section, each with what it corrects; the last arrives at the exact count."""
+    (thumb,) = (t for t in page.thumbs if t.name == "2ND")
+
+    assert [f"{thumb.number}.{i}" for i in range(1, len(thumb.steps) + 1)] == [s.number for s in thumb.steps]
+    assert ("81,600\u00a0FLOP", "78,000\u00a0FLOP") == (thumb.steps[0].value.text, thumb.steps[-1].value.text)
+    assert thumb.exact.text == thumb.steps[-1].value.text
+
+
+def test_rules_of_thumb_that_do_not_apply_stand_apart_with_the_reason(page):
+    """No row of unknowns in the table."""
+    assert {"6BN", "BDL activations"} <= {t.name for t in page.thumbs_elsewhere}
+    assert not {t.name for t in page.thumbs} & {t.name for t in page.thumbs_elsewhere}
+    assert all(t.reason.startswith(("does not apply: ", "cannot be compared: ")) for t in page.thumbs_elsewhere)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from calc.errors import MeasurementError
+from calc.textbook import RULES
 from reports import cli, job
 from tests.reports import sample
 
@@ -264,3 +265,28 @@ def test_a_reader_that_stops_reading_is_not_a_failed_check():
 
     assert "" == process.communicate()[1]
     assert cli.PIPE_CLOSED == process.returncode
+
+
+def test_explain_shows_the_steps_of_a_rule_of_thumb(run):
+    """As text and as JSON, which then holds that rule alone; 2·4,080·10 = 81,600 lead to 78,000."""
+    found = run("derive", "tiny", "--explain", "2ND")
+    document = json.loads(run("derive", "tiny", "--explain", "2ND", "--json").stdout)
+
+    assert 0 == found.exit_code
+    for words in ("2ND: 2 FLOP per parameter and token for the forward", "81,600\u00a0FLOP", "78,000\u00a0FLOP", "nothing else"):
+        assert words in found.stdout
+    assert ["2ND"] == [entry["rule"] for entry in document["textbook"]]
+    assert 78_000 == document["textbook"][0]["steps"][-1]["value"]
+
+
+def test_explain_of_a_rule_of_thumb_that_does_not_apply_says_why(run):
+    """One line of words instead of steps."""
+    found = run("derive", "tiny", "--explain", "6BN")
+
+    assert "It does not apply: it is stated for models without T, and this model has T." in found.stdout.replace("\n", " ")
+
+
+def test_derive_shows_how_far_off_rules_of_thumb_are(run):
+    """On the terminal those that apply, in JSON all of them."""
+    assert "+4.6\u00a0%" in next(line for line in run("derive", "tiny").stdout.split("\n") if line.startswith("2ND "))
+    assert len(RULES) == len(json.loads(run("derive", "tiny", "--json").stdout)["textbook"])

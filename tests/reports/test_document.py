@@ -120,3 +120,11 @@ def test_without_checks_nothing_is_checked():
 
     assert [] == document["checks"]
     assert None is document["checked_at"]
+
+
+def test_a_comparison_carries_its_steps():
+    """Before, after, reason and check, as those of the derivation; they begin at the rule's value and end at the exact one."""
+    entry = next(e for e in _document()["textbook"] if e["rule"] == "2ND")
+
+    assert {"id", "quantity", "rule", "before", "after", "because", "check", "value"} <= set(entry["steps"][0])
+    assert (entry["value"], entry["exact"]) == (entry["steps"][0]["value"], entry["steps"][-1]["value"])

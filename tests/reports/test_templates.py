@@ -10,7 +10,7 @@ from reports import render
 from tests.reports import pages
 
 ALLOWED_FILTERS = {
-    "mathml", "mathml_row", "sites", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations",
+    "mathml", "mathml_row", "sites", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations", "prose",
 }  # fmt: skip
 TEMPLATES = sorted(render.TEMPLATES.glob("*.j2"))
 

@@ -1,0 +1,191 @@
+"""Published rules of thumb, as expressions in a model's own dimensions, each with its source and what it takes for granted.
+
+A rule knows no model: it says in which dimensions it is stated, and applies to every model that has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of thumb. ``{N}`` in ``expr`` is the parameter count.
+
+    It applies where a model has the dimensions it ``needs`` and is ``without`` those it does not know.
+    ``exact`` lists the derived quantities it stands for, each with its sign; ``outside`` those it leaves out by intent.
+    ``format`` is set where the rule counts elements: bytes are then divided by its size, if all of them are of this format.
+    """
+
+    name: str
+    statement: str
+    letters: str
+    source: str
+    link: str
+    unit: Unit
+    expr: str
+    needs: tuple[str, ...]
+    exact: tuple[tuple[int, str], ...]
+    stands_for: str
+    assumes: str
+    outside: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    format: str = ""
+
+
+_SCALING = "Kaplan et al. 2020, Scaling Laws for Neural Language Models, section 2.1"
+_SCALING_LINK = "https://arxiv.org/abs/2001.08361"
+_MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
+_OTHER_FLOPS = ("flops.backward.recompute", "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.total")
+
+_LECTURE = "Stanford CS336, spring 2025, lecture 2 (PyTorch, resource accounting)"
+_LECTURE_LINK = "https://github.com/stanford-cs336/spring2025-lectures/blob/main/lecture_02.py"
+_DEEP_LINEAR = ("B", "D", "L")  # L layers from width D to width D and a last one to a single output
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        name="6ND",
+        statement="6 FLOP per parameter and token for forward and backward",
+        letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
+        source=_SCALING,
+        link=_SCALING_LINK,
+        unit=Unit.FLOP,
+        expr="6*({N})*B*T",
+        needs=("B", "T"),
+        exact=_MODEL_FLOPS,
+        stands_for="model FLOPs of matrix products, forward and backward, without recomputation",
+        assumes="every parameter multiplies every token once; attention products are small",
+        outside=_OTHER_FLOPS,
+    ),
+    Rule(
+        name="2ND",
+        statement="2 FLOP per parameter and token for the forward",
+        letters="N = all parameters (the paper leaves embeddings out), D = B·T tokens of the step",
+        source=_SCALING,
+        link=_SCALING_LINK,
+        unit=Unit.FLOP,
+        expr="2*({N})*B*T",
+        needs=("B", "T"),
+        exact=((1, "flops.forward.matmul"),),
+        stands_for="FLOPs of matrix products in the forward",
+        assumes="every parameter multiplies every token once; attention products are small",
+        outside=("flops.forward.elementwise",),
+    ),
+    Rule(
+        name="34sbh + 5as²b",
+        statement="34·s·b·h + 5·a·s²·b bytes of activations in each layer",
+        letters="s = T, b = B, h = d, a = h in the letters of this report",
+        source="Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models, equation 1",
+        link="https://arxiv.org/abs/2205.05198",
+        unit=Unit.BYTE,
+        expr="L*(34*T*B*d + 5*h*T**2*B)",
+        needs=("B", "T", "d", "h", "L"),
+        exact=((1, "activations.bytes"),),
+        stands_for="bytes that autograd saves for the backward",
+        assumes="2 bytes an element, dropout in three places, f = 4·d, attention scores stored; embedding, head and loss left out",
+    ),
+    Rule(
+        name="16 bytes per parameter",
+        statement="2 + 2 + 12 bytes per parameter: weights, gradients, Adam's state with fp32 master weights",
+        letters="N = parameters",
+        source="Rajbhandari et al. 2019, ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, section 3.1",
+        link="https://arxiv.org/abs/1910.02054",
+        unit=Unit.BYTE,
+        expr="16*({N})",
+        needs=(),
+        exact=((1, "parameters.bytes"), (1, "gradients.bytes"), (1, "optimizer_state.bytes")),
+        stands_for="bytes of parameters, gradients and optimizer state",
+        assumes="mixed precision with Adam; fp32 with Adam is 4 + 4 + 8 = 16 too",
+        outside=("activations.bytes",),
+    ),
+    Rule(
+        name="6BN",
+        statement="6 FLOP per parameter and data point: 2 for the forward, 4 for the backward",
+        letters="B = data points of the step, N = parameters",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.FLOP,
+        expr="6*B*({N})",
+        needs=("B",),
+        without=("T",),
+        exact=_MODEL_FLOPS,
+        stands_for="FLOPs of matrix products, forward and backward, without recomputation",
+        assumes="every parameter multiplies every point once, and every layer's input needs its gradient",
+        outside=_OTHER_FLOPS,
+    ),
+    Rule(
+        name="D²L + D parameters",
+        statement="D·D parameters in each layer, and D in the last one, which has a single output",
+        letters="D = width, L = layers from D to D",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.ELEMENT,
+        expr="D**2*L + D",
+        needs=_DEEP_LINEAR,
+        without=("T",),
+        exact=((1, "parameters"),),
+        stands_for="parameters",
+        assumes="no biases",
+    ),
+    Rule(
+        name="BDL activations",
+        statement="B·D activations in each layer: each hidden output once",
+        letters="B = data points of the step, D = width, L = layers from D to D",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.ELEMENT,
+        expr="B*D*L",
+        needs=_DEEP_LINEAR,
+        without=("T",),
+        exact=((1, "activations.bytes"),),
+        format="float32",
+        stands_for="numbers that autograd saves for the backward",
+        assumes="no activation function; the input, the target and the prediction are left out",
+    ),
+    Rule(
+        name="1 gradient per parameter",
+        statement="as many gradients as parameters",
+        letters="N = parameters",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.ELEMENT,
+        expr="{N}",
+        needs=_DEEP_LINEAR,
+        without=("T",),
+        exact=((1, "gradients.bytes"),),
+        format="float32",
+        stands_for="numbers that the backward leaves in the gradients",
+        assumes="every parameter is trained",
+    ),
+    Rule(
+        name="1 optimizer value per parameter",
+        statement="as many optimizer values as parameters: AdaGrad's sums of squares",
+        letters="N = parameters",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.ELEMENT,
+        expr="{N}",
+        needs=_DEEP_LINEAR,
+        without=("T",),
+        exact=((1, "optimizer_state.bytes"),),
+        format="float32",
+        stands_for="numbers that the optimizer keeps",
+        assumes="AdaGrad, without step counters",
+    ),
+    Rule(
+        name="4 bytes per value",
+        statement="4 bytes for each parameter, activation, gradient and optimizer value, all held at once",
+        letters="N parameters, B·D·L activations, N gradients, N optimizer values",
+        source=_LECTURE,
+        link=_LECTURE_LINK,
+        unit=Unit.BYTE,
+        expr="4*({N}) + 4*B*D*L + 4*({N}) + 4*({N})",
+        needs=_DEEP_LINEAR,
+        without=("T",),
+        exact=((1, "parameters.bytes"), (1, "activations.bytes"), (1, "gradients.bytes"), (1, "optimizer_state.bytes")),
+        stands_for="bytes of parameters, saved activations, gradients and optimizer state added up (memory.peak is what lives at once)",
+        assumes="fp32, AdaGrad; the input, the target, the prediction and what operators leave on their way left out",
+    ),
+)
