@@ -173,7 +173,7 @@ def test_a_recurrence_is_exact_at_every_length(T: int) -> None:
 
     s = spec(Recurrent, dims={"B": 3, "T": 5, "d": 7}, inputs=lambda n: (torch.randn(n.B, n.T, n.d),))
 
-    assert_holds(calc.check(calc.derive(s, cache=False), B=2, d=11, T=T))
+    at_their_own(s, {"B": 2, "d": 11, "T": T})
 
 
 # -- Hugging Face ----------------------------------------------------------------------------------------------------------------

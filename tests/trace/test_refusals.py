@@ -131,7 +131,8 @@ def test_layers_that_double_are_refused() -> None:
     class Doubling(nn.Module):
         def __init__(self, n: Any) -> None:
             super().__init__()
-            self.layers = nn.Sequential(*(nn.Linear(2**i * n.d, 2 ** (i + 1) * n.d) for i in range(n.L)))
+            layers = [nn.Linear(2**i * n.d, 2 ** (i + 1) * n.d) for i in range(n.L)]
+            self.layers = nn.Sequential(*layers)
 
         def forward(self, x: Tensor) -> Tensor:
             y: Tensor = self.layers(x)
