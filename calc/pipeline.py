@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,38 +72,62 @@ def derive(
 def _traced(
     spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
 ) -> tuple[Graph, Analysis | None]:
+    """The graph at ``sizes``. The general one depends on the spec alone, so it is the same whatever was asked before."""
     values = spec.sizes(sizes)
-    store = _Cache(spec, options) if cache else None
-    if store is not None and (known := store.read(values)) is not None:
+    graph, analysis = _kept(_Cache(spec, options, cache), progress, lambda: _general(spec, options, progress))
+    graph = _with_values(graph, values)
+    if not graph.unmet(values):
+        return graph, analysis
+    general = graph
+    return _kept(_Cache(spec, options, cache, repr(values)), progress, lambda: _completed(spec, general, values, options, progress))
+
+
+def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
+    known = store.read()
+    if known is not None:
         progress("recording found in the cache")
         return known, None
-    graph, analysis = _at_all_sizes(spec, values, options, progress)
-    if store is not None:
-        store.write(graph)
+    graph, analysis = make()
+    store.write(graph)
     return graph, analysis
 
 
-def _at_all_sizes(spec: Spec, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
-    """A graph that is certified at the kind of sizes asked for. Where some are 1 or equal a step may run otherwise (a sum
-    over a batch of 1 is no sum): that case is then recorded apart."""
-    graph, analysis = _deep_enough(spec, values, options, None, progress)
-    graph = _probed(spec, graph, analysis, values, progress)
+def _general(spec: Spec, options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+    """The graph at the spec's own sizes, certified where sizes are degenerate too."""
+    graph, analysis = _deep_enough(spec, spec.sizes(), options, None, progress)
+    return _probed(spec, graph, analysis, _degenerate(graph), progress), analysis
+
+
+def _completed(spec: Spec, graph: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+    """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
+    otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
+    analysis = _analysed(graph)
+    graph = _probed(spec, graph, analysis, [_as_asked(graph, values)], progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
     equal = _coincidences(graph, values)
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
-    progress(f"the step runs otherwise where {at}: recording that case apart")
+    progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     case, inner = _deep_enough(spec, values, options, equal, progress)
-    case = _probed(spec, case, inner, values, progress)
+    case = _probed(spec, case, inner, [*_degenerate(case), _as_asked(case, values)], progress)
     for condition in case.unmet(values):
         raise TraceError(
             f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
             f" {condition.holds}), asked at {condition.where}: choose other sizes"
         )
+    if not equal:
+        return case, inner
     because = f"there {changed[0].expr} is {not changed[0].holds}, asked at {changed[0].where}; that case was recorded apart"
     noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
     return replace(graph, special=(Special(equal, case),), assumptions=noted), replace(analysis, special=inner)
+
+
+def _analysed(graph: Graph) -> Analysis:
+    from calc import rules  # noqa: F401  # registers the rules
+    from calc.derive.analysis import analyse
+
+    return analyse(graph, REGISTRY)
 
 
 def _deep_enough(
@@ -139,10 +163,10 @@ def _deep_enough(
     raise failure
 
 
-def _probed(spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], progress: Progress) -> Graph:
-    """The graph with further certificates: at a batch of 1, at coinciding sizes, and at the very sizes asked for."""
+def _probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
+    """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
     failed: list[Condition] = []
-    for at in _probes(graph, values):
+    for at in probes:
         if any(not c.same_at(at) for c in failed) or all(_certified(c, at, graph) for c in graph.conditions):
             continue  # what made an earlier one differ holds here too
         try:
@@ -170,15 +194,19 @@ def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> boo
 _ALIKE = 6
 
 
-def _probes(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes at which conditions may come out otherwise than recorded: degenerate ones, and those asked for."""
+def _degenerate(graph: Graph) -> list[dict[str, int]]:
+    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike."""
     certified = graph.certificates[0].sizes
-    asked = graph.as_basis().values(values)
-    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(_shallowest(graph) - 1, 0, -1)] if graph.loops else []
+    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
-    as_asked = {**asked, **{name: min(asked[name], certified[name]) for name in graph.loops}}
-    return [*few_turns, batch_of_one, alike, as_asked]
+    return [*few_turns, batch_of_one, alike]
+
+
+def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
+    """The very sizes asked for, with no more turns of a loop than a certificate has."""
+    asked = graph.as_basis().values(values)
+    return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
 
 
 def _shallowest(graph: Graph) -> int:
@@ -201,25 +229,25 @@ def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
 
 
 class _Cache:
-    """Recordings on disk, keyed by the model's content, the options and the versions; not by sizes."""
+    """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
+    ``apart`` keys what was recorded for particular ones."""
 
-    def __init__(self, spec: Spec, options: Options) -> None:
+    def __init__(self, spec: Spec, options: Options, used: bool, apart: str = "") -> None:
         self._path: Path | None = None
-        if not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
+        if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
         root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
-        text = "\n".join([spec.key, repr(options), *_versions()])
+        text = "\n".join([spec.key, repr(options), apart, *_versions()])
         self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
-    def read(self, values: Mapping[str, int]) -> Graph | None:
-        """The kept graph with the values of this call, if it holds at them; a damaged file is as good as none."""
+    def read(self) -> Graph | None:
+        """The kept graph; a damaged file is as good as none."""
         if self._path is None or not self._path.exists():
             return None
         try:
-            graph = _with_values(graph_json.load(self._path), values)
+            return graph_json.load(self._path)
         except BadInputError:
             return None
-        return None if graph.unmet(values) else graph
 
     def write(self, graph: Graph) -> None:
         if self._path is None:

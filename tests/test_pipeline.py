@@ -140,7 +140,6 @@ def test_the_cache_changes_no_result(cache: Path, sizes: dict[str, int]) -> None
     assert {n: with_cache[n].value for n in with_cache} == {n: without[n].value for n in without}
 
 
-@pytest.mark.xfail(reason="certificates, and special cases with their assumption, are those of the sizes that were asked first")
 def test_what_was_asked_before_changes_nothing(cache: Path) -> None:
     """The same command gives the same derivation, certificates and assumptions included, whatever the cache holds."""
     calc.derive(spec(Builds()), {"B": 1, "d": 29})
