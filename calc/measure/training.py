@@ -7,8 +7,9 @@ out as one line that names the model, the sizes and what was being done.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +75,8 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
     The collector of reference cycles is off inside: a storage that waits for it would die at a moment that is chance.
     """
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
-    with torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention:
+    # What the model prints is talk, and stdout is for data.
+    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention:
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
 

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ def record_step(spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Map
     values: dict[str, Any] = {**(env.symbols if env is not None else {}), **fixed}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     recorder = Recorder(size, hint)
-    with _refusing(spec, env), _fake(env), recorder:
+    # What the model prints is talk, and stdout is for data.
+    with contextlib.redirect_stdout(sys.stderr), _refusing(spec, env), _fake(env), recorder:
         record = _Run(spec, sizes, recorder, options).record(fixed)
     return Traced(record, env, recorder.shadows.answers)
 
