@@ -1,0 +1,156 @@
+"""Run every measurement several times in turn, and print a table of medians with the aims beside them.
+
+Whole processes are timed, imports and all, because that is what somebody waits for. Ratios are of one run on one machine; what
+else the machine does then falls on both sides alike, the more so as the processes take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OUTPUT = ROOT / "out" / "bench.md"
+BATCH, LENGTH = 1, 1024
+
+LLAMA_3_70B = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 8192,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process: seconds on the wall, seconds of processor, and what it wrote."""
+
+    wall: float
+    cpu: float
+    output: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table. ``aim`` is the most that ``measured`` should be."""
+
+    what: str
+    aim: str
+    measured: str
+    processor: str
+    seconds: str
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    words.add_argument("--repeat", type=int, default=3, help="how often each process runs (3)")
+    repeat = max(1, words.parse_args().repeat)
+    with tempfile.TemporaryDirectory() as folder:
+        table = _table(_rows(Path(folder), repeat), repeat)
+    print(table)
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(table + "\n", encoding="utf-8")
+    print(f"wrote {OUTPUT.relative_to(ROOT)}", file=sys.stderr)
+
+
+def _rows(folder: Path, repeat: int) -> list[Row]:
+    configs = {layers: _config(folder, layers) for layers in (32, 80, 126)}
+    document = folder / "derived.json"
+    warm = {"NAPKIN_CACHE": str(folder / "cache")}
+    document.write_text(_derive(configs[80], warm).output, encoding="utf-8")  # fills the cache
+    runs = _in_turn(
+        repeat,
+        {
+            "counter": lambda: _process(["tests.bench.counter", str(configs[80]), str(BATCH), str(LENGTH)]),
+            "derive": lambda: _derive(configs[80]),
+            "batch": lambda: _derive(configs[80], batch=2),
+            "warm": lambda: _derive(configs[80], warm),
+            "deep": lambda: _derive(configs[126]),
+            "shallow": lambda: _derive(configs[32]),
+            "parse": lambda: _process(["tests.bench.parse", str(document)]),
+        },
+    )
+    _report_counts(runs["counter"][0].output, document)
+    parse = statistics.median(float(run.output) for run in runs["parse"])
+    return [
+        _ratio("`napkin derive` of Llama-3-70B's shape, over FlopCounterMode of its forward and backward on meta", "1.5", runs, "derive"),
+        _ratio("the same at B = 2, where no case of its own is recorded for a batch of one", "", runs, "batch"),
+        _ratio("the same with the recording in the cache", "", runs, "warm"),
+        _ratio("126 layers over 32 layers, the same config", "1.2", runs, "deep", "shallow"),
+        Row("SymPy reads `memory.peak` of the same model", "2 s", f"{parse:.2f} s", "", ""),
+    ]
+
+
+def _config(folder: Path, layers: int) -> Path:
+    path = folder / f"llama-{layers}.json"
+    path.write_text(json.dumps({**LLAMA_3_70B, "num_hidden_layers": layers}), encoding="utf-8")
+    return path
+
+
+def _in_turn(repeat: int, processes: Mapping[str, Callable[[], Run]]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {name: [] for name in processes}
+    for i in range(repeat):
+        for name, start in processes.items():
+            print(f"{name}, {i + 1} of {repeat} …", file=sys.stderr)
+            found[name].append(start())
+    return found
+
+
+def _derive(config: Path, environment: Mapping[str, str] | None = None, batch: int = BATCH) -> Run:
+    sizes = ["-d", f"B={batch}", "-d", f"T={LENGTH}"]
+    return _process(["reports.cli", "derive", f"hf:{config}", *sizes, "--json"], environment)
+
+
+def _process(module: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
+    environment = {**os.environ, "NAPKIN_CACHE": "off", **(environment or {})}
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", *module], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{' '.join(module)} failed: {done.stderr.strip().splitlines()[-1:]}")
+    return Run(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout)
+
+
+def _ratio(what: str, aim: str, runs: Mapping[str, Sequence[Run]], name: str, over: str = "counter") -> Row:
+    wall, cpu = ([statistics.median(getattr(run, clock) for run in runs[n]) for n in (name, over)] for clock in ("wall", "cpu"))
+    return Row(what, aim, f"{wall[0] / wall[1]:.2f}", f"{cpu[0] / cpu[1]:.2f}", f"{wall[0]:.1f} / {wall[1]:.1f}")
+
+
+def _report_counts(counted: str, document: Path) -> None:
+    """Both processes count one thing; what fused attention repeats, the written-out form does not."""
+    quantities = json.loads(document.read_text(encoding="utf-8"))["quantities"]
+    forward, backward, repeated = (
+        int(quantities[f"flops.{name}"]["value"]) for name in ("forward.matmul", "backward.matmul", "backward.recompute")
+    )
+    derived = forward + backward - repeated
+    same = "as derived" if derived == int(counted) else f"but {derived:,} derived"
+    print(f"counted on meta: {int(counted):,} FLOP, {same}", file=sys.stderr)
+
+
+def _table(rows: Sequence[Row], repeat: int) -> str:
+    heads = ("What", "Aim: at most", "Measured", "In processor time", "Seconds")
+    lines = [heads, ("---", "---:", "---:", "---:", "---:"), *((r.what, r.aim, r.measured, r.processor, r.seconds) for r in rows)]
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"Medians of {repeat}, whole processes in turn, at B = {BATCH} and T = {LENGTH}:\n\n{body}"
+
+
+if __name__ == "__main__":
+    main()
