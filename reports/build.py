@@ -6,6 +6,7 @@ import datetime
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calc import display
@@ -59,7 +60,7 @@ def build(
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
         date=_date(),
-        tiles=tuple(_tile(name, question, derivation, verdicts) for name, question in ANSWERS),
+        tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
@@ -101,12 +102,22 @@ def _date() -> str:
         raise BadInputError(f"SOURCE_DATE_EPOCH = {fixed[:40]!r} is not a time: give seconds since 1970 as an integer") from None
 
 
-def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[str, Any]) -> Tile:
+def _other_sizes(derivation: Derivation, checks: Any) -> str:
+    """The sizes at which the checks ran, where they are not those of the answers: a small run stands for a large one."""
+    if checks is None:
+        return ""
+    return sizes_text({name: value for name, value in checks.sizes.items() if derivation.sizes.get(name) != value})
+
+
+def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[str, Any], at: str) -> Tile:
     quantity = derivation.quantities.get(name)
     if quantity is None or quantity.value is None:
         reason = quantity.unknown if quantity is not None else "this derivation does not state it"
         return Tile(question, None, reason, UNCHECKED, chapter_anchor(name) if quantity is not None else "answers")
-    return Tile(question, numbers.amount(quantity.value, quantity.unit), "", badge(name, verdicts), chapter_anchor(name))
+    verdict = badge(name, verdicts)
+    if at and name in verdicts:
+        verdict = replace(verdict, words=f"{verdict.words} at {at}")
+    return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
 
 
 def _tally(checks: Any, unchecked: str) -> Tally:
