@@ -233,7 +233,7 @@ class StepMaker:
         sums: list[Display] = []
         for peak in peaks:
             parts = {role: p for role, p in peak.parts.items() if p != 0}
-            before = Sum(tuple(Labelled(_wrapped(tree(outer, self.analysis.fold(p))), role) for role, p in parts.items()))
+            before = Sum(tuple(Labelled(tree(outer, self.analysis.fold(p)), role) for role, p in parts.items()))
             sums.append(before)
             self.make(
                 quantity,
@@ -335,7 +335,3 @@ def _label(g: Group) -> str:
     if not g.rule.startswith("aten."):
         return g.label
     return f"{g.rule.removeprefix('aten.').rsplit('.', 1)[0]}: {g.label}"
-
-
-def _wrapped(shown: Display) -> Display:
-    return shown

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -264,6 +264,3 @@ def _model_line(error: BaseException) -> str:
         if not any(part in frame.filename for part in ours):
             return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
     return "an unknown line"
-
-
-LossFunction = Callable[..., torch.Tensor]
