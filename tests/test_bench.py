@@ -1,0 +1,31 @@
+"""The bench times what it says it times: torch's counter counts the products that the derivation counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.bench import __main__ as bench
+from tests.bench.counter import count
+
+TINY = {"vocab_size": 17, "hidden_size": 12, "intermediate_size": 13, "num_attention_heads": 6, "num_key_value_heads": 3}
+
+
+def test_the_counter_counts_every_product_of_forward_and_backward(tmp_path: Path) -> None:
+    """B = 2, T = 5, d = 12, h = 6, g = 3, k = 2, f = 13, V = 17 and two layers; the backward is twice the forward."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**bench.LLAMA_3_70B, **TINY, "num_hidden_layers": 2}), encoding="utf-8")
+    heads = 2 * 2 * 5 * 12 * 12 + 2 * 2 * 2 * 5 * 12 * 6 + 2 * 2 * 5 * 12 * 12  # q; k and v; o
+    layer = heads + 2 * 2 * 2 * 5 * 5 * 12 + 3 * 2 * 2 * 5 * 12 * 13  # scores and values; gate, up and down
+    forward = 2 * layer + 2 * 2 * 5 * 12 * 17
+
+    assert 3 * forward == count(str(file), 2, 5)
+
+
+def test_the_table_shows_medians_beside_the_aim() -> None:
+    """Of 1, 9 and 2 seconds against 4, 4 and 8: 2 / 4."""
+    runs = {name: [bench.Run(wall, wall, "") for wall in walls] for name, walls in {"ours": (1, 9, 2), "counter": (4, 4, 8)}.items()}
+
+    table = bench._table([bench._ratio("derive", "1.5", runs, "ours")], 3)
+
+    assert "| derive | 1.5 | 0.50 | 0.50 | 2.0 / 4.0 |" == table.split("\n")[-1]
