@@ -8,6 +8,7 @@ Everything is put back afterwards.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,7 +46,25 @@ def building() -> Iterator[None]:
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
         for norm in (nn.LayerNorm, nn.RMSNorm):
             stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
+        for functions in _kept_by_libraries():
+            stack.enter_context(_emptied(functions))
         yield
+
+
+def _kept_by_libraries() -> list[dict[str, Any]]:
+    """Tables in which a library keeps the initialisers as it found them."""
+    module = sys.modules.get("transformers.initialization")
+    return [] if module is None else [module.TORCH_INIT_FUNCTIONS]
+
+
+@contextlib.contextmanager
+def _emptied(functions: dict[str, Any]) -> Iterator[None]:
+    old = dict(functions)
+    functions.update(dict.fromkeys(old, _leave_as_it_is))
+    try:
+        yield
+    finally:
+        functions.update(old)
 
 
 def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:

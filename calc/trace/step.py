@@ -22,6 +22,7 @@ from calc.graph import Call, Record, Saved, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, optimizers
+from calc.trace.arithmetic import symbolic_integers
 from calc.trace.recorder import Recorder
 from calc.trace.remember import remembered
 from calc.trace.symbols import SizeEnv
@@ -62,7 +63,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
-    with mode, disguise.unrecognised(), remembered(), _quiet(), _no_collection():
+    with mode, disguise.unrecognised(), remembered(), symbolic_integers(), _quiet(), _no_collection():
         yield
 
 
@@ -99,8 +100,8 @@ class _Run:
         self.spec = spec
         with disguise.building():
             self.module = _module(spec, sizes)
-            self.module.train()
-            self.optimizer = optimizers.build(options.optimizer, spec, self.module)
+            self.module.train(options.trains)
+            self.optimizer = optimizers.build(options.optimizer, spec, self.module) if options.trains else None
             self.inputs = _inputs(spec, sizes)
         self.gradients: dict[str, Tensor] = {}
         self.gradient_storages: set[int] = set()
@@ -117,8 +118,11 @@ class _Run:
         persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
         self._state()  # some optimizers make their state when they are built: it is alive before the first step
         with recorder.path.watch(self.module), disguise.calls_noted(self._noted, recorder.size), _attention(self.options):
-            self._step(1)
-            self._step(2)
+            for number in (1, 2):
+                if self.optimizer is not None:
+                    self._step(number, self.optimizer)
+                else:
+                    self._forward(number)
         state = self._state()
         roles = self._roles(parameters, buffers, inputs, state)
         return Record(
@@ -141,6 +145,8 @@ class _Run:
 
     def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
         """(parameter, key, tensor) of everything the optimizer keeps now."""
+        if self.optimizer is None:
+            return ()
         return tuple(
             (name, key, self.recorder.tensor(value, name))
             for name, p in self.module.named_parameters()
@@ -148,7 +154,18 @@ class _Run:
             if isinstance(value, torch.Tensor)
         )
 
-    def _step(self, number: int) -> None:
+    def _forward(self, number: int) -> None:
+        """A step that is a forward alone. Its result lives to the end of the window, as the loss of a training step does."""
+        recorder = self.recorder
+        recorder.step, recorder.phase = number, "forward"
+        start = len(recorder.events)
+        with _no_gradients(self.options):
+            result = _result(self.spec, self.module, self.inputs, self.options)
+        self.windows.append((start, len(recorder.events)))
+        del result
+        recorder.phase = ""
+
+    def _step(self, number: int, optimizer: torch.optim.Optimizer) -> None:
         recorder = self.recorder
         recorder.step = number
         start = len(recorder.events)
@@ -165,9 +182,9 @@ class _Run:
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         self._note_gradients()
         recorder.phase = "optimizer"
-        self.optimizer.step()
+        optimizer.step()
         recorder.phase = "zero_grad"
-        self.optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         self.windows.append((start, len(recorder.events)))
         del loss
         recorder.phase = ""
@@ -221,6 +238,17 @@ def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch
         what = f"a tensor of {loss.dim()} dimensions" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise SpecError(f"{spec.name}: loss must return a scalar tensor, not {what}")
     return loss
+
+
+def _result(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
+    """What a step without gradients computes: the prediction when the model is used, else the loss."""
+    if options.mode == "infer" and spec.predict is not None:
+        return spec.predict(module, *inputs)
+    return _loss(spec, module, inputs)
+
+
+def _no_gradients(options: Options) -> Any:
+    return torch.inference_mode() if options.mode == "infer" else torch.no_grad()
 
 
 def _attention(options: Options) -> Any:
