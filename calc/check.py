@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from calc import dims as dims_
 from calc.derivation import Derivation
 from calc.errors import BadInputError, MeasurementError
-from calc.options import Options
+from calc.options import TRAIN, Options
+from calc.quantities import absent
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ _PARTS: dict[str, tuple[str, ...]] = {
     f"flops.{phase}.total": (f"flops.{phase}.matmul", f"flops.{phase}.elementwise") for phase in ("forward", "backward", "optimizer")
 }
 _PARTS["flops.step.total"] = tuple(part for parts in tuple(_PARTS.values()) for part in parts)
+
+
+def _parts(name: str, mode: str) -> list[str]:
+    """What a total is made of in ``mode``: only what it runs."""
+    return [part for part in _PARTS.get(name, ()) if not absent(part, mode)]
+
 
 # Quantities that hold the products which fused attention's backward repeats.
 _REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
@@ -180,8 +187,11 @@ def compare(derivation: Derivation, derived: Mapping[str, int | None], measureme
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     repeated = (derived.get("flops.backward.recompute") or 0) if fused else 0
+    mode = derivation.options.get("mode", TRAIN)
     verdicts = [
-        _judge(name, derived[name], derivation[name].unknown, measurement, repeated if name in _REPEATING else 0) for name in derivation
+        _judge(name, derived[name], derivation[name].unknown, measurement, repeated if name in _REPEATING else 0)
+        for name in derivation
+        if not absent(name, mode)  # nothing that does not run is open
     ]
     return Report(
         model=derivation.model,
@@ -195,7 +205,7 @@ def compare(derivation: Derivation, derived: Mapping[str, int | None], measureme
 def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, repeated: int) -> Verdict:
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
-    parts = [name] if name in measurement.readings else list(_PARTS.get(name, ()))
+    parts = [name] if name in measurement.readings else _parts(name, measurement.options.get("mode", TRAIN))
     missing = [part for part in parts if part not in measurement.readings]
     if not parts or missing:
         return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))

@@ -10,10 +10,11 @@ from calc.errors import BadInputError
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw", "spec")
 PRECISIONS = ("fp32",)
 ATTENTIONS = ("fused", "math")
-MODES = ("train",)
+TRAIN = "train"
+MODES = ("train", "eval", "infer")
 
 # Named by the design and refused as "not built yet" rather than as unknown.
-_PLANNED = {"precision": ("fp32-tf32", "bf16-autocast", "fp16-autocast", "bf16", "bf16-master"), "mode": ("eval", "infer")}
+_PLANNED = {"precision": ("fp32-tf32", "bf16-autocast", "fp16-autocast", "bf16", "bf16-master")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class Options:
     ``optimizer``  one of ``OPTIMIZERS``, with its class's defaults and the per-tensor implementation.
     ``precision``  number format of weights and arithmetic.
     ``attention``  ``fused``: what torch's dispatch picks by itself; ``math``: the math backend for every attention.
-    ``mode``       ``train``: forward, backward and optimizer step.
+    ``mode``       ``train``: forward, backward and optimizer step; ``eval``: the loss of a module in evaluation mode, without
+                   gradients; ``infer``: the spec's prediction (else its loss) in inference mode.
     """
 
     optimizer: str = "adamw"
@@ -37,9 +39,14 @@ class Options:
         _check("attention", self.attention, ATTENTIONS)
         _check("mode", self.mode, MODES)
 
+    @property
+    def trains(self) -> bool:
+        """Whether the step has a backward and an optimizer."""
+        return self.mode == TRAIN
+
     def to_json(self) -> dict[str, str]:
-        """The options as plain data, in a fixed order."""
-        return asdict(self)
+        """The options as plain data, in a fixed order. A step that updates nothing has no optimizer."""
+        return {name: value for name, value in asdict(self).items() if self.trains or name != "optimizer"}
 
 
 def _check(option: str, value: object, known: tuple[str, ...]) -> None:

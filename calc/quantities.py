@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from calc.options import TRAIN
 from calc.units import Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """``parts`` names the quantities that add up to this one; ``step`` the training step whose peak it is."""
+    """``parts`` names the quantities that add up to this one; ``step`` the step whose peak it is."""
 
     name: str
     unit: Unit
@@ -21,12 +22,12 @@ class Definition:
 QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
-        Definition("parameters", Unit.ELEMENT, "trainable elements, tied weights once"),
+        Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
         Definition("gradients.bytes", Unit.BYTE, "gradients that the backward leaves"),
         Definition("optimizer_state.bytes", Unit.BYTE, "every tensor the optimizer keeps"),
         Definition("activations.bytes", Unit.BYTE, "distinct storages autograd holds when the forward returns"),
-        Definition("memory.peak", Unit.BYTE, "largest live bytes during the second training step", step=2),
-        Definition("memory.peak.first_step", Unit.BYTE, "largest live bytes during the first training step", step=1),
+        Definition("memory.peak", Unit.BYTE, "largest live bytes during the second step", step=2),
+        Definition("memory.peak.first_step", Unit.BYTE, "largest live bytes during the first step", step=1),
         Definition("checkpoint.bytes", Unit.BYTE, "payload of a checkpoint: model, optimizer state and iteration"),
         Definition("flops.forward.matmul", Unit.FLOP, "matrix products of the forward"),
         Definition("flops.forward.causal", Unit.FLOP, "the same, with declared causal masks credited"),
@@ -52,7 +53,7 @@ QUANTITIES: dict[str, Definition] = {
         Definition(
             "flops.step.total",
             Unit.FLOP,
-            "all arithmetic of one training step",
+            "all arithmetic of one step",
             ("flops.forward.total", "flops.backward.total", "flops.optimizer.total"),
         ),
         Definition("bytes_moved.forward", Unit.BYTE, "bytes read and written by the forward's operators"),
@@ -60,3 +61,36 @@ QUANTITIES: dict[str, Definition] = {
         Definition("bytes_moved.optimizer", Unit.BYTE, "bytes read and written by the optimizer's operators"),
     )
 }
+
+
+_BACKWARD = ("gradients.", "flops.backward.", "bytes_moved.backward")
+_OPTIMIZER = ("optimizer_state.", "flops.optimizer.", "bytes_moved.optimizer")
+_OTHER_MEANINGS = {
+    "checkpoint.bytes": "payload of a checkpoint: the model alone",
+    "memory.peak": "largest live bytes during the second forward",
+    "memory.peak.first_step": "largest live bytes during the first forward",
+    "flops.step.total": "all arithmetic of one forward, which is the whole step",
+}
+
+
+def absent(name: str, mode: str) -> str:
+    """Why a step in ``mode`` has no quantity ``name``, or nothing where it has. What does not run is unknown, not 0."""
+    if mode == TRAIN:
+        return ""
+    if name.startswith(_BACKWARD):
+        return f"mode {mode} runs no backward"
+    if name.startswith(_OPTIMIZER):
+        return f"mode {mode} runs no optimizer step"
+    return f"mode {mode} keeps nothing for a backward" if name == "activations.bytes" else ""
+
+
+def definitions(mode: str) -> tuple[Definition, ...]:
+    """All quantities, with what they mean and are made of in ``mode``."""
+    return tuple(QUANTITIES.values()) if mode == TRAIN else tuple(_without_gradients(d, mode) for d in QUANTITIES.values())
+
+
+def _without_gradients(definition: Definition, mode: str) -> Definition:
+    meaning = _OTHER_MEANINGS.get(definition.name, definition.meaning)
+    if absent(definition.name, mode):
+        return definition
+    return replace(definition, meaning=meaning, parts=tuple(part for part in definition.parts if not absent(part, mode)))

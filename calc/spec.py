@@ -26,10 +26,13 @@ class Spec:
     ``build``     sizes → ``nn.Module``. Runs under symbolic execution: sizes may be symbolic integers.
     ``inputs``    sizes → tuple of input tensors, made with torch factory functions.
     ``loss``      (module, *inputs) → scalar loss tensor.
+    ``predict``   (module, *inputs) → whatever the model gives when it is used; what mode ``infer`` runs in place of the loss.
     ``check_at``  the small sizes at which the real checks of a report run; other dimensions keep their value.
     ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
     ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
     ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
+    ``gives_way`` sets of dimensions to leave as numbers, tried in order, where the step cannot be recorded with them symbolic;
+                  empty: such a model is refused.
     ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
@@ -44,6 +47,8 @@ class Spec:
     pinned: tuple[str, ...] = ()
     key: str = ""
     notes: tuple[str, ...] = ()
+    predict: Callable[..., Any] | None = None
+    gives_way: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.dims, Mapping) or not self.dims:
@@ -51,6 +56,8 @@ class Spec:
         for part in ("build", "inputs", "loss"):
             if not callable(getattr(self, part)):
                 raise SpecError(f"spec {self.name!r}: {part} must be a function")
+        if self.predict is not None and not callable(self.predict):
+            raise SpecError(f"spec {self.name!r}: predict must be a function, or left out")
         for name in self.dims:
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
                 raise SpecError(f"spec {self.name!r}: {name!r} cannot name a dimension: use letters, digits and _")

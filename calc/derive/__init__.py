@@ -17,7 +17,7 @@ from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
 from calc.errors import DimensionError, UnknownOperatorError
 from calc.graph import Graph
-from calc.quantities import QUANTITIES, Definition
+from calc.quantities import QUANTITIES, Definition, absent, definitions
 
 ORDER = tuple(QUANTITIES)
 
@@ -72,6 +72,7 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         provenance=graph.provenance,
         notes=graph.notes,
         spec=spec,
+        held={name: value for name, (value, _) in graph.held.items()},
     )
 
 
@@ -87,7 +88,7 @@ def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     table: dict[str, Dim] = {}
     for d in graph.dims:
         follows = d.expr is not None and dims.evaluate(d.expr, recorded) == d.value
-        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most)
+        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus)
     values = dims.resolve(table, given)
     for condition in graph.unmet(values):
         raise DimensionError(
@@ -129,7 +130,7 @@ def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for definition in QUANTITIES.values():
+    for definition in definitions(analysis.mode):
         if definition.parts or definition.step is not None:
             continue
         reason = _unknown(definition.name, analysis)
@@ -148,8 +149,9 @@ def _total(analysis: Analysis, name: str) -> Poly:
 
 def _unknown(name: str, analysis: Analysis) -> str:
     """Why a quantity has no value, or nothing."""
-    if not name.endswith(".causal"):
-        return ""
+    reason = absent(name, analysis.mode)
+    if reason or not name.endswith(".causal"):
+        return reason
     if analysis.uncredited:
         return f"not credited: {min(analysis.uncredited)}"
     if not any(call.causal for r in analysis.graph.records for call in r.calls) and not any(
@@ -194,8 +196,11 @@ def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mappi
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     totals = {name: _total(analysis, name) for name in QUANTITIES}
     found = []
-    for definition in QUANTITIES.values():
-        if not definition.parts:
+    for definition in definitions(analysis.mode):
+        reason = absent(definition.name, analysis.mode)
+        if reason and definition.parts:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+        if reason or not definition.parts:
             continue
         total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
         maker.combine(definition.name, [(p, totals[p]) for p in definition.parts], definition.meaning)
@@ -206,7 +211,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
 
 def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for definition in QUANTITIES.values():
+    for definition in definitions(analysis.mode):
         if definition.step is None:
             continue
         peaks = analysis.peaks[definition.name]

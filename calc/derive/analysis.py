@@ -15,6 +15,7 @@ from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.derive.memory import Peak
 from calc.graph import Graph, Record, Tensor
+from calc.options import TRAIN
 from calc.quantities import QUANTITIES
 
 PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
@@ -37,6 +38,11 @@ class Analysis:
     peaks: Mapping[str, tuple[Peak, ...]]
     uncredited: frozenset[str]
     special: Analysis | None = None
+
+    @property
+    def mode(self) -> str:
+        """What the recorded step runs: training, or a forward alone."""
+        return self.graph.options.get("mode", TRAIN)
 
     @cached_property
     def totals(self) -> dict[str, Poly]:

@@ -89,7 +89,8 @@ class Folder:
             kind = "optimizer state" if index in state else "model"
             nbytes = self.read(storage.nbytes)
             yield Entry("checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE))
-        yield Entry("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
+        if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration
+            yield Entry("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
 
     def _bytes(self, record: Record, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> Entry:
         """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""

@@ -21,7 +21,6 @@ from calc.measure.observer import Observer
 from calc.measure.training import Training
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
-PHASES = ("forward", "backward", "optimizer")
 
 aten = torch.ops.aten
 
@@ -91,7 +90,7 @@ def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
             yield
 
     run.step(around)
-    return {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in PHASES}
+    return {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 
 def _reading(observer: Observer, counter: FlopCounterMode, fused: Sequence[str]) -> Reading:

@@ -1,4 +1,4 @@
-"""Live bytes of two whole training steps, watched from outside: no hook, nothing kept that the run would let go."""
+"""Live bytes of two whole steps, watched from outside: no hook, nothing kept that the run would let go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def measure_memory(run: Training) -> dict[str, Reading]:
     """The most live bytes in the second step, and in the first, which makes the optimizer's state as it goes."""
     watch = StorageWatch()
     watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
-    watch.admit(tensors_in(run.optimizer.state))
+    if run.optimizer is not None:
+        watch.admit(tensors_in(run.optimizer.state))
     with watch:
         peaks = [_peak_of_step(run, watch) for _ in range(2)]
     if watch.blind:

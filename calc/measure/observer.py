@@ -6,6 +6,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.measure.composite import is_composite, taken_apart
+
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
 _FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
 
@@ -18,6 +20,8 @@ class Observer(TorchDispatchMode):
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         if getattr(func, "namespace", "") != "profiler":  # marks spans of time, computes nothing
             self.names.add(str(func))
         return func(*args, **(kwargs or {}))

@@ -24,10 +24,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.measure.composite import is_composite, taken_apart
 from calc.measure.decomposition import (
     IGNORED_NAMESPACES,
     Args,
@@ -60,11 +62,14 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func.namespace in IGNORED_NAMESPACES:
             return func(*args, **kwargs)
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         # Some operators resize or swap storage; what is read is what stood there before.
         before = _Call(func, args, kwargs)
         outputs = func(*args, **kwargs)
         try:
-            flops = elementwise(func, args, kwargs, outputs)
+            with torch.inference_mode(False), torch.no_grad():  # a decomposition is counted alike in every mode
+                flops = elementwise(func, args, kwargs, outputs)
             moved = before.bytes_moved(outputs)
         except UncountableError:
             self.unknown[str(func)] += 1

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.measure.flops import PHASES, measure_flops
+from calc.measure.flops import measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
 from calc.measure.observer import Observer, fused_attention
@@ -90,6 +90,10 @@ def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
     """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint."""
     readings = {"parameters": measure_parameters(run)}
     run.step()
+    if run.optimizer is None:
+        with Observer() as observer:
+            run.step()
+        return observer.names, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
     with Observer() as observer:
         saved = measure_saved(run)
         readings["gradients.bytes"] = measure_gradients(run)
@@ -104,8 +108,8 @@ def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
 def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
     """Elementwise FLOPs and bytes moved of the next step, by phase. A step whose storages cannot be seen is not counted."""
     if memory.value is None:
-        lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in PHASES}
-        return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in PHASES}}
+        lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in run.phases}
+        return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in run.phases}}
     counters: dict[str, ReferenceCounter] = {}
 
     @contextmanager
@@ -115,7 +119,7 @@ def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
 
     run.step(around)
     readings: dict[str, Reading] = {}
-    for phase in PHASES:
+    for phase in run.phases:
         counter = counters[phase]
         readings[f"flops.{phase}.elementwise"] = _counted(counter.elementwise, ELEMENTWISE, counter.unknown)
         readings[f"bytes_moved.{phase}"] = _counted(counter.bytes_moved, BYTES_MOVED, counter.unknown)

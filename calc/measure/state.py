@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,12 +33,18 @@ def measure_gradients(run: Training) -> Reading:
 
 def measure_optimizer_state(run: Training) -> Reading:
     """Bytes of every tensor in the optimizer's state."""
+    assert run.optimizer is not None
     return _bytes_of(list(tensors_in(run.optimizer.state)), "tensors in optimizer.state after two steps", "the optimizer's state")
 
 
 def measure_checkpoint(run: Training) -> Reading:
-    """Payload of a checkpoint: written by ``torch.save``, read back, its distinct storages added up."""
-    state = {"model": run.module.state_dict(), "optimizer": run.optimizer.state_dict(), "iteration": torch.tensor(1)}
+    """Payload of a checkpoint: written by ``torch.save``, read back, its distinct storages added up.
+
+    A model that is only used is saved alone, without an optimizer and an iteration.
+    """
+    state: dict[str, Any] = {"model": run.module.state_dict()}
+    if run.optimizer is not None:
+        state |= {"optimizer": run.optimizer.state_dict(), "iteration": torch.tensor(1)}
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"):
         path = Path(folder) / "checkpoint.pt"
         torch.save(state, path)

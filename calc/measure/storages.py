@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.measure.composite import is_composite, taken_apart
+
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
     """Every tensor in nested tuples, lists and dictionaries."""
@@ -55,6 +57,8 @@ class StorageWatch(TorchDispatchMode):
         self.peak = self.live
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
         out = func(*args, **(kwargs or {}))
         for tensor in tensors_in((args, kwargs or {}, out)):
             self._admit(tensor, str(func))

@@ -19,23 +19,39 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import MeasurementError, NapkinError, SpecError
 from calc.measure.optimizers import build_optimizer
-from calc.options import Options
+from calc.options import TRAIN, Options
 from calc.spec import Sizes, Spec
 
 SEED = 0
+PHASES = ("forward", "backward", "optimizer")
 
 Around = Callable[[str], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A module with what it needs to be trained for one step after another."""
+    """A module with what it needs to run one step after another. ``optimizer`` is ``None`` where a step is a forward alone."""
 
     spec: Spec
     sizes: Mapping[str, int]
     module: torch.nn.Module
     inputs: tuple[Tensor, ...]
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer | None
+    mode: str = TRAIN
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The parts of a step, in order."""
+        return PHASES if self.optimizer is not None else PHASES[:1]
+
+    def use(self) -> Any:
+        """The forward of a step that is nothing else: the loss without gradients, or the model's prediction."""
+        with blame(self.spec, self.sizes, "the forward pass"):
+            if self.mode == "infer":
+                with torch.inference_mode():
+                    return (self.spec.predict or self.spec.loss)(self.module, *self.inputs)
+            with torch.no_grad():
+                return self.spec.loss(self.module, *self.inputs)
 
     def forward(self) -> Tensor:
         with blame(self.spec, self.sizes, "the forward pass"):
@@ -51,16 +67,20 @@ class Training:
             loss.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
+        assert self.optimizer is not None
         with blame(self.spec, self.sizes, "the optimizer step"):
             self.optimizer.step()
 
     def clear(self) -> None:
+        assert self.optimizer is not None
         self.optimizer.zero_grad(set_to_none=True)
 
     def step(self, around: Around = lambda phase: nullcontext()) -> None:
-        """One training step. The loss is referenced until the gradients are gone, as in a usual training loop."""
+        """One step. The loss is referenced until the gradients are gone, as in a usual training loop."""
         with around("forward"):
-            loss = self.forward()
+            loss = self.forward() if self.optimizer is not None else self.use()
+        if self.optimizer is None:
+            return
         with around("backward"):
             self.backward(loss)
         with around("optimizer"):
@@ -91,11 +111,11 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
     if not isinstance(inputs, tuple | list) or not all(isinstance(x, Tensor) for x in inputs):
         raise SpecError(f"spec {spec.name!r}: inputs must return a tuple of tensors, not {_describe(inputs)}")
     with blame(spec, sizes, f"moving the module to {device}"):
-        module = module.to(device).train()
+        module = module.to(device).train(options.trains)
         inputs = tuple(x.to(device) for x in inputs)
     with blame(spec, sizes, "building the optimizer"):
-        optimizer = build_optimizer(options.optimizer, spec, module.parameters())
-    return Training(spec, sizes, module, inputs, optimizer)
+        optimizer = build_optimizer(options.optimizer, spec, module.parameters()) if options.trains else None
+    return Training(spec, sizes, module, inputs, optimizer, options.mode)
 
 
 @contextmanager

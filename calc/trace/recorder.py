@@ -20,6 +20,7 @@ from calc.trace import kernels
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _LIFT = torch.ops.aten.lift_fresh.default
 
 
@@ -54,6 +55,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         kwargs = kwargs or {}
         if func.namespace != "aten":
             return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled() and _is_composite(func):
+            # Inference mode leaves out the dispatch that takes such operators apart before they come here.
+            with self:
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
         known, answer = self.shadows.answer(func, args)
         out = answer if known else kernels.run(func, args, kwargs)
         self.shadows.follow(func, args, kwargs, out)
@@ -207,6 +212,12 @@ class _Held:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    """Whether torch runs ``func`` by other operators, and no kernel of its own."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
 
 
 def _last_node_number() -> int:
