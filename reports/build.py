@@ -14,11 +14,13 @@ from calc.derivation import Derivation
 from calc.display import Display
 from calc.errors import BadInputError
 from calc.graph import Assumption, DimRecord
+from calc.options import TRAIN
+from calc.quantities import absent
 from calc.textbook import Comparison
 from reports import expressions, latex, numbers, rulebook
 from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_symbol, place, trees
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
-from reports.conventions import CONVENTIONS, NOT_COVERED, OTHERWISE, REFUSED
+from reports.conventions import NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, several, sizes_text
 
@@ -49,7 +51,8 @@ def build(
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks.
     """
-    names = sorted(derivation, key=place)
+    mode = derivation.options.get("mode", TRAIN)
+    names = sorted((name for name in derivation if not absent(name, mode)), key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     shown = list(trees(derivation, comparisons))
     sizes, anchors = known_sizes(derivation, shown), Anchors()
@@ -57,6 +60,7 @@ def build(
     chapters = tuple(chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
     return Page(
         model=derivation.model,
+        step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
         date=_date(),
@@ -64,7 +68,7 @@ def build(
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
-        conventions=tuple(AssumptionRow(None, *convention) for convention in CONVENTIONS),
+        conventions=tuple(AssumptionRow(None, *convention) for convention in conventions(mode)),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
@@ -217,8 +221,12 @@ def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
+    mode = derivation.options.get("mode", TRAIN)
+    reasons = {name: absent(name, mode) for name in derivation}
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
     for name in derivation:
-        if derivation[name].text is None:
+        if derivation[name].text is None and not reasons[name]:
             yield f"{name} is unknown: {derivation[name].unknown}."
     for v in verdicts.values():
         if v.verdict == "not measured" and v.derived is not None:

@@ -82,7 +82,7 @@ def _model(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that say which step is meant."""
     for decorate in (
         click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
-        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train."),
+        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
         click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
         click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
@@ -110,7 +110,7 @@ def derive(explain: str | None, as_json: bool, **words: Any) -> None:
     from reports import job
 
     if explain is not None:
-        job.require_explained(explain)
+        job.require_explained(explain, request.options.mode)
     with _talk() as say:
         derivation = job.derive(request, say)
     comparisons = job.comparisons(derivation, explain)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from calc.options import TRAIN
+
 CONVENTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "One multiply-add is 2 FLOP.",
@@ -34,6 +38,28 @@ CONVENTIONS: tuple[tuple[str, str, str], ...] = (
         "A model that branches on its data is refused rather than averaged.",
     ),
 )
+
+# What stands in place of the step and its optimizer where nothing is trained.
+_FORWARD_ALONE = (
+    "The step is one forward and nothing else; peak memory is that of the second such forward.",
+    "Nothing is kept for a backward, and no optimizer runs.",
+    "Several forwards at once, or results kept between them, raise the peak.",
+)
+_TRAINING_ONLY = ("The step is forward", "The optimizer runs")
+
+STEPS: Mapping[str, str] = {
+    TRAIN: "one training step",
+    "eval": "one forward in evaluation mode",
+    "infer": "one forward in inference mode",
+}
+
+
+def conventions(mode: str) -> tuple[tuple[str, str, str], ...]:
+    """The conventions that say something about a step in ``mode``."""
+    if mode == TRAIN:
+        return CONVENTIONS
+    return (_FORWARD_ALONE, *(c for c in CONVENTIONS if not c[0].startswith(_TRAINING_ONLY)))
+
 
 NOT_COVERED: tuple[str, ...] = (
     "Time: no quantity here is a duration or a rate.",

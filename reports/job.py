@@ -19,7 +19,7 @@ from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError
 from calc.options import Options
-from calc.quantities import QUANTITIES
+from calc.quantities import QUANTITIES, absent
 from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown
 from reports.build import build
@@ -69,8 +69,10 @@ def derive(request: Request, progress: Progress) -> Derivation:
     return replace(found, provenance={"napkin": version(), **found.provenance})
 
 
-def require_explained(name: str) -> None:
-    """Refuse what no derivation explains, before any work."""
+def require_explained(name: str, mode: str) -> None:
+    """Refuse what no derivation in ``mode`` explains, before any work."""
+    if name in QUANTITIES and absent(name, mode):
+        raise BadInputError(f"{name} has no steps to show: {absent(name, mode)}; choose another quantity, or --mode train")
     known = (*QUANTITIES, *(rule.name for rule in RULES))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)

@@ -278,6 +278,7 @@ class Page:
     """A whole report."""
 
     model: str
+    step: str
     subtitle: str
     sizes: str
     date: str

@@ -150,7 +150,7 @@ def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> None:
 
 
 def _head(page: Page, out: Console) -> None:
-    out.print(Text.assemble((visible(page.model), "bold"), f", one training step: {visible(page.subtitle)}"))
+    out.print(Text.assemble((visible(page.model), "bold"), f", {page.step}: {visible(page.subtitle)}"))
     out.print(Text(visible(page.sizes), style="dim"))
     out.print()
 
