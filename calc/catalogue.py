@@ -31,5 +31,10 @@ CATALOGUE: dict[str, Entry] = {
             "spec",
             {"dropout": "rate of its dropouts, 0 by default: gpt2:dropout=0.1"},
         ),
+        Entry("llama3-8b", "Llama 3 8B: rotary positions, grouped-query attention, SwiGLU", "calc.models.llama", "LLAMA3_8B"),
+        Entry("llama3-70b", "Llama 3 70B: the same module, wider and deeper", "calc.models.llama", "LLAMA3_70B"),
+        Entry("mixtral", "Mixtral 8x7B: two of eight experts per token, sorted into one grouped product", "calc.models.mixtral"),
+        Entry("vit-b", "ViT-B/16: an image as a sequence of patches, a class token, cross-entropy over classes", "calc.models.vit"),
+        Entry("resnet50", "ResNet-50 v1.5: convolutions and batch norms, cross-entropy over classes", "calc.models.resnet"),
     )
 }

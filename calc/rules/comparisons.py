@@ -40,7 +40,7 @@ free(
     moves=True,
 )
 free(
-    *_aten("argmax.default argmin.default sort.default sort.stable topk.default histc.default"),
+    *_aten("argmax.default argmin.default sort.default sort.stable topk.default histc.default searchsorted.Tensor"),
     because="orders or sorts elements into bins by comparing them: no arithmetic",
     moves=True,
 )

@@ -183,7 +183,8 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
         return f"({args[0]})**{args[1]}"
     match kind:
         case "FloorDiv" | "CleanDiv":
-            return f"floor(({args[0]})/({args[1]}))"
+            whole = _whole_quotient(*e.args)
+            return f"floor(({args[0]})/({args[1]}))" if whole is None else _text(whole, names)
         case "CeilDiv":
             return f"ceiling(({args[0]})/({args[1]}))"
         case "Mod" | "PythonMod":
@@ -193,6 +194,16 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
         case "floor" | "ceiling":
             return f"{kind}({args[0]})"
     return f"{kind}({', '.join(args)})"
+
+
+def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
+    """The quotient where it is a whole number at all sizes, as s where a view splits s**2 into s and the rest."""
+    if not denominator.free_symbols or not denominator.free_symbols <= numerator.free_symbols:
+        return None
+    quotient = sp.cancel(numerator / denominator)
+    symbols = sorted(numerator.free_symbols, key=str)
+    whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
+    return quotient if whole else None
 
 
 def _atomic(text: str) -> bool:

@@ -496,6 +496,7 @@ add("argmax.default argmin.default sort.default", lambda: call(r(3, 5), 1))
 add("sort.stable", lambda: call(r(3, 5), stable=True, dim=1))
 add("histc.default", lambda: call(r(11), 7, 0, 6))
 add("topk.default", lambda: call(r(3, 5), 2))
+add("searchsorted.Tensor", lambda: call(torch.arange(11), torch.arange(7), right=True, out_int32=True))
 
 # -- copies ----------
 
