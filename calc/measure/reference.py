@@ -30,18 +30,18 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.measure.composite import is_composite, taken_apart
-from calc.measure.decomposition import (
+from calc.measure.decomposition import elementwise
+from calc.measure.kinds import (
     IGNORED_NAMESPACES,
     Args,
     UncountableError,
     base_name,
     bind,
-    elementwise,
-    indexed_elements,
     is_view,
     names,
     tensors_in,
 )
+from calc.measure.whole import indexed_elements
 
 
 class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]

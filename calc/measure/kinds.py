@@ -1,0 +1,112 @@
+"""What the measuring side knows of an operator by its name alone: arithmetic, reduction, or of no arithmetic at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+Args = Mapping[str, Any]
+Count = Callable[[Args, Any], int]
+
+
+class UncountableError(Exception):
+    """An operator that has no decomposition and is of no known kind. The message is its name."""
+
+
+# -- kinds of operators, by name without overload and without the underscore of in-place ---------------------------------
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a list of operator names."""
+    return frozenset(text.split())
+
+
+ARITHMETIC_PRIMS = names(
+    "abs acos acosh asin asinh atan atanh cos cosh bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 cbrt digamma"
+    " erf erf_inv erfc erfcx exp expm1 exp2 lgamma log log1p log2 log10 ndtri neg reciprocal sin sinh spherical_bessel_j0 sqrt"
+    " tan tanh add atan2 div fmod gcd hypot igamma igammac mul pow remainder rsqrt sub zeta"
+)
+REDUCTION_PRIMS = names("amax amin prod sum xor_sum var")
+FREE_PRIMS = names(
+    # Comparisons and selections.
+    "eq ge gt le lt ne isfinite signbit sign maximum minimum fmax fmin where maximum_value minimum_value"
+    " bitwise_not bitwise_and bitwise_or bitwise_xor shift_left shift_right_arithmetic shift_right_logical"
+    # Casts, rounding, parts of a complex number.
+    " convert_element_type device_put item ceil floor round trunc frexp nextafter conj conj_physical real imag"
+    # Copies, views, factories, random numbers.
+    " as_strided broadcast_in_dim collapse_view expand_dims slice split_dim squeeze transpose view_of view_element_type"
+    " as_strided_scatter collapse cat reshape rev clone copy_strided copy_to resize fill empty_strided empty_permuted"
+    " scalar_tensor iota normal _uniform_helper uniform"
+)
+
+FREE = names(
+    # Comparisons, selections, logic, order.
+    "eq ge gt le lt ne isnan isinf isfinite isneginf isposinf signbit sign sgn maximum minimum fmax fmin where masked_fill"
+    " all any equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not"
+    " bitwise_left_shift bitwise_right_shift argmax argmin sort topk histc kthvalue median nonzero unique_dim _unique2 searchsorted"
+    " bucketize isin heaviside tril triu masked_select cummax cummin is_same_size _local_scalar_dense mode"
+    # Casts and rounding.
+    " _to_copy ceil floor round trunc conj_physical"
+    # Copies and moves.
+    " clone copy _copy_from constant_pad_nd cat stack flip roll repeat repeat_interleave index index_select gather take"
+    " embedding index_copy index_fill scatter slice_backward select_backward diagonal_backward slice_scatter select_scatter"
+    " diagonal_scatter as_strided_scatter reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d"
+    " replication_pad2d replication_pad3d _unsafe_index pixel_shuffle pixel_unshuffle channel_shuffle im2col resize"
+    # Views that the schema does not call one.
+    " _unsafe_view unsafe_split unsafe_chunk _reshape_alias lift lift_fresh set resize_as"
+    # Factories and random numbers.
+    " empty empty_like empty_strided new_empty new_empty_strided empty_permuted zeros zeros_like new_zeros zero ones ones_like"
+    " new_ones full full_like new_full fill scalar_tensor arange linspace eye tril_indices triu_indices"
+    " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
+    " geometric cauchy multinomial poisson _efficientzerotensor"
+    # Matrix products: their products are matmul FLOPs.
+    " mm bmm mv dot vdot _grouped_mm"
+)
+
+
+IGNORED_NAMESPACES = names("prim profiler")
+
+
+def base_name(func: OpOverload) -> str:
+    """``aten::add_`` → ``add``: the operator's name without namespace, and without the underscore of in-place."""
+    name = func._schema.name.split("::")[1]
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+def bind(func: OpOverload, args: Sequence[Any], kwargs: Args) -> dict[str, Any]:
+    """Arguments of a call by their schema names; those left at their default are absent."""
+    names = [a.name for a in func._schema.arguments]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def is_view(func: OpOverload) -> bool:
+    """Whether an operator only shows elements in another way: a view, or in place (``t_``)."""
+    return bool(func.is_view) or torch.Tag.inplace_view in func.tags
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in a value, also inside lists and tuples."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def results(outputs: Any) -> int:
+    """Elements of the first result: the number of arithmetic results of a pointwise operator."""
+    return next((int(t.numel()) for t in tensors_in(outputs)), 0)
+
+
+def reduced(elements: int, kept: int) -> int:
+    """Operations of a reduction of ``elements`` to ``kept``."""
+    return max(elements - kept, 0)
+
+
+def as_meta(tensor: Tensor) -> Tensor:
+    """A tensor like it without elements."""
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")

@@ -1,0 +1,144 @@
+"""Operators whose elementwise work is counted as a whole: conventions, since torch has no reference that says it.
+
+- matrix products (also with vectors) and convolutions: their products are matmul FLOPs, so 0 here. The bias of ``addmm`` and its
+  kin and of a convolution is one addition per result element; ``alpha`` scales the product, ``beta`` the bias, unless they are 1;
+  a convolution's bias gradient is a reduction.
+- fused attention, N = scores (batch x query heads x query length x key length, in full even when causal) and R = rows of
+  scores: the elementwise work of the mathematical formulation. Forward: N scalings, N additions of a floating mask if one is
+  given, softmax = (N - R) maximum + N subtractions + N exponentials + (N - R) sum + N divisions. Backward: softmax's backward
+  = N products + (N - R) sum + N products + N subtractions, and N scalings. The log-sum-exp the kernel keeps, and the repeated
+  exponentials of its backward, are not counted; heads that share keys add the key and value gradients of their group:
+  (query heads / key heads - 1) additions per gradient element. Dropout, if its probability is not 0: 2 N each way.
+- ``cumsum``, ``cumprod``: n - 1 per line of n. Maximum and minimum with their position: a reduction.
+- accumulating scatters (``index_add``, ``scatter_add``, ``index_put`` with accumulate): one addition per source element.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from calc.measure.kinds import Args, Count, UncountableError, as_meta, reduced, results
+from calc.measure.whole_images import IMAGES
+
+
+def _addmm(args: Args, outputs: Any) -> int:
+    beta, alpha = args.get("beta", 1), args.get("alpha", 1)
+    result = results(outputs)
+    bias = 0 if beta == 0 else result
+    return bias + (int(args["self"].numel()) if beta not in (0, 1) else 0) + (result if alpha != 1 else 0)
+
+
+def _convolution(args: Args, outputs: Any) -> int:
+    return results(outputs) if args.get("bias") is not None else 0
+
+
+def _convolution_backward(args: Args, outputs: Any) -> int:
+    grad = args["grad_output"]
+    channels = grad.shape[1]
+    return reduced(grad.numel(), channels) if args["output_mask"][2] else 0
+
+
+def _scores(args: Args) -> tuple[int, int]:
+    *batch, query_length, _ = args["query"].shape
+    rows = int(math.prod(batch) * query_length)
+    return rows * int(args["key"].shape[-2]), rows
+
+
+def _float_mask(args: Args) -> bool:
+    mask = args.get("attn_mask") if args.get("attn_mask") is not None else args.get("attn_bias")
+    return mask is not None and mask.dtype != torch.bool
+
+
+def _attention(args: Args, outputs: Any) -> int:
+    scores, rows = _scores(args)
+    mask = scores if _float_mask(args) else 0
+    softmax = (scores - rows) + scores + scores + (scores - rows) + scores
+    return scores + mask + softmax + _dropout(args, scores)
+
+
+def _attention_backward(args: Args, outputs: Any) -> int:
+    scores, rows = _scores(args)
+    query_heads, key_heads = args["query"].shape[-3], args["key"].shape[-3]
+    shared = int((query_heads // key_heads - 1) * (args["key"].numel() + args["value"].numel()))
+    softmax_backward = scores + (scores - rows) + scores + scores
+    return softmax_backward + scores + shared + _dropout(args, scores)
+
+
+def _dropout(args: Args, scores: int) -> int:
+    return 2 * scores if args.get("dropout_p", 0.0) else 0
+
+
+def _cumulative(args: Args, outputs: Any) -> int:
+    source = args["self"]
+    length = source.shape[args["dim"]] if source.dim() else 1
+    return reduced(source.numel(), source.numel() // length if length else 0)
+
+
+def _extremum(args: Args, outputs: Any) -> int:
+    return reduced(args["self"].numel(), results(outputs))
+
+
+def _index_add(args: Args, outputs: Any) -> int:
+    source = int(args["source"].numel())
+    return source * (2 if args.get("alpha", 1) != 1 else 1)
+
+
+def _scatter_add(args: Args, outputs: Any) -> int:
+    return int(args["index"].numel())
+
+
+def scatter_reduce(args: Args, outputs: Any) -> int:
+    if args["reduce"] not in ("sum", "prod", "amax", "amin", "add", "multiply"):
+        raise UncountableError(f"scatter with reduce={args['reduce']!r}")
+    return int(args["index"].numel())
+
+
+def _index_put(args: Args, outputs: Any) -> int:
+    return indexed_elements(args) if args.get("accumulate", False) else 0
+
+
+def indexed_elements(args: Args) -> int:
+    """Elements that ``self[indices]`` addresses (integer indices), found by indexing a ``meta`` copy."""
+    with _disable_current_modes():
+        source = as_meta(args["self"])
+        indices = [as_meta(i) if isinstance(i, Tensor) else i for i in args["indices"]]
+        if any(i is not None and i.dtype == torch.bool for i in indices):
+            raise UncountableError("index_put with a boolean mask")
+        return int(torch.ops.aten.index.Tensor(source, indices).numel())
+
+
+WHOLE: dict[str, Count] = {
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "addmv": _addmm,
+    "addbmm": _addmm,
+    "convolution": _convolution,
+    "_convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "_scaled_dot_product_flash_attention": _attention,
+    "_scaled_dot_product_efficient_attention": _attention,
+    "_scaled_dot_product_cudnn_attention": _attention,
+    "_scaled_dot_product_fused_attention_overrideable": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "_scaled_dot_product_flash_attention_backward": _attention_backward,
+    "_scaled_dot_product_efficient_attention_backward": _attention_backward,
+    "_scaled_dot_product_cudnn_attention_backward": _attention_backward,
+    "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
+    "cumsum": _cumulative,
+    "cumprod": _cumulative,
+    "max": _extremum,
+    "min": _extremum,
+    "index_add": _index_add,
+    "scatter_add": _scatter_add,
+    "scatter_reduce": scatter_reduce,
+    "index_put": _index_put,
+    "_index_put_impl": _index_put,
+    "_unsafe_index_put": _index_put,
+    **IMAGES,
+}
