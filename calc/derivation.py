@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import sympy as sp
 
 from calc import algebra
+from calc.coverage import CoverageRow as CoverageRow
+from calc.coverage import Ledger
 from calc.display import Display
 from calc.errors import UnknownQuantityError
 from calc.graph import Assumption, DimRecord
@@ -107,17 +109,6 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageRow:
-    """One operator of the step: how often it runs (as traced), and whether it is counted or free and why."""
-
-    operator: str
-    runs: str
-    value: int
-    kind: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
 class Certificate:
     """Sizes outside the derivation at which the same step was recorded again and gave the same integers."""
 
@@ -162,6 +153,11 @@ class Derivation:
     def sizes(self) -> dict[str, int]:
         """The sizes at which the values stand, by dimension."""
         return {dim.name: dim.value for dim in self.dims}
+
+    @property
+    def ledger(self) -> Ledger:
+        """The operators of the step, and what they add up to."""
+        return Ledger(self.coverage)
 
     def to_json(self) -> dict[str, Any]:
         """The ``"schema": 1`` document, as plain data."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc import display
-from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, Step
+from calc.coverage import KINDS, REFUSED, CoverageRow, Ledger
+from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, Step
 
 if TYPE_CHECKING:
     from calc.textbook import Comparison
@@ -39,7 +41,7 @@ def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Co
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
-        "coverage": [_coverage(row) for row in derivation.coverage],
+        **coverage(derivation.ledger),
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
@@ -163,8 +165,56 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _coverage(row: CoverageRow) -> dict[str, Any]:
-    return {"operator": row.operator, "runs": row.runs, "value": number(row.value), "kind": row.kind, "because": row.because}
+def refused(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str) -> dict[str, Any]:
+    """The ledger of a step that was recorded and is not derived, and why."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": model},
+        "sizes": {name: number(size) for name, size in sizes.items()},
+        "options": dict(options),
+        "verdict": "accepted" if ledger.accepted else REFUSED,
+        "because": because,
+        **coverage(ledger),
+    }
+
+
+def coverage(ledger: Ledger) -> dict[str, Any]:
+    """The ledger of operators. Shares are exact fractions, as text; ``null`` where the whole is not known or is 0."""
+    return {
+        "coverage": [_coverage(row, ledger) for row in ledger.rows],
+        "coverage_summary": {kind: _kind(ledger.of(kind), ledger) for kind in KINDS},
+    }
+
+
+def _coverage(row: CoverageRow, ledger: Ledger) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "operator": row.operator,
+        "kind": row.kind,
+        "because": row.because,
+        "runs": row.runs,
+        "value": number(row.value),
+        "share_of_calls": _fraction(ledger.share_of_calls(row)),
+        "flops": {"expr": row.flops, "value": number(row.flops_value), "share": _fraction(ledger.share_of_flops(row))},
+    }
+    if row.places:
+        entry["places"] = [{"site": p.site, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
+    return entry
+
+
+def _kind(rows: Sequence[CoverageRow], ledger: Ledger) -> dict[str, Any]:
+    """What the rows of one kind add up to; FLOPs are ``null`` where one of them is not known."""
+    flops = [row.flops_value for row in rows]
+    return {
+        "operators": len({row.operator for row in rows}),
+        "calls": number(sum(row.value for row in rows)),
+        "share_of_calls": _fraction(ledger.share_of_calls(*rows)),
+        "flops": number(None if None in flops else sum(n for n in flops if n is not None)),
+        "share_of_flops": _fraction(ledger.share_of_flops(*rows)),
+    }
+
+
+def _fraction(share: Fraction | None) -> str | None:
+    return None if share is None else str(share)
 
 
 def _certificate(certificate: Certificate) -> dict[str, Any]:

@@ -6,6 +6,12 @@ Anything else that escapes is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from calc.coverage import Ledger
+
 
 class NapkinError(Exception):
     """A refusal. ``str(error)`` is one line: what is wrong, where, and what to do about it."""
@@ -39,7 +45,17 @@ class UnitError(NapkinError):
     """Two amounts of different units were added or compared."""
 
 
-class UnknownOperatorError(NapkinError):
+class RefusedOperatorError(NapkinError):
+    """The step runs operators that cannot be counted. ``ledger`` lists all of its operators, where a step was recorded;
+    ``at`` is this refusal at other sizes."""
+
+    def __init__(self, message: str, ledger: Ledger | None = None, at: Callable[[Mapping[str, int]], NapkinError] | None = None) -> None:
+        super().__init__(message)
+        self.ledger = ledger
+        self.at = at
+
+
+class UnknownOperatorError(RefusedOperatorError):
     """The step runs an operator that has neither a cost rule nor a reason to be free."""
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from calc import dims, rules  # noqa: F401  # importing the rules registers them
 from calc.algebra import Poly
-from calc.cost import REGISTRY, Free, Registry
-from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm
-from calc.derive import cases, groups
+from calc.cost import REGISTRY, Registry
+from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
+from calc.derive import cases, coverage, groups
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
-from calc.errors import DimensionError, UnknownOperatorError
+from calc.errors import DimensionError
 from calc.graph import Graph
 from calc.quantities import QUANTITIES, Definition, absent, definitions
 
@@ -67,7 +67,7 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         assumptions=graph.assumptions,
         quantities={name: built[name] for name in ORDER},
         steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
-        coverage=_coverage(analysis, values),
+        coverage=coverage.ledger(analysis.frame, analysis.groups, values).rows,
         certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
@@ -244,26 +244,3 @@ def _candidate(peak: Peak, analysis: Analysis, values: Mapping[str, int]) -> Can
         parts={role: outer.text(fold(p)) for role, p in parts.items()},
         part_values={role: analysis.algebra.value(p, known) for role, p in parts.items()},
     )
-
-
-# -- coverage ---------------------------------------------------------------------------------------------------------
-
-
-def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
-    """Every operator of the second step: how often it runs, and whether it is counted or free."""
-    counts: dict[str, list[int]] = {}
-    records = analysis.graph.records
-    for i, record in enumerate(records):
-        for op in record.ops:
-            if op.step == 2:
-                counts.setdefault(op.name, [0] * len(records))[i] += 1
-    known = analysis.graph.as_basis().values(values)
-    rows = []
-    for name, number in sorted(counts.items()):
-        entry = analysis.registry.find(name)
-        if entry is None:
-            raise UnknownOperatorError(f"no cost rule for operator {name}")
-        runs = analysis.interpolate([analysis.algebra.constant(n) for n in number])
-        kind, because = ("free", entry.because) if isinstance(entry, Free) else ("counted", entry.statement)
-        rows.append(CoverageRow(name, analysis.fold.outer.text(analysis.fold(runs)), analysis.algebra.value(runs, known), kind, because))
-    return tuple(rows)

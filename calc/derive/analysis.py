@@ -9,11 +9,13 @@ from functools import cached_property
 from calc.algebra import Algebra, Poly
 from calc.basis import Folding
 from calc.cost import Registry
-from calc.derive import certify, groups, memory
-from calc.derive.fold import Folder
+from calc.derive import certify, coverage, groups, memory
+from calc.derive.coverage import Frame
+from calc.derive.fold import SIZES, Entry, Folder
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.derive.memory import Peak
+from calc.errors import NapkinError
 from calc.graph import Graph, Record, Tensor
 from calc.options import TRAIN
 from calc.quantities import QUANTITIES
@@ -40,6 +42,11 @@ class Analysis:
     special: Analysis | None = None
 
     @property
+    def frame(self) -> Frame:
+        """What the closed forms are made with."""
+        return Frame(self.graph, self.registry, self.algebra, self.fold, self.sites, self.interpolate)
+
+    @property
     def mode(self) -> str:
         """What the recorded step runs: training, or a forward alone."""
         return self.graph.options.get("mode", TRAIN)
@@ -60,21 +67,30 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     algebra = Algebra(graph.symbols, _texts(graph.records))
     sites = Sites(graph.records)
     interpolate = Interpolation(graph.records, graph.loops, algebra)
+    frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
     folder = Folder(algebra.parse, registry)
-    found = groups.group([folder.entries(r) for r in graph.records], sites, interpolate, algebra.constant(1))
+    found = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most]
     peaks = {name: memory.peaks(graph.records, step, algebra, sites.general, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
         graph=graph,
         registry=registry,
         algebra=algebra,
-        fold=Folding(graph.as_basis(), algebra),
+        fold=frame.fold,
         sites=sites,
         interpolate=interpolate,
         groups=groups.by_quantity(found),
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
     )
+
+
+def _entries(folder: Folder, frame: Frame) -> list[list[Entry]]:
+    """The addends of every record. Where an operator cannot be counted, the refusal names all of those."""
+    try:
+        return [folder.entries(r) for r in frame.graph.records]
+    except NapkinError as error:
+        raise coverage.refused(frame) or error from None
 
 
 def _texts(records: Sequence[Record]) -> Iterator[str]:
@@ -91,7 +107,9 @@ def _texts(records: Sequence[Record]) -> Iterator[str]:
         for op in record.ops:
             for tensor in op.outputs:
                 yield from _sizes(tensor)
-            for _, value in op.args:
+            for name, value in op.args:
+                if name in SIZES and isinstance(value, str):
+                    yield value
                 for item in value if isinstance(value, tuple) else (value,):
                     if isinstance(item, Tensor):
                         yield from _sizes(item)

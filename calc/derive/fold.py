@@ -14,6 +14,9 @@ from calc.units import Amount, Unit, bytes_of
 
 Read = Callable[[Size], Any]
 
+# Arguments that are sizes of their own: no tensor of the operator has them.
+SIZES = ("num_head", "num_heads")
+
 PHASES = ("forward", "backward", "optimizer")
 
 
@@ -55,7 +58,7 @@ class Folder:
             *self._state(record),
             *self._activations(record),
             *self._checkpoint(record),
-            *self._operators(record),
+            *self.work(record),
         ]
 
     # -- tensors --------------------------------------------------------------------------------------------------
@@ -102,7 +105,8 @@ class Folder:
 
     # -- operators ------------------------------------------------------------------------------------------------
 
-    def _operators(self, record: Record) -> Iterator[Entry]:
+    def work(self, record: Record) -> Iterator[Entry]:
+        """What the operators of the counted step do: their FLOPs and their traffic."""
         for op in record.ops:
             if op.step != 2 or op.phase not in PHASES:
                 continue
@@ -119,7 +123,7 @@ class Folder:
 
     def operator(self, op: Op) -> Operator:
         """The operator with sizes that compute, as rules see it."""
-        return Operator(op.name, {n: self._argument(v) for n, v in op.args}, tuple(self._view(t) for t in op.outputs), op.mutates)
+        return Operator(op.name, {n: self.read(v) if n in SIZES else self._argument(v) for n, v in op.args}, tuple(self._view(t) for t in op.outputs), op.mutates)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):

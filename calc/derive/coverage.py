@@ -1,0 +1,204 @@
+"""The ledger of a recorded step: which operators it runs how often, as closed forms in the loop counts, and what each adds.
+
+For a step with an operator that cannot be counted there is no analysis, but there is a ledger all the same: it says how much
+stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc.algebra import Algebra, Poly
+from calc.basis import Folding
+from calc.cost import Free, Registry
+from calc.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
+from calc.derive import groups
+from calc.derive.fold import Folder
+from calc.derive.groups import Group
+from calc.derive.loops import Interpolation, Sites
+from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
+from calc.graph import Graph, Op, Record
+
+STEP = 2  # the step that is counted
+FLOPS = tuple(f"flops.{phase}.{kind}" for phase in ("forward", "backward", "optimizer") for kind in ("matmul", "elementwise"))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of an operator's cost. Of one operator, some calls may be counted and others refused."""
+
+    operator: str
+    kind: str
+    because: str
+    unstated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Calls of one standing in closed form, by place where they are refused; ``flops`` is ``None`` there."""
+
+    standing: Standing
+    runs: Poly
+    flops: Poly | None
+    places: tuple[tuple[str, str, Poly], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What closed forms of a graph are made with."""
+
+    graph: Graph
+    registry: Registry
+    algebra: Algebra
+    fold: Folding
+    sites: Sites
+    interpolate: Interpolation
+
+
+def ledger(frame: Frame, found: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
+    """The ledger of a step whose operators are all counted or free; ``found`` are the groups of its quantities."""
+    flops = _flops(frame, [g for name in FLOPS for g in found.get(name, ())])
+    counts = _counted(frame, lambda op: _stated(op, frame.registry))
+    return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
+
+
+def refused(frame: Frame) -> RefusedOperatorError | None:
+    """The refusal of a step that runs what cannot be counted, with its ledger; ``None`` where every operator can be."""
+    folder = Folder(frame.algebra.parse, frame.registry)
+    known: dict[int, Standing] = {}
+
+    def judge(op: Op) -> Standing:
+        return known.setdefault(id(op), _judged(op, folder))
+
+    counts = _counted(frame, judge)
+    if all(standing.kind != REFUSED for standing in counts):
+        return None
+    entries = [_flop_entries(record, folder, judge) for record in frame.graph.records]
+    flops = _flops(frame, groups.group(entries, frame.sites, frame.interpolate, frame.algebra.constant(1)))
+    places = _places(frame, folder, judge)
+    tallies = [
+        Tally(s, _poly(frame, n), None, tuple(places[s]))
+        if s.kind == REFUSED
+        else Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0)))
+        for s, n in counts.items()
+    ]
+    return _error(frame, tallies)
+
+
+def _error(frame: Frame, tallies: Sequence[Tally]) -> RefusedOperatorError:
+    known = [*frame.registry.rules, *frame.registry.frees]
+    kind = UnknownOperatorError if any(t.standing.unstated for t in tallies) else RefusedOperatorError
+
+    def at(sizes: Mapping[str, int]) -> RefusedOperatorError:
+        found = _at(frame, tallies, sizes)
+        return kind(refusal(found, known), found, at)
+
+    return at({d.name: d.value for d in frame.graph.dims})
+
+
+# -- reading a graph ---------------------------------------------------------------------------------------------------
+
+
+def _calls(record: Record) -> Iterator[Op]:
+    yield from (op for op in record.ops if op.step == STEP)
+
+
+def _counted(frame: Frame, judge: Any) -> dict[Standing, list[int]]:
+    """Calls of each standing in every record."""
+    records = frame.graph.records
+    counts: dict[Standing, list[int]] = {}
+    for i, record in enumerate(records):
+        for op in _calls(record):
+            counts.setdefault(judge(op), [0] * len(records))[i] += 1
+    return dict(sorted(counts.items(), key=lambda item: (item[0].operator, item[0].kind)))
+
+
+def _stated(op: Op, registry: Registry) -> Standing:
+    entry = registry.find(op.name)
+    if entry is None:
+        return Standing(op.name, REFUSED, "nobody has stated its cost", unstated=True)
+    return Standing(op.name, FREE, entry.because) if isinstance(entry, Free) else Standing(op.name, COUNTED, entry.statement)
+
+
+def _judged(op: Op, folder: Folder) -> Standing:
+    """As ``_stated``, and refused where the rule does not fit this call."""
+    standing = _stated(op, folder.registry)
+    if standing.kind == REFUSED:
+        return standing
+    try:
+        folder.cost(op)
+    except NapkinError as error:
+        return Standing(op.name, REFUSED, str(error).rstrip("."))
+    return standing
+
+
+def _flop_entries(record: Record, folder: Folder, judge: Any) -> list[Any]:
+    """Addends of the FLOPs of those operators that can be counted."""
+    countable = replace(record, ops=tuple(op for op in _calls(record) if judge(op).kind != REFUSED))
+    return [entry for entry in folder.work(countable) if entry.quantity in FLOPS]
+
+
+def _flops(frame: Frame, found: Sequence[Group]) -> dict[str, Poly]:
+    """FLOPs of each operator."""
+    total: dict[str, Poly] = {}
+    for g in found:
+        total[g.rule] = total.get(g.rule, frame.algebra.constant(0)) + g.total
+    return total
+
+
+def _places(frame: Frame, folder: Folder, judge: Any) -> dict[Standing, list[tuple[str, str, Poly]]]:
+    """Site, inputs and calls of everything that is refused."""
+    records = frame.graph.records
+    counts: dict[tuple[Standing, str, str], list[int]] = {}
+    for i, record in enumerate(records):
+        for op in _calls(record):
+            if judge(op).kind == REFUSED:
+                key = (judge(op), frame.sites.general(op.site), _inputs(frame, folder, op))
+                counts.setdefault(key, [0] * len(records))[i] += 1
+    found: dict[Standing, list[tuple[str, str, Poly]]] = {}
+    for (standing, site, inputs), number in counts.items():
+        found.setdefault(standing, []).append((site, inputs, _poly(frame, number)))
+    return found
+
+
+def _inputs(frame: Frame, folder: Folder, op: Op) -> str:
+    """``A (B*T, d) float32, B (d, f) float32``, in the model's dimensions."""
+    shapes = [(name, ", ".join(_text(frame, s) for s in view.shape), view.dtype) for name, view in folder.operator(op).tensors()]
+    return ", ".join(f"{name} ({shape}) {dtype}" for name, shape, dtype in shapes)
+
+
+def _poly(frame: Frame, number: Sequence[int]) -> Poly:
+    return frame.interpolate([frame.algebra.constant(n) for n in number])
+
+
+def _text(frame: Frame, poly: Poly) -> str:
+    return frame.fold.outer.text(frame.fold(poly))
+
+
+# -- at sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _at(frame: Frame, tallies: Sequence[Tally], sizes: Mapping[str, int]) -> Ledger:
+    known = frame.graph.as_basis().values(sizes)
+
+    def value(poly: Poly) -> int:
+        return frame.algebra.value(poly, known)
+
+    return Ledger(
+        tuple(
+            CoverageRow(
+                operator=t.standing.operator,
+                runs=_text(frame, t.runs),
+                value=value(t.runs),
+                kind=t.standing.kind,
+                because=t.standing.because,
+                flops=None if t.flops is None else _text(frame, t.flops),
+                flops_value=None if t.flops is None else value(t.flops),
+                unstated=t.standing.unstated,
+                places=tuple(Place(site, inputs, _text(frame, runs), value(runs)) for site, inputs, runs in t.places),
+            )
+            for t in tallies
+        )
+    )
