@@ -19,11 +19,13 @@ from calc.errors import SpecError
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``whole = part * quotient``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer."""
+    """``whole = part * quotient + plus``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer, and
+    is one where ``plus`` is not 0."""
 
     whole: str
     part: str | int
     quotient: str
+    plus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Basis:
         found = {name: sizes[name] for name in self.symbols if name in sizes}
         for fold in self.folds:
             part = fold.part if isinstance(fold.part, int) else sizes[fold.part]
-            found[fold.quotient] = sizes[fold.whole] // part
+            found[fold.quotient] = (sizes[fold.whole] - fold.plus) // part
         return {name: found[name] for name in self.symbols}
 
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
@@ -49,7 +51,11 @@ class Basis:
     @property
     def hidden(self) -> dict[str, str]:
         """Quotients that are no dimension of the model, with the expression they stand for."""
-        return {f.quotient: f"{f.whole}/{f.part}" for f in self.folds if f.quotient not in self.define}
+        return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
+
+
+def _quotient(fold: Fold) -> str:
+    return f"({fold.whole} - {fold.plus})/{fold.part}" if fold.plus else f"{fold.whole}/{fold.part}"
 
 
 def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
@@ -70,13 +76,13 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
             define[name] = _substitute(dim.default, {n: visit(n) for n in names_in(dim.default)})
         elif dim.tied and isinstance(dim.default, int):
             define[name] = str(dim.default)
-        elif dim.multiple_of is not None and not _divides_itself(dim.multiple_of, name):
+        elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
             part = dim.multiple_of
             quotient = quotients.get((name, part), f"{name}_per_{part}")
             inner = visit(quotient) if quotient in dims else _new(quotient)
             outer = str(part) if isinstance(part, int) else visit(part)
-            define[name] = f"({outer})*({inner})"
-            folds.append(Fold(name, part, quotient))
+            define[name] = f"({outer})*({inner}) + {dim.plus}" if dim.plus else f"({outer})*({inner})"
+            folds.append(Fold(name, part, quotient, dim.plus))
         else:
             define[name] = _new(name)
         return define[name]
@@ -157,9 +163,15 @@ class Folding:
         return total
 
     def _monomial(self, coefficient: Fraction, powers: dict[str, int]) -> Poly:
+        wholes = self.outer.constant(1)
         for fold in self.folds:
             there = powers.get(fold.quotient, 0)
             if not there:
+                continue
+            if fold.plus:
+                assert isinstance(fold.part, int)
+                wholes *= (self.outer.gen(fold.whole) - fold.plus) ** there * self.outer.constant(Fraction(1, fold.part**there))
+                powers[fold.quotient] = 0
                 continue
             if isinstance(fold.part, int):
                 moved = there
@@ -169,7 +181,7 @@ class Folding:
                 powers[fold.part] = powers.get(fold.part, 0) - moved
             powers[fold.quotient] -= moved
             powers[fold.whole] = powers.get(fold.whole, 0) + moved
-        product = self.outer.constant(coefficient)
+        product = self.outer.constant(coefficient) * wholes
         for name, power in powers.items():
             if power:
                 product *= self.outer.gen(name) ** power

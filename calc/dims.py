@@ -43,6 +43,7 @@ class Dim:
     ``default``      an integer, or an expression of other dimensions such as ``"4*d"``.
     ``meaning``      words for the symbol table; taken from ``MEANINGS`` where the letter is a usual one.
     ``multiple_of``  an integer or the name of a dimension that must divide this one (``d`` by ``h``).
+    ``plus``         with an integer ``multiple_of``: this one is a multiple of it and so much more (layers of a pattern of 6 and 2 others).
     ``tied``         always equal to its default expression, so it cannot be set.
     ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned).
     """
@@ -52,6 +53,7 @@ class Dim:
     multiple_of: int | str | None = None
     tied: bool = False
     at_most: str | None = None
+    plus: int = 0
 
 
 def meaning_of(name: str, dim: Dim) -> str:
@@ -171,6 +173,9 @@ def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:
     match dim.multiple_of:
         case None:
             return
+        case int() as divisor if dim.plus:
+            _check_pattern(name, values[name], divisor, dim.plus)
+            return
         case int() as divisor:
             by = str(divisor)
         case part:
@@ -182,6 +187,12 @@ def _check_divides(name: str, dim: Dim, values: Mapping[str, int]) -> None:
         raise DimensionError(
             f"{name} = {values[name]} is not divisible by {by}: this model needs {name} to be a multiple of {dim.multiple_of}"
         )
+
+
+def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
+    if value <= plus or (value - plus) % divisor:
+        several = f"a multiple of {divisor} and {plus} more" if divisor > 1 else f"more than {plus}"
+        raise DimensionError(f"{name} = {value} does not fit: this model needs {name} to be {several}, e.g. {plus + divisor}")
 
 
 def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:

@@ -126,6 +126,7 @@ class DimRecord:
     tied: bool = False
     multiple_of: Size | None = None
     at_most: str | None = None
+    plus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Special:
 class Graph:
     """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
 
+    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone.
     ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
     them as a number.
     """
@@ -187,6 +189,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     special: tuple[Special, ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""
@@ -197,6 +200,9 @@ class Graph:
         special = self.special_at(sizes)
         if special is not None:
             return special.graph.unmet(sizes)
+        moved = [Condition(f"{name} == {value}", True, why) for name, (value, why) in self.held.items() if sizes[name] != value]
+        if moved:
+            return moved
         values = self.as_basis().values(sizes)
         changed = [c for c in self.conditions if not c.same_at(values)]
         return [c for c in changed if all(c.same_at(r.sizes) for r in self.certificates)]

@@ -76,7 +76,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "dims": [asdict(d) for d in graph.dims],
         "basis": dict(graph.basis),
         "symbols": list(graph.symbols),
-        "folds": [[f.whole, f.part, f.quotient] for f in graph.folds],
+        "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "loops": list(graph.loops),
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
@@ -86,6 +86,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
         "pins": dict(graph.pins),
+        "held": {name: list(kept) for name, kept in graph.held.items()},
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
@@ -142,6 +143,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         provenance=data["provenance"],
         notes=tuple(data["notes"]),
         pins=data["pins"],
+        held={name: (value, why) for name, (value, why) in data["held"].items()},
         special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from calc import graph_json
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
-from calc.errors import BadInputError, CertificateError, TraceError
+from calc.dims import names_in
+from calc.errors import (
+    BadInputError,
+    CertificateError,
+    DataDependentError,
+    PinnedSizeError,
+    RefusedOperatorError,
+    TraceError,
+    UnknownOperatorError,
+)
 from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
 from calc.spec import Spec
@@ -61,7 +70,10 @@ def derive(
     from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
-        graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
+        try:
+            graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
+        except RefusedOperatorError as error:
+            raise error if error.at is None else error.at(source.sizes(sizes)) from None
         same = analysis if registry is REGISTRY else None
         return derive_graph(graph, sizes, registry, spec=source, analysis=same)
     if not isinstance(source, Graph):
@@ -79,7 +91,18 @@ def _traced(
     if not graph.unmet(values):
         return graph, analysis
     general = graph
-    return _kept(_Cache(spec, options, cache, repr(values)), progress, lambda: _completed(spec, general, values, options, progress))
+    apart = _Cache(spec, options, cache, repr(values))
+    if any(values[name] != value for name, (value, _) in general.held.items()):
+        return _kept(apart, progress, lambda: _at_sizes(spec, general, values, options, progress))
+    return _kept(apart, progress, lambda: _completed(spec, general, values, options, progress))
+
+
+def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+    """The graph recorded anew where a dimension that stays a number has another value."""
+    held = {name: why for name, (_, why) in general.held.items()}
+    graph, analysis = _deep_enough(spec, values, options, None, progress, held)
+    graph = _probed(spec, graph, analysis, _degenerate(graph), progress)
+    return _completed(spec, graph, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
 
 def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
@@ -93,9 +116,48 @@ def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Ana
 
 
 def _general(spec: Spec, options: Options, progress: Progress) -> tuple[Graph, Analysis]:
-    """The graph at the spec's own sizes, certified where sizes are degenerate too."""
-    graph, analysis = _deep_enough(spec, spec.sizes(), options, None, progress)
+    """The graph at the spec's own sizes, certified where sizes are degenerate too.
+
+    Dimensions that the spec lets give way stay numbers where the step has no closed form in them.
+    """
+    held: dict[str, str] = {}
+    left = list(spec.gives_way)
+    while True:
+        try:
+            graph, analysis = _deep_enough(spec, spec.sizes(), options, None, progress, held)
+            break
+        except (UnknownOperatorError, DataDependentError):
+            raise
+        except TraceError as error:
+            more = _giving_way(spec, held, left, error)
+            if not more:
+                raise
+            held |= more
+            progress(f"no closed form in {', '.join(more)}: taking {'it as a number' if len(more) == 1 else 'them as numbers'}")
     return _probed(spec, graph, analysis, _degenerate(graph), progress), analysis
+
+
+def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]], error: TraceError) -> dict[str, str]:
+    """Further dimensions to leave as numbers after ``error``: the one it names, else the next set of those that may."""
+    why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ")
+    may = {name for names in spec.gives_way for name in names}
+    if isinstance(error, PinnedSizeError) and error.dimension in may - held.keys():
+        return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
+    while left:
+        more = [name for name in _with_quotients(spec, left.pop(0)) if name not in held]
+        if more:
+            return dict.fromkeys(more, why)
+    return {}
+
+
+def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
+    """``names``, with those tied to them: a number divided by a symbol is no size."""
+    dims, found = spec.dimensions, list(names)
+    for name in found:
+        part = dims[name].multiple_of
+        found += [part] if isinstance(part, str) and part not in found else []
+        found += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in found]
+    return found
 
 
 def _completed(spec: Spec, graph: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -109,7 +171,8 @@ def _completed(spec: Spec, graph: Graph, values: Mapping[str, int], options: Opt
     equal = _coincidences(graph, values)
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
-    case, inner = _deep_enough(spec, values, options, equal, progress)
+    held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
+    case, inner = _deep_enough(spec, values, options, equal, progress, held)
     case = _probed(spec, case, inner, [*_degenerate(case), _as_asked(case, values)], progress)
     for condition in case.unmet(values):
         raise TraceError(
@@ -131,7 +194,12 @@ def _analysed(graph: Graph) -> Analysis:
 
 
 def _deep_enough(
-    spec: Spec, values: Mapping[str, int], options: Options, equal: Mapping[str, str] | None, progress: Progress
+    spec: Spec,
+    values: Mapping[str, int],
+    options: Options,
+    equal: Mapping[str, str] | None,
+    progress: Progress,
+    held: Mapping[str, str] | None = None,
 ) -> tuple[Graph, Analysis]:
     from calc import rules  # noqa: F401  # registers the rules
     from calc.derive.analysis import analyse
@@ -141,7 +209,7 @@ def _deep_enough(
     failure: CertificateError | None = None
     pins: Mapping[str, str] = {}
     for depths, certified in _DEPTHS:
-        graph = record(spec, values, options, depths, progress, equal, known)
+        graph = record(spec, values, options, depths, progress, equal, known, held)
         try:
             analysis = analyse(graph, REGISTRY)
             for at in certificate_sizes(graph, values, certified):
@@ -150,6 +218,9 @@ def _deep_enough(
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins):
                 raise  # depth is not what it depends on
+            if graph.pins and spec.gives_way:
+                name, where = next(iter(graph.pins.items()))
+                raise PinnedSizeError(name, where, f"the step is no polynomial in it, and {where} reads it as a number") from None
             failure, pins = error, graph.pins
             progress("the depths recorded do not tell enough: recording deeper")
             continue

@@ -32,7 +32,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         ),
         coverage=case.coverage,
         certificates=(*general.certificates, *case.certificates),
-        held={name: general.sizes[name] for name in special.equal},
+        held={**general.held, **{name: general.sizes[name] for name in special.equal}},
     )
 
 

@@ -8,6 +8,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -25,6 +26,7 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 
 # Each loop count doubles the number of recordings.
 _MOST_LOOPS = 3
+_MOST_LOOPS_IF_HELD = 2  # a dimension that may stay a number is not worth that many
 
 
 def record(
@@ -35,15 +37,18 @@ def record(
     progress: Progress = lambda _: None,
     equal: Mapping[str, str] | None = None,
     known: Recordings | None = None,
+    held: Mapping[str, str] | None = None,
 ) -> Graph:
     """Record the training step of ``spec`` with symbolic sizes; the graph has no certificates yet.
 
     ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
     read as a number is taken as a loop count: it is recorded at each of ``depths``. ``equal`` fixes dimensions to 1 or to
-    another one, for sizes at which the step runs otherwise. ``known`` keeps what was recorded for this spec, options and
+    another one, for sizes at which the step runs otherwise. ``held`` names dimensions that stay numbers, at their value, and
+    says why. ``known`` keeps what was recorded for this spec, options and
     ``equal``, so that recording deeper does not record the same again.
     """
-    basis = basis_of(spec.dimensions, equal)
+    held = {name: why for name, why in (held or {}).items() if name not in (equal or {})}
+    basis = basis_of(spec.dimensions, {**{name: str(sizes[name]) for name in held}, **(equal or {})})
     loops = [name for pinned in spec.pinned for name in names_in(basis.define[pinned])]
     pins: dict[str, str] = {}
     known = {} if known is None else known
@@ -52,12 +57,24 @@ def record(
             runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress, known)
             break
         except PinnedSizeError as pin:
-            if pin.dimension in loops or len(loops) == _MOST_LOOPS:
+            if pin.dimension in loops or len(loops) == (_MOST_LOOPS_IF_HELD if spec.gives_way else _MOST_LOOPS):
+                if spec.gives_way:
+                    raise PinnedSizeError(_whole(pin.dimension, basis), pin.where, str(pin)) from None
                 raise TraceError(_pinned(spec, pin, basis)) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
-    return _graph(spec, basis, sizes, loops, depths, options, runs, pins)
+    graph = _graph(spec, basis, sizes, loops, depths, options, runs, pins)
+    return replace(graph, held={name: (sizes[name], why) for name, why in held.items()}, assumptions=(*graph.assumptions, *_held(held, sizes)))
+
+
+def _whole(symbol: str, basis: Basis) -> str:
+    """The dimension that a symbol of the basis stands in."""
+    return next((fold.whole for fold in basis.folds if fold.quotient == symbol and symbol not in basis.define), symbol)
+
+
+def _held(held: Mapping[str, str], sizes: Mapping[str, int]) -> list[Assumption]:
+    return [Assumption(f"{name} = {sizes[name]} throughout", f"it stays a number, since with it as a symbol {why}") for name, why in held.items()]
 
 
 def _symbolic_runs(
@@ -129,7 +146,7 @@ def _graph(
         model=spec.name,
         source=spec.source,
         dims=tuple(
-            DimRecord(n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most)
+            DimRecord(n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most, d.plus)
             for n, d in spec.dimensions.items()
         ),
         basis=dict(basis.define),

@@ -1,0 +1,175 @@
+"""The dimensions of a config: its fields that are sizes, under the letters of ``hf_fields.toml`` or under their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from calc.dims import Dim
+from calc.models.hf.layers import Pattern
+from calc.models.hf.source import Source
+from calc.models.hf.table import FIELDS, is_size
+
+# Elements in the 16 bytes that torch's grouped matrix products want rows to be multiples of, in fp32.
+_ROW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which fields hold which dimension, and how the layers repeat (``None``: the depth is a number)."""
+
+    fields: Mapping[str, tuple[str, ...]]
+    layers: Pattern | None
+
+    def changes(self, n: Any) -> dict[str, Any]:
+        """Fields to set for sizes ``n``, the lists of the layers among them."""
+        found = {field: getattr(n, name) for name, fields in self.fields.items() if hasattr(n, name) for field in fields}
+        if self.layers is not None and hasattr(n, "L"):
+            found |= self.layers.stretched(n.L)
+        return found
+
+
+def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
+    """The fields of each dimension, letters first."""
+    given, stored = source.given(config), config.__dict__
+    found: dict[str, tuple[str, ...]] = {}
+    for letter, names in FIELDS.dimensions.items():
+        present = [n for n in names if n in given or (n in FIELDS.when_null and n in stored and stored[n] is None)]
+        if present and (letter != "C" or learned_positions(config)):
+            found[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
+    used = {field for fields in found.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
+    for name, value in given.items():
+        if name not in used and value > 1 and name.isidentifier() and FIELDS.is_named_as_size(name):
+            found[name] = (name,)
+    return found
+
+
+def dims_of(layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
+    """The dimensions with what must divide what, and notes on what a reader would not expect."""
+    value = {name: config.__dict__[fields[0]] for name, fields in layout.fields.items()}
+    notes: list[str] = []
+    made = dict(inputs)
+    if "T" in made and "C" in value:
+        made["T"] = replace(made["T"], at_most="C")
+    made |= _attention(layout, config, value, notes)
+    if "f" in value:
+        made["f"] = Dim(value["f"] if value["f"] is not None else FIELDS.when_null[layout.fields["f"][0]])
+    if "L" in value and layout.layers is not None:
+        pattern = layout.layers
+        several = pattern.period > 1 or pattern.apart
+        made["L"] = Dim(value["L"], multiple_of=pattern.period if several else None, plus=pattern.apart)
+    elif "L" in value:
+        notes.append("the depth is a number here, no dimension: the layers of this config repeat no pattern")
+    for letter in ("V", "C"):
+        if letter in value:
+            made[letter] = Dim(value[letter])
+    made |= _experts(config, value)
+    made |= {name: Dim(v, name.replace("_", " "), multiple_of=_part_of(name, value)) for name, v in value.items() if name not in FIELDS.dimensions}
+    if "E" in made:
+        made = _with_aligned_rows(made, value)
+    if config.__dict__.get("pad_token_id") is not None:
+        notes.append("pad_token_id is 0 here, so that it is a token of any vocabulary size; no size or count depends on which token it is")
+    return made, tuple(notes)
+
+
+def _attention(layout: Layout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
+    made: dict[str, Dim] = {}
+    even = _turning(config) if rotary(config) else None
+    if "d" in value:
+        made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(config, value) else None)
+    if "h" in value:
+        made["h"] = Dim(value["h"], multiple_of="g" if "g" in value and value["g"] != value["h"] and value["h"] % value["g"] == 0 else None)
+    if "g" in value and "h" in value and value["g"] == value["h"]:
+        made["g"] = Dim("h", tied=True)
+        notes.append(
+            "g = h in this config and cannot be set apart: the library's code takes another branch when they differ;"
+            f" to set them, give {layout.fields['g'][0]} a smaller number in the config"
+        )
+    elif "g" in value:
+        made["g"] = Dim(value["g"])
+    if "k" in value:
+        free = "d" in value and "h" in value and value["k"] * value["h"] == value["d"]
+        made["k"] = Dim("d/h" if free else value["k"], multiple_of=even)
+    elif made.get("d") is not None and made["d"].multiple_of == "h":
+        made["k"] = Dim("d/h", tied=True, multiple_of=even)
+    return made
+
+
+def _turning(config: Any) -> int:
+    """What the head width must be a multiple of: rotary positions turn pairs, of the whole width or of a share of it."""
+    parameters = config.__dict__.get("rope_parameters")
+    places = [config.__dict__, *(p for p in [parameters] if isinstance(p, dict))]
+    shares = [place.get(name) for place in places for name in FIELDS.shares]
+    share = next((Fraction(str(s)) for s in shares if isinstance(s, int | float) and 0 < s <= 1), Fraction(1))
+    return 2 * share.denominator
+
+
+def _experts(config: Any, value: Mapping[str, Any]) -> dict[str, Dim]:
+    if "E" not in value:
+        return {}
+    groups = next((config.__dict__[n] for n in FIELDS.groups_of_experts if is_size(config.__dict__.get(n))), 1)
+    made = {"E": Dim(value["E"], multiple_of=groups if groups > 1 and value["E"] % groups == 0 else None)}
+    if "e" in value:
+        made["e"] = Dim(value["e"], at_most="E")
+    return made
+
+
+def _part_of(name: str, value: Mapping[str, Any]) -> str | int | None:
+    for part, whole in FIELDS.pairs:
+        divisor = name.replace(whole, part)
+        if whole in name and divisor in value and divisor != name and value[name] % value[divisor] == 0:
+            return divisor
+    return None
+
+
+def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dict[str, Dim]:
+    """The dimensions where experts run as one grouped product, which takes rows of 16 bytes."""
+    found = dict(made)
+    for name, dim in made.items():
+        if name in ("d", "f", "k") or name.endswith(("intermediate_size", "_dim", "_rank", "hidden_size")):
+            known = value.get(name)
+            divisible = dim.tied or isinstance(dim.default, str) or (isinstance(known, int) and known % _ROW == 0)
+            if divisible and not isinstance(dim.multiple_of, str):
+                now = dim.multiple_of or 1
+                found[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
+    return found
+
+
+def _heads_divide_width(config: Any, value: Mapping[str, Any]) -> bool:
+    """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
+    if value["d"] % value["h"]:
+        return False
+    return "k" not in value or value["h"] == 1 or _refuses(config, value)
+
+
+def _refuses(config: Any, value: Mapping[str, Any]) -> bool:
+    """Whether the config class objects to a width that the heads do not divide."""
+    try:
+        type(config)(hidden_size=value["d"] + 1, num_attention_heads=value["h"], head_dim=value["k"])
+    except Exception:  # the class's objection, of whatever type, is the answer
+        return True
+    return False
+
+
+def positions(config: Any) -> int | None:
+    """The largest length of a sequence, where the config has one."""
+    stored = config.__dict__
+    return next((stored[name] for name in FIELDS.dimensions["C"] if is_size(stored.get(name))), None)
+
+
+def rotary(config: Any) -> bool:
+    return any(config.__dict__.get(name) for name in FIELDS.rotary)
+
+
+def learned_positions(config: Any) -> bool:
+    return not rotary(config) and not any(config.__dict__.get(name) for name in FIELDS.biased)
+
+
+def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
+    """Sets of dimensions to leave as numbers where the step cannot be recorded with all of them: own names first, sequence last."""
+    own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S"))
+    widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
+    sets: Sequence[tuple[str, ...]] = [own, widths, ("L",) if "L" in dims else (), tuple(n for n in ("V", "C") if n in dims)]
+    return tuple(s for s in sets if s)

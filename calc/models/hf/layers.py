@@ -1,0 +1,94 @@
+"""The pattern in which a model's layers repeat: dense and expert, sliding and full, attention and recurrent.
+
+A depth is ``before + period * n + after`` layers: a few that stand apart at the beginning or the end (or a last period cut
+short), and n repetitions of a pattern. What kind each layer is, is read off the library's own lists and off the modules
+themselves, built at the config's own depth without memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calc.models.hf.source import Source, module_class, quiet
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """``lists`` are the config's fields with an entry per layer, as the config has them."""
+
+    before: int
+    period: int
+    after: int
+    lists: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def apart(self) -> int:
+        return self.before + self.after
+
+    def stretched(self, depth: int) -> dict[str, list[Any]]:
+        """The lists for another depth of the same pattern."""
+        return {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
+
+    def _same(self, i: int, depth: int, known: int) -> int:
+        """A layer of the known depth that is like layer ``i`` of another depth."""
+        if i < self.before:
+            return i
+        if i >= depth - self.after:
+            return known - (depth - i)
+        return self.before + (i - self.before) % self.period
+
+
+def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
+    """(before, period, after) of the fewest layers in all, such that the pattern between repeats at least twice."""
+    depth = len(kinds)
+    for size in range(1, depth):
+        for period in range(1, size + 1):
+            for before in range(size - period + 1):
+                after = size - period - before
+                if _repeats(kinds[before : depth - after], period):
+                    return before, period, after
+    return None
+
+
+def _repeats(kinds: Sequence[Hashable], period: int) -> bool:
+    return len(kinds) >= 2 * period and len(kinds) % period == 0 and all(k == kinds[i % period] for i, k in enumerate(kinds))
+
+
+def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern | None:
+    """The pattern of the layers of ``module``, or nothing where they repeat none."""
+    own = {f for f in type(config).__dataclass_fields__}
+    lists = {
+        name: tuple(value) for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple) and len(value) == depth
+    }
+    kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
+    stacks = _stacks(module, depth)
+    found = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
+    return None if found is None else Pattern(*found, lists)
+
+
+def without_memory(source: Source, config: Any) -> Any:
+    """The module, with parameters that have shapes only."""
+    import torch
+
+    with quiet(), torch.device("meta"):
+        return module_class(source)(config)
+
+
+def _stacks(module: Any, depth: int) -> list[list[Hashable]]:
+    """Of every list of ``depth`` layers, what kind each is: its parts, their shapes and their switches."""
+    import torch
+
+    return [[_kind(child) for child in part] for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) == depth]
+
+
+def _kind(layer: Any) -> Hashable:
+    shapes = tuple((name, tuple(p.shape)) for name, p in layer.named_parameters())
+    switches = tuple(
+        (name, attribute, value)
+        for name, part in layer.named_modules()
+        for attribute, value in sorted(vars(part).items())
+        if isinstance(value, str | bool | int | None) and not attribute.endswith(("idx", "index", "layer_id", "layer_number"))
+    )
+    return (tuple(type(part).__name__ for part in layer.modules()), shapes, switches)

@@ -1,0 +1,199 @@
+"""A ``config.json`` read, refused where it cannot be used, and turned into the library's own config object."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from calc.errors import ConfigError, MissingExtraError
+from calc.models.hf.table import FIELDS, is_size
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A config as read, with the library's classes for it. ``where`` begins every message about it; ``task`` is a key of
+    ``hf_fields.toml``'s tasks: what the model is fed and what its loss is."""
+
+    where: str
+    raw: Mapping[str, Any]
+    config_class: Any
+    architecture: str
+    task: str
+
+    def config(self, changes: Mapping[str, Any]) -> Any:
+        """The library's config object, with some fields of the file replaced. Sizes may be symbolic."""
+        aliases: Mapping[str, str] = self.config_class.attribute_map
+        kept = {name: value for name, value in self.raw.items() if aliases.get(name) not in changes}
+        with quiet(), _symbolic_sizes_accepted():
+            return self.config_class(**{**kept, **changes})
+
+    def given(self, config: Any) -> dict[str, int]:
+        """Fields whose integers the file or the class's defaults state; the class makes the others from these."""
+        aliases: Mapping[str, str] = self.config_class.attribute_map
+        stated = {aliases.get(name, name) for name in self.raw}
+        stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
+        return {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
+
+
+def module_class(source: Source) -> Any:
+    """The library's class of the model."""
+    import transformers
+
+    return getattr(transformers, source.architecture)
+
+
+def file_of(path: str) -> Path:
+    file = Path(path)
+    if os.path.isdir(file):  # os.path, unlike Path, says no to names that are too long to be one
+        file = file / "config.json"
+    if not os.path.isfile(file):
+        raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
+    return file
+
+
+def read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+
+
+def parse(where: str, text: bytes) -> Mapping[str, Any]:
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # an encoding, a number of thousands of digits, brackets without end
+        raise ConfigError(f"{where} cannot be read as JSON: {_first_line(error)}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{where} holds a JSON {type(raw).__name__}, not an object: give the config.json of a model")
+    return raw
+
+
+def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
+    if raw.get("auto_map"):
+        raise ConfigError(f"{where} has auto_map: its classes are code beside the config, and no remote code is run; use FILE.py:NAME")
+    if raw.get("quantization_config"):
+        raise ConfigError(f"{where} has quantization_config: quantised weights are not trained; take the config without it")
+    if not isinstance(raw.get("model_type"), str):
+        raise ConfigError(f"{where} has no model_type: add the one that transformers knows the model by, e.g. 'llama'")
+    architectures = raw.get("architectures")
+    if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
+        raise ConfigError(f"{where} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build")
+
+
+def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
+    """Sizes in the file are positive integers or null; the library's own message for a bad one runs over several lines."""
+    for field in (field for fields in FIELDS.dimensions.values() for field in fields):
+        value = raw.get(field)
+        if value is None or isinstance(value, list):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"{where}: {field} = {_clip(value)} is not an integer")
+        if not 0 < value < 2**63:
+            raise ConfigError(f"{where}: {field} = {_clip(value)} is not a size: give an integer from 1 to 2**63 - 1")
+
+
+def source_of(where: str, raw: Mapping[str, Any]) -> Source:
+    transformers_needed()
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    model_type, architecture = raw["model_type"], raw["architectures"][0]
+    if model_type not in CONFIG_MAPPING:
+        raise ConfigError(f"{where}: model_type {_clip(model_type)!r} is not one that the installed transformers knows")
+    task = _task(where, model_type, architecture)
+    ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
+    kept = {name: value for name, value in raw.items() if name not in ignored}
+    with quiet():
+        return Source(where, kept, CONFIG_MAPPING[model_type], architecture, task)
+
+
+def _task(where: str, model_type: str, architecture: str) -> str:
+    """What the class is for, from the library's own lists of classes by model_type."""
+    from transformers.models.auto import modeling_auto
+
+    usable: list[str] = []
+    for task, lists in FIELDS.tasks.items():
+        for known in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
+            names = [known] if isinstance(known, str) else list(known)
+            if architecture in names:
+                return task
+            usable += names
+    instead = f"for {model_type!r} there is {', '.join(dict.fromkeys(usable))}" if usable else f"{model_type!r} has none"
+    raise ConfigError(
+        f"{where}: architecture {_clip(architecture)!r} is no language model, sequence-to-sequence model or image classifier of its"
+        f" model_type: {instead}"
+    )
+
+
+def transformers_needed() -> None:
+    """Refuse, with the command that helps, where transformers is not installed. Imports it offline."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        import transformers  # noqa: F401  # only whether it is there
+    except ImportError:
+        raise MissingExtraError("hf: models need transformers, which is not installed: pip install 'napkin[hf]'") from None
+
+
+def construct(source: Source) -> Any:
+    """The config object of the file as it is. The class's own objections become one line."""
+    try:
+        return source.config({})
+    except Exception as error:  # the class validates in its own ways; whatever it says, this config cannot be used
+        raise ConfigError(f"{source.where}: {source.config_class.__name__} refuses it: {_last_line(error)}") from None
+
+
+@contextmanager
+def _symbolic_sizes_accepted() -> Iterator[None]:
+    """The library's configs check the types of their fields; a symbolic integer, or a list with one, is as good as an integer."""
+    from huggingface_hub import dataclasses as strict
+
+    original = strict.type_validator
+
+    def validator(name: str, value: Any, expected: Any) -> None:
+        if not _has_symbol(value):
+            original(name, value, expected)
+
+    strict.type_validator = validator
+    try:
+        yield
+    finally:
+        strict.type_validator = original
+
+
+def _has_symbol(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_has_symbol(v) for v in value)
+    return type(value).__name__ in ("SymInt", "SymFloat")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The library logs opinions on token ids and defaults that are beside the point here."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:200]
+
+
+def _last_line(error: BaseException) -> str:
+    """What a validator of the library says stands in the last line, after its own name."""
+    return (str(error).strip().rpartition("\n")[2].strip() or type(error).__name__)[:200]
+
+
+def _clip(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"

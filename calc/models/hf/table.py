@@ -1,0 +1,54 @@
+"""The table ``calc/data/hf_fields.toml``: which field of a config is which dimension."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The table, section by section."""
+
+    dimensions: Mapping[str, Sequence[str]]
+    when_null: Mapping[str, str]
+    endings: tuple[str, ...]
+    not_with: Sequence[str]
+    pairs: Sequence[tuple[str, str]]
+    groups_of_experts: Sequence[str]
+    rotary: Sequence[str]
+    biased: Sequence[str]
+    shares: Sequence[str]
+    tasks: Mapping[str, Sequence[str]]
+    ignored: Sequence[str]
+
+    def is_named_as_size(self, field: str) -> bool:
+        """Whether a field of no dimension is a size by its name."""
+        return field.endswith(self.endings) and not any(word in field for word in self.not_with)
+
+
+def _read() -> Fields:
+    table = tomllib.loads(resources.files("calc").joinpath("data/hf_fields.toml").read_text(encoding="utf-8"))
+    sizes, multiples, positions = table["sizes"], table["multiples"], table["positions"]
+    return Fields(
+        dimensions=table["dimensions"],
+        when_null=table["when_null"],
+        endings=tuple(sizes["endings"]),
+        not_with=sizes["not_with"],
+        pairs=[(part, whole) for part, whole in multiples["pairs"]],
+        groups_of_experts=multiples["groups_of_experts"],
+        rotary=positions["rotary"],
+        biased=positions["biased"],
+        shares=positions["shares"],
+        tasks=table["tasks"],
+        ignored=table["ignored"]["fields"],
+    )
+
+
+FIELDS = _read()
+
+
+def is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
