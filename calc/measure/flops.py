@@ -17,7 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
 from calc.measure.measurement import Reading
-from calc.measure.observer import Observer
+from calc.measure.observer import Observer, fast_path
 from calc.measure.training import Training
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
@@ -102,7 +102,8 @@ def _reading(observer: Observer, counter: FlopCounterMode, fused: Sequence[str])
         return Reading(value, INSTRUMENT)
     kernels = ", ".join(name.split(".")[1] for name in fused)
     because = f"no torch counter sees {kernels}: the same products were run one by one"
-    return Reading(value, f"{INSTRUMENT} on the math attention backend", because, proxy=True)
+    off = " and without the fast path (torch.backends.mha.set_fastpath_enabled(False))" if fast_path(fused) else ""
+    return Reading(value, f"{INSTRUMENT} on the math attention backend{off}", because, proxy=True)
 
 
 def _escapes(name: str) -> bool:

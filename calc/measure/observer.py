@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,6 +11,8 @@ from calc.measure.composite import is_composite, taken_apart
 
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
 _FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
+# Torch's fast path for encoder layers in evaluation, which no FLOP counter knows either.
+_FAST_PATH = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 
 
 class Observer(TorchDispatchMode):
@@ -28,5 +31,10 @@ class Observer(TorchDispatchMode):
 
 
 def fused_attention(operators: set[str]) -> list[str]:
-    """Those of ``operators`` that are fused attention kernels."""
-    return sorted(name for name in operators if any(fused in name for fused in _FUSED_ATTENTION))
+    """Those of ``operators`` that are fused attention kernels, or hold one."""
+    return sorted(name for name in operators if any(fused in name for fused in (*_FUSED_ATTENTION, *_FAST_PATH)))
+
+
+def fast_path(operators: Iterable[str]) -> bool:
+    """Whether torch's fast path for encoder layers is among ``operators``."""
+    return any(part in name for name in operators for part in _FAST_PATH)

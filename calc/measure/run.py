@@ -52,7 +52,7 @@ def measure(
 
     tell("matmul FLOPs")
     fused = fused_attention(observed)
-    with training(spec, sizes, replace(options, attention="math"), device) as run:
+    with _no_fast_path(), training(spec, sizes, replace(options, attention="math"), device) as run:
         run.step()
         flops = measure_flops(run, fused)
 
@@ -84,6 +84,17 @@ def _all_sizes(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     """Every dimension's value. Tied dimensions follow from the others, so they are not given twice."""
     dims = spec.dimensions
     return spec.sizes({name: value for name, value in sizes.items() if name not in dims or not dims[name].tied})
+
+
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Encoder layers in evaluation run operator by operator, as they do in training."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:

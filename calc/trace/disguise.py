@@ -46,6 +46,7 @@ def building() -> Iterator[None]:
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
         for norm in (nn.LayerNorm, nn.RMSNorm):
             stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
+        stack.enter_context(replaced(torch._subclasses.fake_tensor.FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():
             stack.enter_context(_emptied(functions))
         yield
@@ -65,6 +66,16 @@ def _emptied(functions: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         functions.update(old)
+
+
+def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """A deep copy, as ``nn.TransformerEncoder`` makes of its layer. Torch's own asks a leaf's storage for its address."""
+    if id(tensor) not in memo:
+        copy = tensor.detach().clone()
+        is_parameter = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(copy, tensor.requires_grad) if is_parameter else copy.requires_grad_(tensor.requires_grad)
+    copied: torch.Tensor = memo[id(tensor)]
+    return copied
 
 
 def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
