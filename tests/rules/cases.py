@@ -562,3 +562,30 @@ add("split.Tensor unsafe_split.Tensor", lambda: call(r(6, 5), 2))
 add("split_with_sizes.default unsafe_split_with_sizes.default", lambda: call(r(7, 5), [2, 5]))
 add("unbind.int", lambda: call(r(3, 5), 0))
 add("expand.default", lambda: call(r(1, 5), [3, 5]))
+
+# -- torch's fast path for encoder layers ----------
+
+
+def _attended(heads: int, **options: Any) -> Case:
+    """7 positions of 6 for each of 2 sequences attend to themselves: 2*2*7*6*(3*6) + 2*2*2*7*7*6 + 2*2*7*6*6 = 6384."""
+    x = r(2, 7, 6)
+    return Case((x, x, x, 6, heads, r(18, 6), r(18), r(6, 6), r(6)), options, matmul=6384)
+
+
+def _encoded(gelu: bool, norm_first: bool) -> Case:
+    """The same, and a feed-forward of 11: 6384 + 2*2*2*7*6*11 = 10080."""
+    norms, ffn = (r(6), r(6), r(6), r(6)), (r(11, 6), r(11), r(6, 11), r(6))
+    return Case((r(2, 7, 6), 6, 2, r(18, 6), r(18), r(6, 6), r(6), gelu, norm_first, 1e-5, *norms, *ffn), matmul=10080)
+
+
+add(
+    "_native_multi_head_attention.default",
+    lambda: _attended(2, need_weights=False),
+    lambda: _attended(3),
+    lambda: _attended(3, average_attn_weights=False),
+)
+add(
+    "_transformer_encoder_layer_fwd.default",
+    lambda: _encoded(gelu=False, norm_first=False),
+    lambda: _encoded(gelu=True, norm_first=True),
+)

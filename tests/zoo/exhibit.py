@@ -34,11 +34,18 @@ class Exhibit:
 
 
 def show(
-    name: str, make: Callable[[], Spec], other: Mapping[str, int], *, optimizer: str = "sgd", attention: str = "fused", **more: Any
+    name: str,
+    make: Callable[[], Spec],
+    other: Mapping[str, int],
+    *,
+    optimizer: str = "sgd",
+    attention: str = "fused",
+    mode: str = "train",
+    **more: Any,
 ) -> None:
     """Put a model into the zoo. Its optimizer is the plainest unless another is named; ``more`` are fields of ``Exhibit``."""
     assert name not in ZOO, f"the zoo has a model {name!r} already"
-    ZOO[name] = Exhibit(name, make, other, options=Options(optimizer=optimizer, attention=attention), **more)
+    ZOO[name] = Exhibit(name, make, other, options=Options(optimizer=optimizer, attention=attention, mode=mode), **more)
 
 
 def network(
