@@ -1,0 +1,116 @@
+"""A small relative of a library's default configuration, by one rule: every size is cut down by what it is, never by whose it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from calc.models.hf.dimensions import layout_of
+from calc.models.hf.layers import Pattern, pattern_of, without_memory
+from calc.models.hf.source import Source, quiet
+from calc.models.hf.table import FIELDS
+from calc.models.hf.tasks import TASKS
+from calc.spec import Sizes
+
+_HEADS, _HEAD_WIDTH, _EXPERTS, _CHOSEN, _VOCABULARY = 4, 16, 4, 2, 200
+_LONGEST = 40  # layers
+_TRIED_AT = {"B": 2, "T": 7, "S": 5}
+
+
+def reduced(source: Source, seed: int) -> dict[str, Any]:
+    """Fields to set, beside the defaults: the smallest of a few relatives that the library builds and runs."""
+    config = source.config({})
+    fields = layout_of(source, config)
+    depth = config.__dict__[fields["L"][0]] if "L" in fields else 1
+    layers = pattern_of(source, config, depth, without_memory(source, config)) if "L" in fields else None
+    last = "no relative was tried"
+    for changes in _relatives(source, config, fields, layers, random.Random(f"{seed} {source.architecture}")):
+        try:
+            _run(source, changes)
+        except Exception as error:  # the class's own demands on its sizes: the next relative has fewer changes
+            last = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:160]}"
+        else:
+            return changes
+    raise RuntimeError(last)
+
+
+def _relatives(
+    source: Source, config: Any, fields: Mapping[str, tuple[str, ...]], layers: Pattern | None, random_: random.Random
+) -> Iterator[dict[str, Any]]:
+    """All sizes small; then without those that go by their own names; then depth and vocabulary alone."""
+    depth = _depth(fields, layers)
+    letters = {**_letters(source, config, fields, random_), **depth}
+    own = {field: _own(field, value, random_) for field, value in source.given(config).items() if _reducible(field, fields)}
+    yield {**own, **letters}
+    yield letters
+    yield {**own, **{name: value for name, value in letters.items() if name not in {f for x in ("d", "h", "g", "k") for f in fields.get(x, ())}}}
+    yield {**depth, **{field: letters[field] for field in fields.get("V", ())}}
+    yield depth
+
+
+def _depth(fields: Mapping[str, tuple[str, ...]], layers: Pattern | None) -> dict[str, Any]:
+    if layers is None:
+        return {}
+    depth = layers.apart + 3 * layers.period
+    if depth > _LONGEST:
+        return {}
+    return {**dict.fromkeys(fields["L"], depth), **layers.stretched(depth)}
+
+
+def _letters(source: Source, config: Any, fields: Mapping[str, tuple[str, ...]], random_: random.Random) -> dict[str, Any]:
+    value = {letter: config.__dict__[names[0]] for letter, names in fields.items()}
+    h, g = value.get("h", _HEADS), value.get("g", value.get("h", _HEADS))
+    heads = min(h, _HEADS)
+    groups = heads if g == h else max(1, min(g, heads // 2))
+    own_width = "k" in value and value.get("d") != value.get("k", 0) * h
+    small = {
+        "d": heads * _HEAD_WIDTH if not own_width else 4 * random_.choice([11, 13, 17]),
+        "h": heads,
+        "g": groups,
+        "k": _HEAD_WIDTH,
+        "f": 4 * random_.choice([19, 23, 29]),
+        "V": random_.choice([193, 197, 199]),
+        "E": _EXPERTS,
+        "e": _CHOSEN,
+    }
+    found = {field: min(size, value[letter]) for letter, size in small.items() for field in fields.get(letter, ()) if value[letter] is not None}
+    groups_of_experts = [name for name in FIELDS.groups_of_experts if name in source.given(config)]
+    return {**found, **dict.fromkeys([*groups_of_experts, *(n for n in source.given(config) if n == "topk_group")], 1)}
+
+
+def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
+    """Sizes of no dimension: by their names sizes, or words of a vocabulary, or layers of another stack."""
+    if any(field in names for names in fields.values()):
+        return False
+    return FIELDS.is_named_as_size(field) or "vocab" in field or field.endswith(("_layers", "_ffn_dim"))
+
+
+def _own(field: str, value: int, random_: random.Random) -> int:
+    if "vocab" in field:
+        return min(value, random_.choice([181, 191]))
+    if field.endswith("_layers"):
+        return min(value, 2)
+    if field.endswith("_heads"):
+        return min(value, _HEADS)
+    if field.endswith("_rank"):
+        return min(value, 4 * random_.choice([3, 5]))
+    if field.endswith(("_dim", "_state")):
+        return min(value, _HEAD_WIDTH)
+    return min(value, 4 * random_.choice([11, 13]))
+
+
+def _run(source: Source, changes: Mapping[str, Any]) -> None:
+    import torch
+
+    from calc.models.hf.source import module_class
+
+    config = source.config(changes)
+    if config.__dict__.get("pad_token_id") is not None:
+        config.__dict__["pad_token_id"] = 0
+    task = TASKS[source.task]
+    with quiet():
+        module = module_class(source)(config).train()
+    vocabulary = config.__dict__.get("vocab_size") or int(module.get_input_embeddings().num_embeddings)
+    with torch.no_grad():
+        task.loss(module, *task.inputs(Sizes(**_TRIED_AT), vocabulary, config))

@@ -1,0 +1,103 @@
+"""One architecture through the whole product: reduced, derived with symbolic sizes, measured for real, compared."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+EXACT, REFUSED, WRONG, NOT_BUILT = "exact", "refused", "wrong", "not built"
+
+# What has to be equal, as integers.
+REQUIRED = ("parameters", "flops.forward.matmul", "flops.backward.matmul", "activations.bytes", "optimizer_state.bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one architecture. ``symbolic`` and ``held`` are its dimensions; ``why`` is the refusal or the difference."""
+
+    model_type: str
+    architecture: str
+    verdict: str
+    why: str = ""
+    symbolic: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    parameters: int = 0
+    checked: int = 0
+    operators: int = 0
+    seconds: float = 0.0
+
+
+def names() -> dict[str, str]:
+    """model_type → architecture of every causal language model of the installed transformers, and of some other kinds."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as LANGUAGE
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as PAIRS
+
+    found = {name: _first(architecture) for name, architecture in LANGUAGE.items()}
+    others = {"bert": MASKED, "distilbert": MASKED, "t5": PAIRS, "bart": PAIRS, "vit": IMAGES, "convnext": IMAGES, "resnet": IMAGES}
+    return found | {f"{name} ": _first(lists[name]) for name, lists in others.items()}
+
+
+def _first(architecture: Any) -> str:
+    return architecture if isinstance(architecture, str) else str(architecture[0])
+
+
+def sweep_one(model_type: str, architecture: str, seed: int, folder: Path) -> Row:
+    """The row of one architecture; ``folder`` receives its reduced config.json."""
+    start = time.monotonic()
+    try:
+        config = _config(model_type, architecture, seed, folder)
+    except Exception as error:  # whatever the library raises, its default cannot be built here
+        return Row(model_type, architecture, NOT_BUILT, _line(error), seconds=time.monotonic() - start)
+    row = _judged(model_type, architecture, config)
+    return Row(**{**asdict(row), "seconds": round(time.monotonic() - start, 1)})
+
+
+def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path:
+    from calc.models.hf.source import source_of
+    from tests.sweep.reduce import reduced
+
+    raw = {"model_type": model_type.strip(), "architectures": [architecture]}
+    source = source_of(model_type, raw)
+    changes = reduced(source, seed)
+    path = folder / model_type.strip() / architecture / "config.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**raw, **changes}, default=str))
+    return path
+
+
+def _judged(model_type: str, architecture: str, config: Path) -> Row:
+    import calc
+    from calc.check import EXACT as EQUAL
+    from calc.check import FAILED, NOT_MEASURED
+    from calc.errors import NapkinError
+
+    try:
+        spec = calc.load(f"hf:{config}")
+        derivation = calc.derive(spec, dict(spec.check_at), cache=False)
+        report = calc.check(derivation)
+    except NapkinError as error:
+        return Row(model_type, architecture, REFUSED, _line(error).replace(f"hf:{config}", model_type))
+    wrong = [v for v in report.verdicts if v.verdict == FAILED]
+    missing = [name for name in REQUIRED if report[name].verdict == NOT_MEASURED]
+    why = "; ".join([f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong] + [f"{name} not measured" for name in missing])
+    held = tuple(name for name in derivation.sizes if name in derivation.held)
+    return Row(
+        model_type,
+        architecture,
+        WRONG if wrong else REFUSED if missing else EXACT,
+        why,
+        tuple(d.name for d in derivation.dims if d.name not in held and not d.tied),
+        held,
+        derivation["parameters"].value or 0,
+        sum(v.verdict == EQUAL for v in report.verdicts),
+        len(derivation.coverage),
+    )
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
