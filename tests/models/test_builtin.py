@@ -13,7 +13,8 @@ from calc.catalogue import CATALOGUE
 from calc.errors import BadInputError, DimensionError
 from calc.load import load
 from calc.models.cruncher import AdaGrad
-from calc.spec import Sizes, Spec
+from calc.spec import Sizes
+from tests.models.building import build, parameters
 
 # Small enough to run in a moment; distinct primes where the model allows them.
 SMALL = {
@@ -29,21 +30,6 @@ SMALL = {
     "vit-b": {"B": 5, "S": 21, "P": 7, "d": 26, "h": 2, "f": 11, "L": 4, "K": 17},
     "resnet50": {"B": 5, "S": 64, "w": 7, "K": 11},
 }
-
-
-def build(spec: Spec, **sizes: int) -> tuple[nn.Module, tuple[Tensor, ...], Sizes]:
-    """The module and its inputs at ``sizes``."""
-    n = Sizes(**spec.sizes(sizes))
-    module = spec.build(n)
-    assert isinstance(module, nn.Module)
-    return module, spec.inputs(n), n
-
-
-def parameters(name: str, **sizes: int) -> int:
-    """Parameters, counted once each, of a model built without memory."""
-    with torch.device("meta"):
-        module, _, _ = build(load(name), **sizes)
-    return sum(p.numel() for p in module.parameters())
 
 
 def test_every_built_in_model_is_tried_here() -> None:
