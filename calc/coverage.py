@@ -105,14 +105,15 @@ def _unstated(rows: list[CoverageRow]) -> Iterator[str]:
 def _places(row: CoverageRow) -> str:
     """The first place in full, the others as a number: the ledger has them all."""
     first, others = row.places[0], row.places[1:]
-    words = f"at {first.site or 'the top level'}, inputs: {first.inputs or 'none'}, {_times(first.runs, first.value)}"
+    words = f"at {first.site or 'the top level'}, inputs: {first.inputs or 'none'}, {times(first.runs, first.value)}"
     if not others:
         return words
     several = f"{len(others)} more place{'s' if len(others) > 1 else ''}"
-    return f"{words}, and at {several}, {_times(row.runs, row.value)} in all"
+    return f"{words}, and at {several}, {times(row.runs, row.value)} in all"
 
 
-def _times(runs: str, value: int) -> str:
+def times(runs: str, value: int) -> str:
+    """``once``, ``3 times``, ``4*L times (48)``."""
     if runs == "1":
         return "once"
     return f"{runs} times" + ("" if runs.isdigit() else f" ({value:,})")

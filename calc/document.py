@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc import display
-from calc.coverage import KINDS, REFUSED, CoverageRow, Ledger
+from calc.coverage import KINDS, CoverageRow, Ledger
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, Step
 
 if TYPE_CHECKING:
@@ -165,15 +165,15 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def refused(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str) -> dict[str, Any]:
-    """The ledger of a step that was recorded and is not derived, and why."""
+def ledger_document(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str = "") -> dict[str, Any]:
+    """The ledger of a step alone, which also a refused one has: ``because`` is then the refusal."""
     return {
         "schema": SCHEMA,
         "model": {"name": model},
         "sizes": {name: number(size) for name, size in sizes.items()},
         "options": dict(options),
-        "verdict": "accepted" if ledger.accepted else REFUSED,
-        "because": because,
+        "verdict": "accepted" if ledger.accepted else "refused",
+        "because": because or None,
         **coverage(ledger),
     }
 

@@ -21,8 +21,9 @@ from reports import expressions, latex, numbers, rulebook
 from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_symbol, place, trees
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
+from reports.coverage import coverage
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
-from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, several, sizes_text
+from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -32,6 +33,7 @@ SECTIONS = {
     "sensitivity": "Sensitivity",
     "textbook": "Rules of thumb",
     "checks": "Checks",
+    "coverage": "Coverage",
     "not-covered": "Not covered",
     "rules": "Rules used",
     "provenance": "Provenance",
@@ -83,8 +85,7 @@ def build(
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
         not_covered=tuple(_not_covered(derivation, verdicts)),
         rules=rulebook.used([*derivation.steps, *(step for c in comparisons for step in c.steps)]),
-        ledger=rulebook.ledger(derivation),
-        ledger_title=several(len(derivation.coverage), "operator") + ", each counted or stated free",
+        coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),
         sections=SECTIONS,

@@ -103,10 +103,14 @@ def _request(model: str, sizes: Sequence[str], optimizer: str, precision: str, a
 @napkin.command()
 @_model
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
+@click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def derive(explain: str | None, as_json: bool, **words: Any) -> None:
+def derive(explain: str | None, coverage: bool, as_json: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
     request = _request(**words)
+    if coverage:
+        _show_coverage(request, explain, as_json)
+        return
     from reports import job
 
     if explain is not None:
@@ -127,6 +131,25 @@ def derive(explain: str | None, as_json: bool, **words: Any) -> None:
         terminal.show_quantity(page, explain, out)
     else:
         terminal.show_thumb(page, explain, out)
+
+
+def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:
+    """The ledger on standard output; a refusal comes after it."""
+    if explain is not None:
+        raise click.UsageError("--coverage shows operators and --explain a quantity: give one of them")
+    from calc.document import ledger_document
+    from reports import coverage, job, terminal
+
+    with _talk() as say:
+        found = job.covered(request, say)
+    if as_json:
+        because = str(found.refusal or "")
+        click.echo(job.json_text(ledger_document(found.model, request.options.to_json(), found.sizes, found.ledger, because)), nl=False)
+    else:
+        terminal.show_coverage(found.model, coverage.coverage(found.ledger), terminal.console())
+    if found.refusal is not None:
+        sys.stdout.flush()
+        raise found.refusal
 
 
 def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) -> dict[str, Any]:

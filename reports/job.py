@@ -15,9 +15,10 @@ from typing import Any
 
 import calc
 from calc import dims
+from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import BadInputError, MeasurementError, RefusedOperatorError
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.textbook import RULES, Comparison, compare
@@ -67,6 +68,28 @@ def derive(request: Request, progress: Progress) -> Derivation:
     spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
     found = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
     return replace(found, provenance={"napkin": version(), **found.provenance})
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The ledger of a step's operators; of a step that is refused, with the refusal."""
+
+    model: str
+    sizes: Mapping[str, int]
+    ledger: Ledger
+    refusal: RefusedOperatorError | None = None
+
+
+def covered(request: Request, progress: Progress) -> Covered:
+    """How much of a step is counted, refused or not. What cannot even be recorded has no ledger."""
+    try:
+        found = derive(request, progress)
+    except RefusedOperatorError as error:
+        if error.ledger is None:
+            raise
+        spec = calc.load(request.model)
+        return Covered(spec.name, spec.sizes(request.sizes), error.ledger, error)
+    return Covered(found.model, found.sizes, found.ledger)
 
 
 def require_explained(name: str, mode: str) -> None:

@@ -258,13 +258,42 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
+    """An operator of the step. Shares are of all calls and of all FLOPs; ``places`` say where a refused one runs."""
+
     operator: str
     anchor: str
     runs: Formula | None
     value: str
+    share: str
+    flops: str
+    flops_share: str
     kind: str
     because: str
     source: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """What the operators of one kind add up to: those counted, those free, those refused."""
+
+    kind: str
+    operators: str
+    calls: str
+    share: str
+    flops: str
+    flops_share: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a step is counted."""
+
+    summary: str
+    kinds: tuple[KindRow, ...]
+    rows: tuple[LedgerRow, ...]
+    title: str
+    accepted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +330,7 @@ class Page:
     certificates: tuple[str, ...]
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]
-    ledger: tuple[LedgerRow, ...]
-    ledger_title: str
+    coverage: Coverage
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
     sections: Mapping[str, str]

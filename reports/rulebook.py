@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from calc import rules  # noqa: F401  # importing it fills the registry
 from calc.cost import REGISTRY
-from calc.derivation import Derivation, Step
-from reports import expressions, numbers
-from reports.escape import slug
-from reports.page import Formula, LedgerRow, RuleRow
-from reports.parts import formula, rule_anchor, several
+from calc.derivation import Step
+from reports.page import RuleRow
+from reports.parts import rule_anchor, several
 
 OPERATORS = "tests/rules/test_rules.py"  # enumerates the registry: an operator without a test fails it
 STEPS = "tests/derive/test_identities.py"
@@ -80,26 +78,3 @@ def find(name: str) -> Entry | None:
     if name in REGISTRY.frees:
         return Entry(REGISTRY.frees[name].because, "", "stated free", OPERATORS)
     return STEP_RULES.get(name)
-
-
-def ledger(derivation: Derivation) -> tuple[LedgerRow, ...]:
-    """Every operator of the step, counted or stated free."""
-    return tuple(
-        LedgerRow(
-            operator=row.operator,
-            anchor=f"op-{slug(row.operator)}",
-            runs=_count(row.runs),
-            value=numbers.integer(row.value),
-            kind=row.kind,
-            because=row.because,
-            source=entry.source if (entry := find(row.operator)) else "",
-        )
-        for row in derivation.coverage
-    )
-
-
-def _count(text: str) -> Formula | None:
-    try:
-        return formula(expressions.parse(text))
-    except (SyntaxError, ValueError):
-        return None

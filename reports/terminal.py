@@ -14,7 +14,7 @@ from rich.text import Text
 
 from reports.escape import visible
 from reports.numbers import Amount
-from reports.page import Badge, Chapter, Formula, Page, StepView, Tally
+from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally
 
 _STYLES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
@@ -64,6 +64,7 @@ def show_derivation(page: Page, out: Console) -> None:
         form = _formula(a.formula, a.note) if a.formula is not None else Text(visible(a.unknown), style="dim")
         table.add_row(Text(visible(a.quantity)), Text(value), form)
     out.print(table)
+    out.print(Text(f"coverage: {page.coverage.summary}", style="dim"))
     for row in page.assumptions:
         words = "".join(row.formula.plain) if row.formula is not None else row.words
         out.print(Text(f"assumes {visible(words)}: {visible(row.because)}", style="dim"))
@@ -139,6 +140,31 @@ def tally(found: Tally) -> Text:
         return Text(f"checks were not run: {visible(found.why)}", style=_STYLES["open"])
     words = ", ".join(f"{count} {word}" for count, word in found.counts)
     return Text(words, style=_STYLES[found.tone])
+
+
+def show_coverage(model: str, found: Coverage, out: Console) -> None:
+    """How much of a step is counted, then every operator; of what is refused, where it runs."""
+    out.print(Text.assemble((visible(model), "bold"), ": ", ("accepted", "green") if found.accepted else ("refused", "bold red")))
+    out.print(Text(f"{found.summary}."))
+    out.print()
+    kinds = _table("Kind", *((name, "right") for name in ("Operators", "Calls", "Of all calls", "FLOP", "Of all FLOP")))
+    for k in found.kinds:
+        kinds.add_row(Text(k.kind), *(Text(cell) for cell in (k.operators, k.calls, k.share, k.flops, k.flops_share)))
+    out.print(kinds)
+    out.print()
+    table = _table("Operator", "Kind", "Runs", *((name, "right") for name in ("Calls", "Of all", "FLOP", "Of all")), "Because")
+    for r in found.rows:
+        runs = _formula(r.runs) if r.runs is not None else Text("unknown")
+        counts = (Text(cell) for cell in (r.value, r.share, r.flops, r.flops_share))
+        kind = Text(r.kind, style=_STYLES["bad"] if r.places else "")
+        table.add_row(Text(visible(r.operator)), kind, runs, *counts, Text(visible(r.because), style="dim"))
+    out.print(table)
+    for r in found.rows:
+        if r.places:
+            out.print()
+            out.print(Text(f"{visible(r.operator)} runs", style="bold"))
+            for place in r.places:
+                out.print(Padding(Text(f"at {visible(place)}"), (0, 0, 0, 2)))
 
 
 def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> None:

@@ -244,8 +244,8 @@ def derivation(**changes: Any) -> Derivation:
         "quantities": quantities(),
         "steps": (*_PARAMETER_STEPS, *_peak_steps(), *_FORWARD_STEPS),
         "coverage": (
-            CoverageRow("aten.addmm.default", "4*L", 8, "counted", "x W + b: one multiply-add is 2 FLOP"),
-            CoverageRow("aten.view.default", "9*L + 3", 21, "free", "metadata only: no element is read or written"),
+            CoverageRow("aten.addmm.default", "4*L", 8, "counted", "x W + b: one multiply-add is 2 FLOP", FORWARD, _value(FORWARD)),
+            CoverageRow("aten.view.default", "9*L + 3", 21, "free", "metadata only: no element is read or written", "0", 0),
         ),
         "certificates": (Certificate({"B": 3, "T": 7, "L": 4}, 10), Certificate({"B": 5, "T": 11, "L": 3}, 10)),
         "provenance": {"torch": "2.13.0", "python": "3.11", "napkin": "0.1.0"},
