@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from calc.errors import NapkinError
+from calc.errors import BadInputError, NapkinError
 
 if TYPE_CHECKING:
     from reports.job import Request
@@ -232,13 +232,24 @@ LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")
 
 @napkin.command("list")
 @click.argument("what", metavar="|".join(LISTS))
-def list_(what: str) -> None:
-    """List what there is: models, dtypes, optimizers, rules of operators, quantities or rules of thumb."""
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+def list_(what: str, words: Sequence[str], as_json: bool) -> None:
+    """List what there is: models, dtypes, optimizers, rules of operators, quantities or rules of thumb.
+
+    With WORDs, only entries that hold every one of them: napkin list rules convolution.
+    """
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
-    from reports import listing, terminal
+    from reports import job, listing, rules, terminal
 
-    terminal.show_rows(listing.rows(what), terminal.console())
+    if as_json:
+        click.echo(job.json_text(listing.document(what, words)), nl=False)
+        return
+    out = terminal.console()
+    found = terminal.show_rules(rules.table(words), out) if what == "rules" else terminal.show_rows(listing.rows(what, words), out)
+    if not found:
+        raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
 
 
 @contextlib.contextmanager

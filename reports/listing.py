@@ -1,12 +1,38 @@
-"""What ``napkin list`` shows: names and a line about each. Torch-free."""
+"""What ``napkin list`` shows, all or what holds some words: names and a line about each. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+COLUMNS = {
+    "models": ("name", "about"),
+    "dtypes": ("name", "size"),
+    "optimizers": ("name", "about"),
+    "quantities": ("name", "unit", "meaning"),
+    "thumbs": ("name", "statement", "source"),
+}
 
 
-def rows(what: str) -> Iterator[tuple[str, ...]]:
-    """The rows of one list."""
+def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
+    """A list as plain data."""
+    if what == "rules":
+        from reports import rules
+
+        return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rules.table(words)]}
+    return {"schema": 1, what: [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
+
+
+def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
+    """The rows of one list in which every one of ``words`` occurs."""
+    for row in _rows(what):
+        text = "\n".join(row).lower()
+        if all(word.lower() in text for word in words):
+            yield row
+
+
+def _rows(what: str) -> Iterator[tuple[str, ...]]:
     match what:
         case "models":
             yield from _models()
@@ -14,8 +40,6 @@ def rows(what: str) -> Iterator[tuple[str, ...]]:
             yield from _dtypes()
         case "optimizers":
             yield from _optimizers()
-        case "rules":
-            yield from _rules()
         case "quantities":
             yield from _quantities()
         case "thumbs":
@@ -44,16 +68,6 @@ def _optimizers() -> Iterator[tuple[str, ...]]:
 
     for name in OPTIMIZERS:
         yield name, "the one that the model's own spec builds" if name == "spec" else "torch.optim, with its defaults"
-
-
-def _rules() -> Iterator[tuple[str, ...]]:
-    from calc import rules  # noqa: F401  importing it fills the registry
-    from calc.cost import REGISTRY
-
-    for op, rule in sorted(REGISTRY.rules.items()):
-        yield op, "counted", rule.statement
-    for op, free in sorted(REGISTRY.frees.items()):
-        yield op, "free", free.because
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:

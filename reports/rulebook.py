@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calc import rules  # noqa: F401  # importing it fills the registry
-from calc.cost import REGISTRY
 from calc.derivation import Step
+from reports import rules
 from reports.page import RuleRow
 from reports.parts import rule_anchor, several
 
-OPERATORS = "tests/rules/test_rules.py"  # enumerates the registry: an operator without a test fails it
 STEPS = "tests/derive/test_identities.py"
 THUMBS = "tests/test_textbook.py"
 
@@ -72,9 +70,7 @@ def _row(name: str, count: int) -> RuleRow:
 
 def find(name: str) -> Entry | None:
     """The rule of an operator, or the one of that name by which steps are made."""
-    if name in REGISTRY.rules:
-        rule = REGISTRY.rules[name]
-        return Entry(rule.statement, rule.shapes.removeprefix("Shapes: "), rule.source, OPERATORS)
-    if name in REGISTRY.frees:
-        return Entry(REGISTRY.frees[name].because, "", "stated free", OPERATORS)
+    operator = rules.find(name)
+    if operator is not None:
+        return Entry(operator.statement, operator.shapes, operator.source, operator.test)
     return STEP_RULES.get(name)

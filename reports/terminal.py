@@ -15,6 +15,7 @@ from rich.text import Text
 from reports.escape import visible
 from reports.numbers import Amount
 from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally
+from reports.rules import RuleEntry
 
 _STYLES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
@@ -167,12 +168,32 @@ def show_coverage(model: str, found: Coverage, out: Console) -> None:
                 out.print(Padding(Text(f"at {visible(place)}"), (0, 0, 0, 2)))
 
 
-def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> None:
-    """Columns without a heading, for lists."""
+def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> int:
+    """Columns without a heading, for lists; returns how many rows there were."""
     table = Table.grid(padding=(0, 3))
     for row in rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
-    out.print(table)
+    if table.row_count:
+        out.print(table)
+    return table.row_count
+
+
+def show_rules(entries: Iterable[RuleEntry], out: Console) -> int:
+    """Each rule with all that is stated of it, then the operators that are free; returns how many there were."""
+    count, free = 0, []
+    for e in entries:
+        count += 1
+        if e.kind == "free":
+            free.append((e.operator, "free", e.statement))
+            continue
+        out.print(Text.assemble((visible(e.operator), "bold"), (f"  counted, {visible(e.family)}", "dim")))
+        lines = Table.grid(padding=(0, 3))
+        for name in ("statement", "shapes", "source", "convention", "test"):
+            if getattr(e, name):
+                lines.add_row(Text(name, style="dim"), Text(visible(getattr(e, name))))
+        out.print(Padding(lines, (0, 0, 1, 2)))
+    show_rows(free, out)
+    return count
 
 
 def _head(page: Page, out: Console) -> None:

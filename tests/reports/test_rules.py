@@ -1,0 +1,96 @@
+"""The list of rules: everything that is stated of an operator, and the tests that it stands, without any test being installed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from calc.cost import REGISTRY, Cost, Free, Registry, Rule
+from reports import cli, rules
+
+
+def listed(*words: str) -> str:
+    found = CliRunner().invoke(cli.napkin, ["list", *words])
+    assert 0 == found.exit_code, found.stderr
+    return found.stdout
+
+
+def test_a_rule_is_shown_with_all_that_is_stated_of_it():
+    """Statement, shapes, source, convention, and its tests: calls compared with torch, and the model that an error in it fails."""
+    shown = listed("rules", "aten.convolution.default")
+
+    rule = REGISTRY.rules["aten.convolution.default"]
+    assert shown.startswith("aten.convolution.default  counted, convolution\n")
+    for line in (f"statement    {rule.statement}", f"source       {rule.source}", f"convention   {rule.convention}"):
+        assert line in shown
+    assert "shapes       x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t)" in shown
+    assert "calls in tests/rules/cases.py; an error in it fails '" in shown
+
+
+def test_words_narrow_the_list_to_entries_that_hold_all_of_them():
+    """By the operator, its family or what is said of it, in any case."""
+    family = [e.operator for e in rules.table(["Convolution"])]
+
+    assert {"aten.convolution.default", "aten.convolution_backward.default"} <= set(family)
+    assert "aten.mm.default" not in family
+    assert ["aten.convolution_backward.default"] == [e.operator for e in rules.table(["convolution", "output_mask"])]
+    assert all("free" == e.kind for e in rules.table(["aten.view.", "free"]))
+
+
+def test_every_operator_is_listed_once_with_its_tests():
+    """Counted and free; of each some call is compared with torch."""
+    entries = list(rules.table())
+
+    assert sorted([*REGISTRY.rules, *REGISTRY.frees]) == sorted(e.operator for e in entries)
+    assert [] == [e.operator for e in entries if e.kind == "counted" and not (e.statement and e.shapes and e.source)]
+    assert [] == [e.operator for e in entries if not e.statement]
+
+
+def test_free_operators_follow_with_their_reason():
+    """One line each."""
+    shown = listed("rules", "aten.view.default")
+
+    assert f"aten.view.default   free   {REGISTRY.frees['aten.view.default'].because}\n" == shown
+
+
+def test_a_rule_of_a_users_own_has_no_test_and_says_so(monkeypatch):
+    """What this program does not test, it does not claim to."""
+
+    def own(op):
+        """Shapes: x (n) → y (n)."""
+        return Cost()
+
+    registry = Registry({"my.op": Rule("my.op", own, "y = x", "me")}, {"my.view": Free("my.view", "moves nothing")})
+    monkeypatch.setattr(rules, "REGISTRY", registry)
+
+    assert ["no test of this program"] * 2 == [e.test for e in rules.table()]
+    assert None is rules.find("aten.mm.default")
+
+
+def test_the_list_as_json_holds_every_field():
+    """For programs."""
+    (entry,) = json.loads(listed("rules", "aten.convolution.default", "--json"))["rules"]
+
+    assert {"operator", "kind", "family", "statement", "shapes", "source", "convention", "calls", "model", "test"} <= set(entry)
+    assert entry["calls"] >= 1
+
+
+@pytest.mark.parametrize("what", cli.LISTS)
+def test_every_list_is_json_on_request(what):
+    """An object for each entry."""
+    document = json.loads(listed(what, "--json"))
+
+    assert 1 == document["schema"]
+    assert len(document[what]) >= 4
+    assert all(isinstance(entry, dict) for entry in document[what])
+
+
+@pytest.mark.parametrize("what", ["rules", "models"])
+def test_words_that_nothing_holds_are_refused(what):
+    """An empty list would look like an answer."""
+    found = CliRunner().invoke(cli.napkin, ["list", what, "zebra"])
+
+    assert 2 == found.exit_code
+    assert f"napkin: no entry of {what} holds 'zebra': napkin list {what} shows all\n" == found.stderr
