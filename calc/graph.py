@@ -16,6 +16,8 @@ from calc.basis import Basis, Fold
 Size = int | str
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
+# What stands for the autograd node of an operator that the backward runs to have the forward's tensors once more.
+AGAIN = "(forward, again)"
 ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "activation", "temporary")
 
 
@@ -59,7 +61,7 @@ class Op:
     ``args``    (schema argument name, value): ``Tensor``, number, text, ``None`` or a tuple of these.
     ``site``    module path in the forward; in the backward that of the forward operator it differentiates;
                 in the optimizer the parameter's name.
-    ``node``    autograd node that runs it (backward only). ``call`` indexes ``Record.calls``.
+    ``node``    autograd node that runs it (backward only), or ``AGAIN``. ``call`` indexes ``Record.calls``.
     """
 
     index: int

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.cost import Cost, Operator, Registry, Term, View, cost_of
 from calc.dtypes import item_size
-from calc.graph import Op, Record, Size, Tensor
+from calc.graph import AGAIN, Op, Record, Size, Tensor
 from calc.units import Amount, Unit, bytes_of
 
 Read = Callable[[Size], Any]
@@ -146,7 +146,7 @@ class Folder:
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":
                 yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
-        for term in cost.recompute:
+        for term in cost.matmul if op.node == AGAIN else cost.recompute:
             yield _flop_entry(f"{phase}.recompute", op, term)
         for term in cost.elementwise:
             yield _flop_entry(f"{phase}.elementwise", op, term)

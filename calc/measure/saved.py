@@ -1,11 +1,14 @@
 """What autograd keeps for the backward: torch's saved-tensor hooks, with what they pack watched weakly.
 
-A tensor that was packed and released again before the forward returned is not counted. Tensors that a hand-written
-``autograd.Function`` keeps as attributes of its context pass no hook; they are read off the autograd graph.
+A tensor that was packed and released again before the forward returned is not counted. Two kinds pass no hook: what a
+hand-written ``autograd.Function`` keeps as attributes of its context is read off the autograd graph, and what only a closure
+in the graph holds (arguments of layers that run again in the backward) is what was alive when the forward returned and is
+gone once the graph is. Only storages that an operator has shown count: states of random generators have none.
 """
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 from calc.measure.measurement import Reading
-from calc.measure.storages import distinct_storages, tensors_in
+from calc.measure.storages import StorageWatch, distinct_storages, tensors_in
 from calc.measure.training import Training
 
-INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched)"
+INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages that go with the graph"
 
 
 class _Packed:
@@ -33,15 +36,21 @@ class _Packed:
 
 
 class SavedTensors:
-    """Everything that autograd saves inside ``watching``; ``reading`` says what it still holds then."""
+    """Everything that autograd saves inside ``watching``; ``returned`` says what it holds then, ``dropped`` what went with its graph."""
 
     def __init__(self) -> None:
         self._packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
-        self._guard = _OtherHooks(self._pack)
+        self._watch = StorageWatch()
+        self._held: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+        self._blind = False
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        with saved_tensors_hooks(self._pack, lambda packed: packed.tensor), self._guard:
+    def watching(self, run: Training) -> Iterator[None]:
+        """``run`` has its own tensors before; what else is alive afterwards came in the forward."""
+        self._watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
+        self._own = set(self._watch.alive())
+        with saved_tensors_hooks(self._pack, lambda packed: packed.tensor), self._watch:
             yield
 
     def _pack(self, tensor: Tensor) -> _Packed:
@@ -52,32 +61,31 @@ class SavedTensors:
         self._packed.add(packed)
         return packed
 
-    def reading(self, loss: Tensor, module: torch.nn.Module) -> Reading:
-        """Distinct storages held now, without those of parameters and buffers."""
-        if self._guard.seen:
-            because = "the model installs saved-tensor hooks of its own (activation checkpointing), which hide what it keeps"
-            return Reading(None, INSTRUMENT, because)
-        held = [packed.tensor for packed in self._packed]
+    def returned(self, loss: Tensor, module: torch.nn.Module) -> None:
+        """The forward has returned: note what hooks and contexts hold, and what else is alive."""
         try:
-            storages = distinct_storages([*held, *_kept_by_contexts(loss)])
+            alive = self._watch.alive()
+            shown = (t for t in _kept_by_contexts(loss) if t.untyped_storage()._cdata in alive)
+            held = distinct_storages([*(packed.tensor for packed in self._packed), *shown])
+            persistent = distinct_storages([*module.parameters(), *module.buffers()])
+            self._held = {key: nbytes for key, nbytes in held.items() if key not in persistent}
+            known = {*held, *self._own, loss.untyped_storage()._cdata}
+            self._open = {key: nbytes for key, nbytes in alive.items() if key not in known}
         except (NotImplementedError, RuntimeError):
+            self._blind = True
+
+    def dropped(self) -> None:
+        """The graph is gone, and so is all that it alone held, in circles of references too."""
+        if self._open.keys() & self._watch.alive().keys():
+            gc.collect()
+        alive = self._watch.alive()
+        self._held |= {key: nbytes for key, nbytes in self._open.items() if key not in alive}
+
+    def reading(self) -> Reading:
+        """Bytes of the distinct storages that were held, without those of parameters and buffers."""
+        if self._blind or self._watch.blind:
             return Reading(None, INSTRUMENT, "autograd saves a tensor without a storage (sparse)")
-        persistent = distinct_storages([*module.parameters(), *module.buffers()])
-        return Reading(sum(nbytes for key, nbytes in storages.items() if key not in persistent), INSTRUMENT)
-
-
-class _OtherHooks(TorchDispatchMode):
-    """Notices when an operator runs under saved-tensor hooks other than ours."""
-
-    def __init__(self, ours: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._ours = ours
-        self.seen = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        top = torch._C._autograd._top_saved_tensors_default_hooks(False)
-        self.seen = self.seen or top is None or top[0] != self._ours
-        return func(*args, **(kwargs or {}))
+        return Reading(sum(self._held.values()), INSTRUMENT)
 
 
 def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
@@ -96,8 +104,10 @@ def _kept_by_contexts(loss: Tensor) -> Iterator[Tensor]:
 def measure_saved(run: Training) -> Reading:
     """``activations.bytes`` of the next forward; the step is then finished as usual."""
     saved = SavedTensors()
-    with saved.watching():
+    with saved.watching(run):
         loss = run.forward()
-    reading = saved.reading(loss, run.module)
+    saved.returned(loss, run.module)
     run.backward(loss)
-    return reading
+    del loss
+    saved.dropped()
+    return saved.reading()

@@ -52,6 +52,10 @@ class StorageWatch(TorchDispatchMode):
         for tensor in tensors:
             self._admit(tensor, "the start of the run")
 
+    def alive(self) -> dict[int, int]:
+        """``{address of the storage: its bytes}`` of those that are live now."""
+        return {key: nbytes for key, (_, nbytes) in self._storages.items()}
+
     def open_window(self) -> None:
         """Start looking for a new peak: what is live now is the least it can be."""
         self.peak = self.live

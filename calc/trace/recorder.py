@@ -6,16 +6,16 @@ them, with symbolic sizes. It keeps no reference to any tensor, so lifetimes are
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from calc.errors import TraceError
-from calc.graph import Call, Event, Op, Saved, Tensor
+from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import kernels
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
@@ -34,18 +34,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.path = ModulePath()
         self.phase = ""
         self.step = 0
-        self.watching = False
+        self.function = ""  # the hand-written autograd function that is being applied
         self.ops: list[Op] = []
         self.events: list[Event] = []
         self.nbytes: dict[int, int | str] = {}
-        self.saved: list[tuple[weakref.ref[_Held], Tensor, int]] = []
         self.calls: list[Call] = []
         self.call: int | None = None
+        self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
         self.alive: set[int] = set()
         self._refs: dict[int, tuple[int, weakref.ref[Any]]] = {}
-        self._sources: dict[int, tuple[str, str, int | None]] = {}
+        self.sources: dict[int, tuple[str, str, int | None]] = {}
         self._schemas: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._parameter_of_node: dict[int, str] = {}
 
@@ -72,27 +72,43 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         names, mutated = self._schema(func)
         node = torch._C._current_autograd_node() if self.phase == "backward" else None
-        values = tuple((n, self._value(v)) for n, v in [*zip(names, args, strict=False), *kwargs.items()])
+        name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
+        values = tuple((n, self._value(v)) for n, v in given)
         site, call = self._site(func, node, values)
         index = len(self.ops)
         nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
             self.nbytes[self.storage(out, site)] = self.size(nbytes)
-        outputs = tuple(self.tensor(t, site) for t in _tensors(out))
+        outputs = tuple(self.tensor(t, site) for t in tensors_in(out))
         self.ops.append(
             Op(
                 index,
-                str(func),
+                name,
                 self.phase,
                 self.step,
                 site,
                 values,
                 outputs,
                 mutated,
-                type(node).__name__ if node is not None else "",
+                self._node(node),
                 call,
             )
         )
+
+    @contextlib.contextmanager
+    def called(self, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+        """Context in which operators are recorded as ``name`` with those arguments: for one that torch cannot run symbolically."""
+        self.renamed = (name, list(arguments.items()))
+        try:
+            yield
+        finally:
+            self.renamed = None
+
+    def _node(self, node: Any) -> str:
+        # Autograd runs a backward without gradients, unless it is to run parts of the forward again (checkpointing).
+        if self.phase == "backward" and torch.is_grad_enabled():
+            return AGAIN
+        return type(node).__name__ if node is not None else ""
 
     def _schema(self, func: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = self._schemas.get(func)
@@ -121,18 +137,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _site(self, func: Any, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             site = self.path.current
-            if not self.watching and torch._C._autograd._top_saved_tensors_default_hooks(False) is not None:
-                raise TraceError(
-                    f"{site} packs the tensors it saves with hooks of its own, as activation checkpointing does: what it keeps "
-                    "is not derived yet; derive the model without checkpointing"
-                )
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out.
-            self._sources.setdefault(_last_node_number(), (site, str(func), self.call))
+            self.sources.setdefault(last_node_number(), (site, str(func), self.call))
             return site, self.call
         if self.phase == "backward":
-            if type(node).__name__.startswith("CheckpointFunction"):
-                raise TraceError("the model runs layers again in the backward (activation checkpointing): that is not derived yet")
-            return self._backward_site(node)
+            if not torch.is_grad_enabled():
+                return self._backward_site(node)
+            site = self.path.current if self.path.inside else self._backward_site(node)[0]
+            self.sources.setdefault(last_node_number(), (site, str(func), self.call))
+            return site, self.call
         for _, value in values:
             for tensor in value if isinstance(value, tuple) else (value,):
                 if isinstance(tensor, Tensor) and tensor.storage in self.owner:
@@ -142,7 +155,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _backward_site(self, node: Any) -> tuple[str, int | None]:
         if node is None:
             return LOSS, None
-        source = self._sources.get(node._sequence_nr())
+        source = self.sources.get(node._sequence_nr())
         if source is not None:
             return source[0], source[2]
         variable = getattr(node, "variable", None)
@@ -176,42 +189,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.owner.setdefault(index, site)
         return index
 
+    def knows(self, value: torch.Tensor) -> bool:
+        """Whether an operator has shown this tensor's storage. States of random generators, say, are made without one."""
+        return value.untyped_storage()._cdata in self._refs
+
     def _die(self, key: int, index: int, _: Any) -> None:
         self._refs.pop(key, None)
         self.alive.discard(index)
         self.events.append(Event(-1, index, len(self.ops)))
-
-    # -- tensors saved for backward ---------------------------------------------------------------------------------
-
-    def saving(self) -> Any:
-        """Context in which every tensor that autograd saves is noted, with the operator whose backward needs it."""
-        return torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor)
-
-    def _pack(self, value: torch.Tensor) -> _Held:
-        # Detached, since a saved result that kept its graph would keep itself alive; unrecorded, since no real step does it.
-        phase, self.phase = self.phase, ""
-        held = _Held(value.detach())
-        self.phase = phase
-        self.saved.append((weakref.ref(held), self.tensor(value, self.path.current), _last_node_number()))
-        return held
-
-    def held(self) -> tuple[Saved, ...]:
-        """Tensors that autograd still holds."""
-        found = []
-        for ref, tensor, number in self.saved:
-            if ref() is not None:
-                site, op, _ = self._sources.get(number, (LOSS, "custom autograd function", None))
-                found.append(Saved(tensor, site, op))
-        return tuple(found)
-
-
-class _Held:
-    """What a saved-tensor hook hands to autograd in place of the tensor: alive exactly as long as autograd holds it."""
-
-    __slots__ = ("__weakref__", "tensor")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
 
 
 @functools.cache
@@ -220,16 +205,19 @@ def _is_composite(func: Any) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
 
 
-def _last_node_number() -> int:
+def last_node_number() -> int:
     """Number of the autograd node made last."""
     return int(torch.autograd._get_sequence_nr()) - 1  # type: ignore[attr-defined]  # torch's profiler uses it, its stubs leave it out
 
 
-def _tensors(out: Any) -> list[torch.Tensor]:
+def tensors_in(out: Any) -> list[torch.Tensor]:
+    """Every tensor in nested tuples, lists and dictionaries."""
     if isinstance(out, torch.Tensor):
         return [out]
     if isinstance(out, list | tuple):
-        return [t for item in out for t in _tensors(item)]
+        return [t for item in out for t in tensors_in(item)]
+    if isinstance(out, Mapping):
+        return [t for item in out.values() for t in tensors_in(item)]
     return []
 
 

@@ -22,6 +22,11 @@ class ModulePath:
     def current(self) -> str:
         return self._stack[-1] if self._stack else LOSS
 
+    @property
+    def inside(self) -> bool:
+        """Whether a module of the model is running."""
+        return bool(self._stack)
+
     def watch(self, module: nn.Module) -> _Watch:
         """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
         for name, part in module.named_modules():

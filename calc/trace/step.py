@@ -18,13 +18,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
 from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
-from calc.graph import Call, Record, Saved, Storage, Tensor
+from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, optimizers
 from calc.trace.arithmetic import symbolic_integers
+from calc.trace.keeping import Keeping, functions_named
 from calc.trace.recorder import Recorder
 from calc.trace.remember import remembered
+from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv
 
 
@@ -106,7 +108,7 @@ class _Run:
         self.gradients: dict[str, Tensor] = {}
         self.gradient_storages: set[int] = set()
         self.activation_storages: set[int] = set()
-        self.saved: tuple[Saved, ...] = ()
+        self.kept = Keeping(recorder)
         self.windows: list[tuple[int, int]] = []
 
     def record(self, fixed: Mapping[str, int]) -> Record:
@@ -117,7 +119,13 @@ class _Run:
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
         persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
         self._state()  # some optimizers make their state when they are built: it is alive before the first step
-        with recorder.path.watch(self.module), disguise.calls_noted(self._noted, recorder.size), _attention(self.options):
+        with (
+            recorder.path.watch(self.module),
+            disguise.calls_noted(self._noted, recorder.size),
+            standing_in(recorder.called),
+            functions_named(recorder),
+            _attention(self.options),
+        ):
             for number in (1, 2):
                 if self.optimizer is not None:
                     self._step(number, self.optimizer)
@@ -133,7 +141,7 @@ class _Run:
             ),
             ops=tuple(recorder.ops),
             events=tuple(recorder.events),
-            saved=self.saved,
+            saved=self.kept.found(),
             calls=tuple(recorder.calls),
             parameters=parameters,
             gradients=tuple(self.gradients.items()),
@@ -172,11 +180,11 @@ class _Run:
         recorder.phase = "forward"
         before = set(recorder.alive)
         # Hooks may change lifetimes by a hair, so they watch the first step and leave the one that counts alone.
-        recorder.watching = number == 1
-        with recorder.saving() if number == 1 else contextlib.nullcontext():
+        first = number == 1
+        with self.kept.watching() if first else contextlib.nullcontext():
             loss = _loss(self.spec, self.module, self.inputs)
-        if number == 1:
-            self.saved = recorder.held()
+        if first:
+            self.kept.returned(loss)
         self.activation_storages |= recorder.alive - before
         recorder.phase = "backward"
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
@@ -188,6 +196,8 @@ class _Run:
         self.windows.append((start, len(recorder.events)))
         del loss
         recorder.phase = ""
+        if first:
+            self.kept.dropped()
 
     def _note_gradients(self) -> None:
         recorder = self.recorder
