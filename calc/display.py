@@ -141,10 +141,8 @@ def text(tree: Display) -> str:
             return _join_sum(terms)
         case Product(factors):
             return "*".join(_factor(f) for f in factors) or "1"
-        case Power(Power() as base, exponent):
-            return f"({text(base)})**{exponent}"  # a**b**c would be a**(b**c)
         case Power(base, exponent):
-            return f"{_factor(base)}**{exponent}"
+            return f"{_base(base)}**{exponent}"
         case Fraction(top, bottom):
             return f"{_factor(top)}/{_factor(bottom)}"
         case Negative(body):
@@ -157,10 +155,17 @@ def text(tree: Display) -> str:
             return f"Max({', '.join(text(i) for i in items)})"
 
 
+def bare(tree: Display) -> Display:
+    """The tree without labels around it: a label changes nothing of what is in it."""
+    while isinstance(tree, Labelled):
+        tree = tree.body
+    return tree
+
+
 def _join_sum(terms: tuple[Display, ...]) -> str:
     out = ""
     for term in terms:
-        inner = term.body if isinstance(term, Labelled) else term
+        inner = bare(term)
         if isinstance(inner, Negative):
             out += f" - {_factor(inner.body)}" if out else text(inner)
         else:
@@ -169,11 +174,24 @@ def _join_sum(terms: tuple[Display, ...]) -> str:
     return out or "0"
 
 
+def _base(tree: Display) -> str:
+    """``tree`` under an exponent: a**b**c would be a**(b**c), and -2**2 would be -(2**2)."""
+    inner = bare(tree)
+    apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
+    return f"({text(inner)})" if apart else _factor(inner)
+
+
 def _factor(tree: Display) -> str:
-    inner = tree.body if isinstance(tree, Labelled) else tree
+    inner = bare(tree)
     written = text(inner)
     compound = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1)
-    return f"({written})" if compound else written
+    operator = isinstance(inner, Name) and is_operator(inner.name)
+    return f"({written})" if compound or operator else written
+
+
+def is_operator(name: str) -> bool:
+    """Whether an atom is written with an operator (``T // 2``), which would fall apart beside another one."""
+    return not name.isidentifier() and not isinstance(ast.parse(name, mode="eval").body, ast.Call)
 
 
 def value(tree: Display, leaf: Callable[[str], Any]) -> Any:

@@ -12,11 +12,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare
 from calc.errors import NapkinError
 
 COMMANDS = frozenset({
-    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathit", r"\max", r"\min", r"\ell", r"\,",
+    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,",
     r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
     r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
 })  # fmt: skip
@@ -85,7 +85,7 @@ def _unlabelled(tree: Display) -> Display:
 def width(piece: str) -> int:
     """Characters that a piece is set in, about; an operator takes its space on both sides."""
     shown = piece.replace(r"\cdot", "·").replace(r"\sum", "ΣΣ").replace("+", "+++").replace("-", "---")
-    for command in (r"\left", r"\right", r"\underbrace", r"\text", r"\mathit", r"\frac", r"\ell", r"\,", "{", "}", "^", "_", " "):
+    for command in (r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\frac", r"\ell", r"\,", "{", "}", "^", "_", " "):
         shown = shown.replace(command, "")
     return len(shown)
 
@@ -152,21 +152,23 @@ def _product(factors: tuple[Display, ...]) -> str:
         written = _factor(factor)
         # Two numbers side by side would read as one; a letter after anything needs only a thin space.
         digits = written.lstrip("{")[:1].isdigit()
+        words = _is_word(before) and _is_word(factor)  # two names of several letters side by side
         bracket = written.startswith((r"\left", "(")) or out.endswith(")")
-        out += (r" \cdot " if digits or isinstance(_bare(before), OverLayers) else "" if bracket else r"\,") + written
+        out += (r" \cdot " if digits or words or isinstance(bare(before), OverLayers) else "" if bracket else r"\,") + written
     return out
 
 
 def _factor(tree: Display, *, tight: bool = False) -> str:
     """``tree`` as a factor: in parentheses where it would fall apart. ``tight``: a product needs none here."""
-    inner = _bare(tree)
+    inner = bare(tree)
     falls_apart = isinstance(inner, Sum | Negative | OverLayers) or (isinstance(inner, Product) and len(inner.factors) > 1 and not tight)
     written = latex(tree)
-    return _bracketed(written) if falls_apart else written
+    modulo = isinstance(inner, Name) and r"\bmod" in written
+    return _bracketed(written) if falls_apart or modulo else written
 
 
 def _addend(tree: Display) -> str:
-    return _bracketed(latex(tree)) if isinstance(_bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
+    return _bracketed(latex(tree)) if isinstance(bare(tree), Sum) and not isinstance(tree, Labelled) else latex(tree)
 
 
 def _bracketed(written: str) -> str:
@@ -176,7 +178,7 @@ def _bracketed(written: str) -> str:
 
 
 def _base(tree: Display) -> str:
-    inner = _bare(tree)
+    inner = bare(tree)
     if isinstance(inner, Name) and name_latex(inner.name).isalpha():
         return latex(tree)
     if isinstance(inner, Number | Name) and not (isinstance(inner, Number) and inner.value < 0):
@@ -184,8 +186,10 @@ def _base(tree: Display) -> str:
     return _bracketed(latex(tree))
 
 
-def _bare(tree: Display) -> Display:
-    return _bare(tree.body) if isinstance(tree, Labelled) else tree
+def _is_word(tree: Display) -> bool:
+    inner = bare(tree)
+    name = bare(inner.base) if isinstance(inner, Power) else inner
+    return isinstance(name, Name) and name_latex(name.name).startswith(r"\mathrm")
 
 
 def _braced(body: str, label: str) -> str:
@@ -218,14 +222,14 @@ _LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': 
 
 
 def name_latex(name: str) -> str:
-    r"""A dimension's name, or an atom such as ``floor(T/2)``. One letter is itself; ``d1`` is ``d_{1}``."""
+    r"""A dimension's name, or an atom such as ``floor(T/2)``. One letter is itself, ``d1`` is ``d_{1}``, a word stands upright."""
     if not name.isidentifier():
         return _atom(ast.parse(name, mode="eval").body)
     match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", name)
     if match:
         return f"{match.group(1)}_{{{match.group(2)}}}"
     letters = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isalnum() or c == "_")
-    return letters if len(letters) == 1 else rf"\mathit{{{letters.replace('_', chr(92) + '_')}}}"
+    return letters if len(letters) == 1 else rf"\mathrm{{{letters.replace('_', chr(92) + '_')}}}"
 
 
 def _atom(node: ast.expr) -> str:

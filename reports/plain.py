@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare, is_operator
 
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -19,7 +19,9 @@ def plain(tree: Display, *, labels: bool = False) -> str:
         case Product(factors):
             return "·".join(_factor(f, labels) for f in factors) or "1"
         case Power(base, exponent):
-            written = f"({plain(base, labels=labels)})" if isinstance(base, Power) else _factor(base, labels)
+            inner = bare(base)
+            apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
+            written = f"({plain(base, labels=labels)})" if apart else _factor(base, labels)
             return f"{written}{str(exponent).translate(_SUPERSCRIPTS)}"
         case Fraction(top, bottom):
             return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
@@ -62,10 +64,9 @@ def _addend(tree: Display, labels: bool) -> str:
 
 
 def _factor(tree: Display, labels: bool, *, tight: bool = False) -> str:
-    inner = tree
-    while isinstance(inner, Labelled):
-        inner = inner.body
+    inner = bare(tree)
     product = isinstance(inner, Product) and len(inner.factors) > 1
-    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or (product and not tight)
+    operator = isinstance(inner, Name) and is_operator(inner.name)
+    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or operator or (product and not tight)
     written = plain(tree, labels=labels)
     return f"({written})" if apart else written

@@ -15,7 +15,8 @@ from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, N
 B, T, d, L = (Name(name) for name in ("B", "T", "d", "L"))
 SIZES = {"B": 2, "T": 7, "d": 13, "L": 3}
 
-LEAVES = st.one_of(st.builds(Number, st.integers(0, 11)), st.sampled_from([B, T, d, L]))
+HALF = Name("T // 2")  # a size that is no polynomial stays one name
+LEAVES = st.one_of(st.builds(Number, st.integers(-3, 11)), st.sampled_from([B, T, d, L, HALF, Name("floor(d/3)")]))
 
 
 def _compound(inner: st.SearchStrategy[Display]) -> st.SearchStrategy[Display]:
@@ -26,6 +27,7 @@ def _compound(inner: st.SearchStrategy[Display]) -> st.SearchStrategy[Display]:
         st.builds(Product, st.lists(inner, min_size=2, max_size=3).map(tuple)),
         st.builds(Power, inner, st.integers(1, 2)),
         st.builds(Negative, inner),
+        st.builds(Labelled, inner, st.just("where it comes from")),
         st.builds(OverLayers, st.just("l"), st.one_of(st.just(L), inner), inner),
         st.builds(Fraction, st.builds(lambda x: Product((x, T)), inner), st.builds(Number, st.integers(1, 7))),
         st.builds(Maximum, several),
@@ -41,7 +43,7 @@ def exactly(tree: Display) -> fractions.Fraction:
         case Number(number):
             return fractions.Fraction(number)
         case Name(name):
-            return fractions.Fraction(SIZES[name])
+            return leaf(name)
         case Sum(terms):
             return fractions.Fraction(sum(exactly(t) for t in terms))
         case Product(factors):
@@ -65,7 +67,7 @@ def exactly(tree: Display) -> fractions.Fraction:
 
 
 def leaf(name: str) -> Any:
-    return fractions.Fraction(SIZES[name])
+    return fractions.Fraction({**SIZES, "T // 2": 3, "floor(d/3)": 4}[name])
 
 
 @given(TREES)
@@ -113,6 +115,14 @@ def test_the_value_of_a_tree_is_a_polynomial_when_its_names_are() -> None:
         ("(B + T)**2", Power(Sum((B, T)), 2)),
         ("(B*T)**2", Power(Product((B, T)), 2)),
         ("(B**2)**3", Power(Power(B, 2), 3)),
+        ("(B**2)**3", Power(Labelled(Power(B, 2), "a square"), 3)),
+        ("(B**2)**3", Power(Labelled(Labelled(Power(B, 2), "a square"), "of B"), 3)),
+        ("(-2)**2", Power(Labelled(Number(-2), "negative"), 2)),
+        ("(B + T)*d", Product((Labelled(Labelled(Sum((B, T)), "a sum"), "of two"), d))),
+        ("B - T", Sum((B, Labelled(Labelled(Negative(T), "less"), "T")))),
+        ("2*(T // 2)", Product((Number(2), HALF))),
+        ("d/(T // 2)", Fraction(d, HALF)),
+        ("(T // 2)**2", Power(HALF, 2)),
         ("(T*(T + 1))/2", Fraction(Product((T, Sum((T, Number(1))))), Number(2))),
         ("B/(2*T)", Fraction(B, Product((Number(2), T)))),
         ("B*(T/2)", Product((B, Fraction(T, Number(2))))),

@@ -80,7 +80,11 @@ def test_brackets_balance_over_all_pieces(tree):
         (Product((Number(2), Product((Name("B"), Name("T"))), Name("d"))), r"2(B\,T)d"),
         (Product((Number(2), Number(768))), r"2 \cdot 768"),
         (Power(Number(1024), 2), r"{1{,}024}^{2}"),
-        (Name("d_model"), r"\mathit{d\_model}"),
+        (Name("d_model"), r"\mathrm{d\_model}"),
+        (Product((Number(4), Name("B"), Name("kv_lora_rank"))), r"4\,B\,\mathrm{kv\_lora\_rank}"),
+        (Product((Name("q_lora_rank"), Name("kv_lora_rank"))), r"\mathrm{q\_lora\_rank} \cdot \mathrm{kv\_lora\_rank}"),
+        (Power(Name("kv_lora_rank"), 2), r"{\mathrm{kv\_lora\_rank}}^{2}"),
+        (Product((Number(3), Name("T % 2"))), r"3(T \bmod 2)"),
         (Name("n1"), "n_{1}"),
         (Name("floor(T/2)"), r"\left\lfloor \frac{T}{2} \right\rfloor"),
         (Labelled(Name("d"), "c_attn"), r"\underbrace{d}_{\text{c\_attn}}"),
@@ -124,6 +128,23 @@ def test_a_hostile_label_stays_text(label):
 def test_conditions_are_typeset_where_they_can_be(text, expected):
     """An assumption that is no formula is left to words."""
     assert expected == latex.relation(text)
+
+
+def test_a_dimension_with_a_long_name_is_one_upright_name_in_every_format():
+    """An identifier in MathML, which neither breaks nor reads as a product of its letters; itself on a terminal."""
+    tree = Product((Number(2), Name("B"), Power(Name("moe_intermediate_size"), 2)))
+
+    made = mathml.piece(latex.latex(tree))
+    assert "<mi>moe_intermediate_size</mi>" in made
+    assert set(re.findall(r"<(\w+)", made)) <= mathml.ELEMENTS
+    assert "2·B·moe_intermediate_size²" == plain.plain(tree)
+    assert latex.commands_in(latex.latex(tree)) <= latex.COMMANDS
+
+
+def test_powers_and_quotients_inside_labels_keep_their_brackets_on_a_terminal():
+    """A label around them changes nothing; neither does one around a label."""
+    assert "(B²)³" == plain.plain(Power(Labelled(Labelled(Power(Name("B"), 2), "a"), "b"), 3))
+    assert "2·(T // 2)" == plain.plain(Product((Number(2), Name("T // 2"))))
 
 
 def test_thousands_are_one_number_in_mathml():
