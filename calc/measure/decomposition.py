@@ -42,6 +42,7 @@ from calc.measure.kinds import (
     tensors_in,
 )
 from calc.measure.whole import WHOLE, scatter_reduce
+from calc.measure.whole_updates import repeated
 
 
 def _is_known(func: OpOverload) -> bool:
@@ -141,6 +142,9 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
     known = _known(func, args, kwargs, outputs)
     if known is not None:
         return known
+    many = repeated(func, bind(func, args, kwargs))
+    if many is not None:
+        return sum(elementwise(many[0], given, named, given[0]) for given, named in many[1])
     # References multiply by any scale they are handed; one that is 1 is handed over if it is written as 1.0.
     kwargs = {name: value for name, value in kwargs.items() if name != "alpha" or value != 1}
     if base_name(func) == "softplus" and len(args) > 1 and args[1] == 1:

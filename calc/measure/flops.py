@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_r
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.training import Training
+from calc.measure.whole_numerics import terms_of_product
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode"
 
@@ -30,7 +31,7 @@ _MATMUL_LIKE = re.compile(
     r"|(^|_)(add)?(v?dot|mv)(_|$)|linalg|cholesky|solve|geqrf|orm?qr|householder|cdist|euclidean"
 )
 # Those whose name says so though they do not: pointwise parts of cells, interpolation, norms, checks.
-_NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^glu")
+_NOT_MATMUL = re.compile(r"^_thnn_fused_|^_?upsample_|^hamming_window$|^_?linalg_(check_errors|cross|vector_norm|_powsum)|^_cdist_|^glu")
 
 
 def _dot(a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
@@ -47,6 +48,62 @@ def _addmv(bias: Sequence[int], matrix: Sequence[int], vector: Sequence[int], **
 
 def _addbmm(bias: Sequence[int], a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
     return 2 * a[0] * a[1] * a[2] * b[2]
+
+
+def _trilinear(a: Any, b: Any, c: Any, *axes: Any, **ignored: Any) -> int:
+    """The product of two, then its product with the third: a multiply-add for each term of the sum."""
+    names = dict(zip(("expand1", "expand2", "expand3"), axes, strict=False))
+    return 2 * terms_of_product({"i1": a, "i2": b, "i3": c, **names})
+
+
+_trilinear._get_raw = True  # type: ignore[attr-defined]
+
+
+def _euclidean(x: Sequence[int], y: Sequence[int], **ignored: Any) -> int:
+    """Rows that are longer by the squares and by ones."""
+    return 2 * math.prod(x[:-1]) * y[-2] * (x[-1] + 2)
+
+
+# Systems of n equations, each multiply-add 2: a triangle and one right-hand side n(n - 1)/2 of them, L U = A n(n - 1)(2n - 1)/6,
+# L Lᵀ = A n(n² - 1)/6.
+
+
+def _triangles(shape: Sequence[int], n: int, count: int = 1) -> int:
+    return count * math.prod(shape) // n * n * (n - 1)
+
+
+def _lu(a: Sequence[int]) -> int:
+    n = a[-1]
+    return math.prod(a[:-2]) * n * (n - 1) * (2 * n - 1) // 3
+
+
+def _solve_triangular(a: Sequence[int], b: Sequence[int], out_shape: Sequence[int] = (), **ignored: Any) -> int:
+    return _triangles(out_shape, a[-1])
+
+
+def _inverse(a: Sequence[int], **ignored: Any) -> int:
+    return _lu(a) + _triangles(a, a[-1], 2)
+
+
+def _solve(a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
+    return _lu(a) + _triangles(b, a[-1], 2)
+
+
+def _determinant(a: Sequence[int], **ignored: Any) -> int:
+    return _lu(a)
+
+
+def _cholesky(a: Sequence[int], **ignored: Any) -> int:
+    n = a[-1]
+    return math.prod(a[:-2]) * n * (n * n - 1) // 3
+
+
+def _lu_solve(lu: Sequence[int], exchanges: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
+    return _triangles(b, lu[-1], 2)
+
+
+def _cholesky_solve(b: Sequence[int], factor: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
+    return _triangles(b, factor[-1], 2)
 
 
 def _grouped_mm(a: Sequence[int], b: Sequence[int], *ignored: Any, **also_ignored: Any) -> int:
@@ -74,6 +131,15 @@ _MAPPING: dict[Any, Callable[..., int]] = {
     aten.addmv: _addmv,
     aten.addbmm: _addbmm,
     aten._grouped_mm: _grouped_mm,
+    aten._trilinear: _trilinear,
+    aten._euclidean_dist: _euclidean,
+    aten.linalg_solve_triangular: _solve_triangular,
+    aten.linalg_inv_ex: _inverse,
+    aten._linalg_solve_ex: _solve,
+    aten._linalg_det: _determinant,
+    aten.linalg_cholesky_ex: _cholesky,
+    aten.linalg_lu_solve: _lu_solve,
+    aten.cholesky_solve: _cholesky_solve,
     aten.convolution_backward: _convolution_backward,
 }
 _COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}

@@ -49,6 +49,7 @@ FREE = names(
     " all any equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not"
     " bitwise_left_shift bitwise_right_shift argmax argmin sort topk histc kthvalue median nonzero unique_dim _unique2 searchsorted"
     " bucketize isin heaviside tril triu masked_select cummax cummin is_same_size _local_scalar_dense mode"
+    " nanmedian softshrink_backward hardshrink_backward threshold nan_to_num _is_all_true _is_any_true _linalg_check_errors"
     # Casts and rounding.
     " _to_copy ceil floor round trunc conj_physical"
     # Copies and moves.
@@ -56,6 +57,8 @@ FREE = names(
     " embedding index_copy index_fill scatter slice_backward select_backward diagonal_backward slice_scatter select_scatter"
     " diagonal_scatter as_strided_scatter reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d"
     " replication_pad2d replication_pad3d _unsafe_index pixel_shuffle pixel_unshuffle channel_shuffle im2col resize"
+    " upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d"
+    " _upsample_nearest_exact3d max_unpool2d max_unpool3d masked_scatter masked_scatter_backward rot90 block_diag diag_embed"
     # Views that the schema does not call one.
     " _unsafe_view unsafe_split unsafe_chunk _reshape_alias lift lift_fresh set resize_as"
     # Factories and random numbers.

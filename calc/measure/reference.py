@@ -98,7 +98,9 @@ def _size(elements: int, like: Tensor) -> int:
 
 NOTHING_WRITTEN = names("empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set")
 
-WRITE_ONLY = names("copy fill zero bernoulli uniform normal random exponential log_normal geometric cauchy")
+WRITE_ONLY = names(
+    "rrelu_with_noise _foreach_copy _foreach_zero copy fill zero bernoulli uniform normal random exponential log_normal geometric cauchy"
+)
 
 SHAPE_ONLY: dict[str, frozenset[str]] = {
     **dict.fromkeys(
@@ -106,10 +108,14 @@ SHAPE_ONLY: dict[str, frozenset[str]] = {
             "empty_like zeros_like ones_like full_like rand_like randn_like randint_like"
             " new_empty new_empty_strided new_zeros new_ones new_full"
             " nll_loss_backward nll_loss2d_backward max_pool2d_with_indices_backward avg_pool2d_backward"
+            " max_pool3d_with_indices_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward"
+            " adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward"
+            " reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward"
         ),
         names("self"),
     ),
     "native_layer_norm_backward": names("bias"),
+    "bernoulli.p": names("self"),
 }
 
 
@@ -201,6 +207,19 @@ SCATTERS: dict[str, Callable[[Args], tuple[int, int]]] = {
     "scatter_reduce_": _scatter_accumulate,
 }
 
+
+def _reads_bags(args: Args, outputs: Any) -> int:
+    """One element of the table for each that is looked up, and all of the other tensors."""
+    weight = args["weight"]
+    others = (tensor for name, value in args.items() if name != "weight" for tensor in tensors_in(value))
+    return _size(args["indices"].numel() * weight.shape[-1], weight) + _whole(*others)
+
+
+READS |= dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_per_sample_weights_backward"), _reads_bags)
+
+# Fused optimizers may scale the gradients in place, which they do only where a scale is given; steps are counted before.
+FUSED_UPDATES = names("_fused_adam _fused_adamw _fused_sgd _fused_adagrad")
+
 RUNNING_STATISTICS = names("native_batch_norm _native_batch_norm_legit")
 
 
@@ -210,12 +229,15 @@ class _Call:
     def __init__(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.name = func._schema.name.split("::")[1]
         self.base = base_name(func)
+        self.overload = f"{self.base}.{func._overloadname}"
         self.args = bind(func, args, kwargs)
         self.tensors = [(name, tensor) for name, value in self.args.items() for tensor in tensors_in(value)]
         self.storages = {_storage(tensor) for _, tensor in self.tensors}
         self.is_view = is_view(func)
         written = {a.name: a for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
         self.written = self._statistics() if self.base in RUNNING_STATISTICS else frozenset(written)
+        if self.base in FUSED_UPDATES and self.args.get("grad_scale") is None:
+            self.written -= {"grads", "state_steps"}
         self.outs = frozenset(name for name, a in written.items() if a.is_out)
 
     def _statistics(self) -> frozenset[str]:
@@ -233,7 +255,11 @@ class _Call:
     def _reads(self, outputs: Any) -> int:
         if self.base in READS:
             return READS[self.base](self.args, outputs)
-        ignored = SHAPE_ONLY.get(self.base, frozenset()) | self.outs | (self.written if self.base in WRITE_ONLY else frozenset())
+        ignored = (
+            SHAPE_ONLY.get(self.base, SHAPE_ONLY.get(self.overload, frozenset()))
+            | self.outs
+            | (self.written if self.base in WRITE_ONLY else frozenset())
+        )
         return _whole(*(tensor for name, tensor in self.tensors if name not in ignored))
 
     def _writes(self, fresh: Sequence[Tensor]) -> int:

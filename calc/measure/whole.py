@@ -24,6 +24,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from calc.measure.kinds import Args, Count, UncountableError, as_meta, reduced, results
 from calc.measure.whole_images import IMAGES
+from calc.measure.whole_numerics import NUMERICS
+from calc.measure.whole_updates import UPDATES
 
 
 def _addmm(args: Args, outputs: Any) -> int:
@@ -93,6 +95,8 @@ def _scatter_add(args: Args, outputs: Any) -> int:
 
 
 def scatter_reduce(args: Args, outputs: Any) -> int:
+    if args["reduce"] == "mean":
+        return 2 * int(args["index"].numel()) + results(outputs)
     if args["reduce"] not in ("sum", "prod", "amax", "amin", "add", "multiply"):
         raise UncountableError(f"scatter with reduce={args['reduce']!r}")
     return int(args["index"].numel())
@@ -108,7 +112,7 @@ def indexed_elements(args: Args) -> int:
         source = as_meta(args["self"])
         indices = [as_meta(i) if isinstance(i, Tensor) else i for i in args["indices"]]
         if any(i is not None and i.dtype == torch.bool for i in indices):
-            raise UncountableError("index_put with a boolean mask")
+            return int(source.numel())  # as if the mask chose everything
         return int(torch.ops.aten.index.Tensor(source, indices).numel())
 
 
@@ -141,4 +145,6 @@ WHOLE: dict[str, Count] = {
     "_index_put_impl": _index_put,
     "_unsafe_index_put": _index_put,
     **IMAGES,
+    **NUMERICS,
+    **UPDATES,
 }

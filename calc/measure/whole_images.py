@@ -88,7 +88,7 @@ _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
 
 
 def _neighbours(args: Args, axes: int) -> int:
-    return {_BILINEAR: 2**axes, _NEAREST: 1, _BICUBIC: 4**axes}[args["interpolation_mode"]]
+    return int({_BILINEAR: 2**axes, _NEAREST: 1, _BICUBIC: 4**axes}[args["interpolation_mode"]])
 
 
 def _points(args: Args) -> int:
@@ -99,12 +99,13 @@ def _points(args: Args) -> int:
 def _weights(args: Args, axes: int) -> int:
     """Positions of all points, and the weights of their neighbours."""
     of_neighbours = {_BILINEAR: axes + (axes - 1) * 2**axes, _NEAREST: 0, _BICUBIC: 16 * axes}[args["interpolation_mode"]]
-    return _points(args) * (2 * axes + of_neighbours)
+    return int(_points(args) * (2 * axes + of_neighbours))
 
 
 def _grid_sample(axes: int) -> Count:
     def count(args: Args, outputs: Any) -> int:
-        return _weights(args, axes) + results(outputs) * {1: 0, 16: 35}.get(_neighbours(args, axes), 2 ** (axes + 1) - 1)
+        per_result = {1: 0, 4**axes: 35}.get(_neighbours(args, axes), 2 ** (axes + 1) - 1)
+        return _weights(args, axes) + results(outputs) * int(per_result)
 
     return count
 
@@ -115,7 +116,7 @@ def _grid_sample_backward(axes: int) -> Count:
         of_input, of_grid = args["output_mask"]
         image = source * (1 if neighbours == 1 else 2 * neighbours) if of_input else 0
         grid = 0 if neighbours == 1 or not of_grid else 3 * axes * neighbours * source + axes * _points(args)
-        return _weights(args, axes) + image + grid
+        return int(_weights(args, axes) + image + grid)
 
     return count
 

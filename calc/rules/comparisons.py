@@ -51,3 +51,17 @@ free(*_aten("floor.default ceil.default round.default trunc.default"), because="
 def extremum_into(op: Operator) -> Cost:
     """Shapes: a and b broadcast to out (*)."""
     return Cost(reads=whole(op.tensor("self"), op.tensor("other")))
+
+
+free(
+    *_aten("cummax.default cummin.default kthvalue.default median.default median.dim mode.default"),
+    *_aten("bucketize.Tensor isin.Tensor_Tensor"),
+    because="orders elements or finds their place by comparing them: no arithmetic",
+    moves=True,
+)
+free(*_aten("tril_.default triu_.default"), because="selects elements: no arithmetic", moves=True)
+free(
+    *_aten("bitwise_and_.Tensor bitwise_or_.Tensor logical_not_.default _is_all_true.default isposinf.default isneginf.default"),
+    because="combines truth values: no arithmetic",
+    moves=True,
+)

@@ -41,3 +41,20 @@ def copy_(op: Operator) -> Cost:
 def unfold_backward(op: Operator) -> Cost:
     """Shapes: dy (*, windows, *, size) → dx (*)."""
     return Cost(elementwise=(each("dx[i] += dy", op.shape("grad_in")),))
+
+
+free(
+    "aten.diagonal_scatter.default",
+    "aten.diag_embed.default",
+    "aten.rot90.default",
+    "aten.block_diag.default",
+    because="copies elements to other places: no arithmetic",
+    moves=True,
+)
+free("aten.repeat_interleave.Tensor", because="writes each position as often as it is said: no arithmetic", moves=True)
+
+
+@rule("aten.div.out", statement="out = a / b", source="torch._refs.div", convention="out is only written")
+def div_into(op: Operator) -> Cost:
+    """Shapes: a and b broadcast to out (*)."""
+    return Cost(elementwise=(each("a / b", op.shape("out")),), reads=whole(op.tensor("self"), op.tensor("other")))

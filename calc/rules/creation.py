@@ -25,6 +25,9 @@ free(
     "aten.arange.start",
     "aten.arange.start_step",
     "aten.linspace.default",
+    "aten.eye.default",
+    "aten.tril_indices.default",
+    "aten.triu_indices.default",
     because="writes constants and positions: no arithmetic",
     moves=True,
 )
@@ -34,7 +37,18 @@ free(
     "aten.randint.default",
     "aten.randint.low",
     "aten.randperm.default",
+    "aten.normal.float_float",
     because="writes random numbers, which are counted as 0",
+    moves=True,
+)
+
+
+free(
+    "aten.bernoulli.default",
+    "aten.multinomial.default",
+    "aten.poisson.default",
+    "aten.normal.Tensor_float",
+    because="draws random numbers by the probabilities or means that it reads, which is counted as 0",
     moves=True,
 )
 
@@ -45,6 +59,8 @@ free(
     "aten.full_like.default",
     "aten.rand_like.default",
     "aten.randn_like.default",
+    "aten.randint_like.default",
+    "aten.bernoulli.p",
     "aten.new_zeros.default",
     "aten.new_ones.default",
     "aten.new_full.default",

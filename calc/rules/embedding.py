@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, rule
+import math
+
+from calc.cost import Cost, Factor, Operator, rule, term
 from calc.rules.shapes import each, whole
 
 GATHER = "reads one table element per result element, and the indices"
@@ -25,3 +27,65 @@ def embedding_backward(op: Operator) -> Cost:
     shape = op.shape("grad_output")
     scaling = (each("count each word", op.shape("indices")), each("dy / count", shape)) if op.value("scale_grad_by_freq") else ()
     return Cost(elementwise=(*scaling, each("dweight[indices] += dy", shape)))
+
+
+# -- bags ------------------------------------------------------------------------------------------------------------------------
+
+SUM, MEAN, MAX = 0, 1, 2
+BAGS = "each row that is looked up is added to its bag, which starts at zero"
+NO_EMPTY = "as if no bag were empty and no index were left out"
+
+
+def _looked_up(op: Operator, width: Factor) -> tuple[Factor, ...]:
+    return (*op.shape("indices"), width)
+
+
+@rule(
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
+    statement="y[b] = Σ weight[indices[i]] (or its mean, or largest) over the indices of bag b",
+    source=BAGS,
+    convention=GATHER + "; " + NO_EMPTY,
+)
+def embedding_bag(op: Operator) -> Cost:
+    """Shapes: weight (V, d), indices (n), offsets (bags) → y (bags, d), and which index is of which bag."""
+    weight = op.tensor("weight")
+    rows, mode = _looked_up(op, weight.shape[-1]), op.value("mode", SUM)
+    weighted = (each("w · row", rows),) if op.has("per_sample_weights") else ()
+    mean = (each("/ n", op.out.shape),) if mode == MEAN else ()
+    others = (view for name, view in op.tensors() if name != "weight")
+    return Cost(elementwise=(*weighted, each("y[b] += row", rows), *mean), reads=((math.prod(rows), weight.dtype), *whole(*others)))
+
+
+@rule(
+    "aten._embedding_bag_backward.default",
+    statement="dweight[indices[i]] += dy[bag of i] (divided for a mean, times the weight of i)",
+    source=BAGS + ": its gradient goes back to each of them",
+    convention="writes all of the gradient; " + NO_EMPTY,
+)
+def embedding_bag_backward(op: Operator) -> Cost:
+    """Shapes: dy (bags, d), indices (n) → dweight (V, d)."""
+    dy, mode = op.tensor("grad"), op.value("mode")
+    if mode == MAX:
+        return Cost(elementwise=(each("dweight[largest] += dy", dy.shape),))
+    rows = _looked_up(op, dy.shape[-1])
+    mean = (each("dy / n", rows),) if mode == MEAN else ()
+    weighted = (each("w · dy", rows),) if op.has("per_sample_weights") else ()
+    return Cost(elementwise=(*mean, *weighted, each("dweight[index] += dy", rows)))
+
+
+@rule(
+    "aten._embedding_bag_per_sample_weights_backward.default",
+    statement="dw[i] = dy[bag of i] · weight[indices[i]]",
+    source="one product of two rows for each index",
+    convention=GATHER,
+)
+def embedding_bag_weights_backward(op: Operator) -> Cost:
+    """Shapes: dy (bags, d), weight (V, d), indices (n) → dw (n)."""
+    weight = op.tensor("weight")
+    rows = _looked_up(op, weight.shape[-1])
+    others = (view for name, view in op.tensors() if name != "weight")
+    return Cost(
+        elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), weight.shape[-1] - 1)),
+        reads=((math.prod(rows), weight.dtype), *whole(*others)),
+    )

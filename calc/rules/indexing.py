@@ -43,7 +43,9 @@ def select(op: Operator) -> Cost:
 
 
 def _put_shape(op: Operator) -> tuple[Factor, ...]:
-    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed."""
+    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed. A mask may choose everything."""
+    if any(i is not None and i.dtype == "bool" for i in op.value("indices", ())):
+        return op.shape("self")
     indices = indices_of(op)
     rest = [s for i, s in enumerate(op.shape("self")) if i >= len(indices) or indices[i] is None]
     return (*broadcast(*(i.shape for i in indices if i is not None)), *rest)
@@ -54,13 +56,22 @@ def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
     return (*scaled, each("x[index] += source", shape))
 
 
-@rule("aten.index_put.default", "aten._unsafe_index_put.default", statement="y = x, then y[i, j, …] = v, or += v", source=ADDS)
+MASKS = "a mask of truth values is counted as if it chose everything"
+
+
+@rule(
+    "aten.index_put.default",
+    "aten._unsafe_index_put.default",
+    statement="y = x, then y[i, j, …] = v, or += v",
+    source=ADDS,
+    convention=MASKS,
+)
 def index_put(op: Operator) -> Cost:
     """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed) → y (*)."""
     return Cost(elementwise=_added(op, _put_shape(op)) if op.value("accumulate", False) else ())
 
 
-@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=TOUCHES)
+@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=TOUCHES + "; " + MASKS)
 def index_put_(op: Operator) -> Cost:
     """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed)."""
     shape = _put_shape(op)
@@ -68,7 +79,7 @@ def index_put_(op: Operator) -> Cost:
     touched = ((math.prod(shape), op.tensor("self").dtype),)
     return Cost(
         elementwise=_added(op, shape) if accumulate else (),
-        reads=(*whole(*indices_of(op), op.tensor("values")), *(touched if accumulate else ())),
+        reads=(*whole(*op.value("indices"), op.tensor("values")), *(touched if accumulate else ())),
         writes=touched,
     )
 
@@ -121,3 +132,38 @@ def index_fill_(op: Operator) -> Cost:
     kept, _ = split(op.shape("self"), op.value("dim"))
     index_ = op.tensor("index")
     return Cost(reads=whole(index_), writes=((math.prod(kept) * index_.numel, op.tensor("self").dtype),))
+
+
+free(
+    "aten.index_fill.int_Tensor",
+    "aten.masked_scatter.default",
+    "aten.masked_scatter_backward.default",
+    because="puts elements into a copy of the tensor: no arithmetic",
+    moves=True,
+)
+
+
+@rule("aten.take.default", statement="y[i] = x[index[i]], x as one line", source=MOVES, convention=TAKES)
+def take(op: Operator) -> Cost:
+    """Shapes: x (*), index (n) → y (n)."""
+    return _taken(op, op.tensor("index"))
+
+
+@rule("aten.put.default", statement="y = x, then y[index[i]] = source[i], or +=, x as one line", source=ADDS)
+def put(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source (n) → y (*)."""
+    return Cost(elementwise=(each("x[index] += source", op.shape("index")),) if op.value("accumulate", False) else ())
+
+
+@rule(
+    "aten.scatter_reduce.two",
+    "aten.scatter.reduce",
+    statement="y = x, then y[index[i]] = y[index[i]] + source[i] along dim; or their product, largest, least or mean",
+    source="one operation per source element; a mean counts them too and divides every result",
+)
+def scatter_reduce(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source at least (n) → y (*)."""
+    shape = op.shape("index")
+    if op.value("reduce") != "mean":
+        return Cost(elementwise=(each("x[index] ∘ source", shape),))
+    return Cost(elementwise=(each("x[index] += source", shape), each("count[index] += 1", shape), each("/ count", op.out.shape)))

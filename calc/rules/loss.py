@@ -9,7 +9,7 @@ DECOMPOSITION = "torch._decomp.decompositions."
 NONE, MEAN, SUM = 0, 1, 2
 
 
-def _reduction(op: Operator, shape: Shape) -> tuple[Term, ...]:
+def reduction(op: Operator, shape: Shape) -> tuple[Term, ...]:
     """Σ loss, and the division by n of a mean."""
     kind = op.value("reduction", MEAN)
     added = () if kind == NONE else (reducing("Σ loss", shape, None),)
@@ -24,7 +24,7 @@ def _weighted(op: Operator, shape: Shape) -> tuple[Term, ...]:
 def mse_loss(op: Operator) -> Cost:
     """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
-    return Cost(elementwise=(each("x - t", shape), each("(x - t)²", shape), *_reduction(op, shape)))
+    return Cost(elementwise=(each("x - t", shape), each("(x - t)²", shape), *reduction(op, shape)))
 
 
 @rule("aten.mse_loss_backward.default", statement="dx = 2/n (x - t) dL", source=DECOMPOSITION + "mse_loss_backward")
@@ -89,7 +89,7 @@ def smooth_l1_loss(op: Operator) -> Cost:
     """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     names = ("x - t", "|x - t|", "(x - t)²", "(x - t)²/2", "(x - t)²/2β", "|x - t| - β/2")
-    return Cost(elementwise=(*(each(name, shape) for name in names), *_reduction(op, shape)))
+    return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
 @rule(
@@ -113,7 +113,7 @@ def huber_loss(op: Operator) -> Cost:
     """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     names = ("x - t", "z = |x - t|", "z/2", "z²/2", "z - δ/2", "δ(z - δ/2)")
-    return Cost(elementwise=(*(each(name, shape) for name in names), *_reduction(op, shape)))
+    return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
 @rule("aten.huber_loss_backward.default", statement="dx = dL/n · (x - t clipped to ±δ)", source=DECOMPOSITION + "huber_loss_backward")
@@ -140,7 +140,7 @@ def binary_cross_entropy(op: Operator) -> Cost:
     """Shapes: x (*), t (*), weight (*) → L (), or (*) without reduction."""
     shape = op.shape("self")
     names = ("t - 1", "-x", "log(1 - x)", "(t - 1) log(1 - x)", "log x", "t log x", "(t - 1) log(1 - x) - t log x")
-    return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *_reduction(op, shape)))
+    return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *reduction(op, shape)))
 
 
 @rule(
@@ -185,4 +185,4 @@ def binary_cross_entropy_with_logits(op: Operator) -> Cost:
             each("(…) log σ(x)", shape),
         )
     )
-    return Cost(elementwise=(*by_class, *(each(name, shape) for name in names), *_weighted(op, shape), *_reduction(op, shape)))
+    return Cost(elementwise=(*by_class, *(each(name, shape) for name in names), *_weighted(op, shape), *reduction(op, shape)))

@@ -51,7 +51,21 @@ def mv(op: Operator) -> Cost:
     return Cost(matmul=(term("A x", 2, m, k),))
 
 
-@rule("aten.dot.default", statement="y = Σₖ a[k] x[k]", source=PRODUCT)
+@rule("aten.addmv.default", statement="y = β z + α A x", source=PRODUCT + "; the bias is one addition per result element")
+def addmv(op: Operator) -> Cost:
+    """Shapes: z (m) or broadcast to it, A (m, k), x (k) → y (m)."""
+    m, k = op.shape("mat")
+    return Cost(matmul=(term("A x", 2, m, k),), elementwise=_bias(op))
+
+
+@rule("aten.addbmm.default", statement="D = β C + α Σ_b A[b] B[b]", source=PRODUCT + "; the bias is one addition per result element")
+def addbmm(op: Operator) -> Cost:
+    """Shapes: C (m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (m, n)."""
+    (b, m, k), (_, _, n) = op.shape("batch1"), op.shape("batch2")
+    return Cost(matmul=(term("A B", 2, b, m, k, n),), elementwise=_bias(op))
+
+
+@rule("aten.dot.default", "aten.vdot.default", statement="y = Σₖ a[k] x[k]", source=PRODUCT)
 def dot(op: Operator) -> Cost:
     """Shapes: a (k), x (k) → y ()."""
     (k,) = op.shape("self")

@@ -137,7 +137,9 @@ TABLE = (
 )
 
 
-def _register(row: Pointwise) -> None:
+def register(row: Pointwise) -> None:
+    """Register the rule of a row."""
+
     @rule(*(f"aten.{op}" for op in row.ops.split()), statement=row.statement, source=row.source)
     def pointwise(op: Operator) -> Cost:
         """Shapes: all arguments broadcast to (*) → y (*)."""
@@ -145,7 +147,7 @@ def _register(row: Pointwise) -> None:
 
 
 for _row in TABLE:
-    _register(_row)
+    register(_row)
 
 
 def _each_of(op: Operator, *addends: str) -> Cost:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Operator, Term, rule
+from calc.cost import Cost, Operator, Term, rule, term
+from calc.errors import NapkinError
 from calc.rules.shapes import each, reducing, split
 
 REDUCTION = "a reduction of n elements is n - 1 operations"
@@ -116,3 +117,61 @@ def vector_norm(op: Operator) -> Cost:
 def cumulative(op: Operator) -> Cost:
     """Shapes: x (*) → y (*)."""
     return Cost(elementwise=(reducing("y[i-1] + x[i]", op.shape("self"), op.value("dim")),))
+
+
+@rule(
+    "aten.logcumsumexp.default",
+    statement="y[i] = log(exp y[i-1] + exp x[i]) along dim",
+    source="torch._refs.logaddexp for each element of a line but the first: 4 operations",
+)
+def log_cumulative(op: Operator) -> Cost:
+    """Shapes: x (*) → y (*)."""
+    kept, reduced = split(op.shape("self"), op.value("dim"))
+    names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
+    return Cost(elementwise=tuple(term(name, *kept, math.prod(reduced) - 1) for name in names))
+
+
+@rule(
+    "aten.norm.ScalarOpt_dim",
+    "aten.dist.default",
+    statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a - b",
+    source="torch._refs.norm",
+)
+def norm(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim). Order p = 2."""
+    shape = op.shape("self")
+    if op.value("p", 2) not in (2, None):
+        raise NapkinError(f"{op.name} of order {op.value('p')} has no rule: use torch.linalg.vector_norm, which has one for every order")
+    difference = (each("a - b", shape),) if op.has("other") else ()
+    dims = op.value("dim")
+    return Cost(elementwise=(*difference, each("x²", shape), reducing("Σ x²", shape, dims), each("√", split(shape, dims)[0])))
+
+
+@rule("aten.aminmax.default", statement="the least and the largest x over dim", source="two " + REDUCTION)
+def extrema(op: Operator) -> Cost:
+    """Shapes: x (*) → least and largest (* without dim)."""
+    shape, dims = op.shape("self"), op.value("dim")
+    return Cost(elementwise=(reducing("min x", shape, dims), reducing("max x", shape, dims)))
+
+
+@rule("aten.nansum.default", "aten.count_nonzero.default", statement="y = Σ x over what is a number, or of [x ≠ 0]", source=REDUCTION)
+def sum_of_some(op: Operator) -> Cost:
+    """Shapes: x (*) → y (* without dim)."""
+    return Cost(elementwise=(reducing("Σ x", op.shape("self"), op.value("dim")),))
+
+
+@rule("aten.std_mean.correction", statement="the standard deviation and the mean over dim", source="torch._refs.std_mean")
+def std_mean(op: Operator) -> Cost:
+    """Shapes: x (*) → deviation and mean (* without dim)."""
+    shape, dims = op.shape("self"), op.value("dim")
+    kept, _ = split(shape, dims)
+    return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims), each("√", kept)))
+
+
+@rule("aten.trace.default", statement="y = Σ x[i,i]", source=REDUCTION)
+def trace(op: Operator) -> Cost:
+    """Shapes: x (n, n) → y ()."""
+    n, columns = op.shape("self")
+    if n != columns:
+        raise NapkinError(f"{op.name} of a matrix that is not square has no rule: sum its diagonal with torch.diagonal(x).sum()")
+    return Cost(elementwise=(term("Σ x[i,i]", n - 1),))

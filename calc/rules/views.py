@@ -23,6 +23,7 @@ free(
     "aten.view_as_real.default",
     "aten.view_as_complex.default",
     "aten._conj.default",
+    "aten.set_.source_Tensor",
     because="another view of the same elements: none is read or written",
 )
 free(

@@ -1,0 +1,163 @@
+"""Elementwise work of operators on vectors and tables, counted as a whole.
+
+- a running log-sum-exp: 4 operations (difference, exponential, log(1 + ...), sum) for each element of a line but the first;
+- weight normalisation backward, N elements in n slices: dw v summed over each slice, divided by its norm twice; then three
+  operations per element, and g / norm per slice;
+- embedding bags: every row that is looked up is added to its bag (of zeros), after a product where it has a weight; a mean
+  divides once per result element. Backward: a row of the gradient for each row looked up, divided for a mean, multiplied by the
+  weight, and added; only the largest elements are added for a maximum. The gradient of a weight is a product of two rows;
+- a scatter that averages: one addition and one count per source element, one division per element of the result;
+- margin losses backward: the margins are found again, every one adds to its class and takes from the target's;
+- distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
+  division, per element a difference, a product and a sum, and the powers that p asks for;
+- factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from calc.measure.kinds import Args, Count, as_meta, results
+
+_SUM, _MEAN, _MAX = 0, 1, 2
+
+
+def _lines(args: Args) -> int:
+    source = args["self"]
+    length = source.shape[args["dim"]] if source.dim() else 1
+    return int(source.numel()) // length if length else 0
+
+
+def _log_cumulative(args: Args, outputs: Any) -> int:
+    return 4 * (results(outputs) - _lines(args))
+
+
+def _weight_norm_backward(args: Args, outputs: Any) -> int:
+    elements, slices = int(args["saved_v"].numel()), int(args["saved_g"].numel())
+    return elements + (elements - slices) + 2 * slices + 3 * elements + slices
+
+
+def _bag(args: Args, outputs: Any) -> int:
+    width, mode = int(args["weight"].shape[-1]), args.get("mode", _SUM)
+    looked_up = int(args["indices"].numel()) * width
+    if mode == _MAX:
+        return looked_up
+    weighted = looked_up if args.get("per_sample_weights") is not None else 0
+    return looked_up + weighted + (results(outputs) if mode == _MEAN else 0)
+
+
+def _bag_backward(args: Args, outputs: Any) -> int:
+    grad, mode = args["grad"], args["mode"]
+    if mode == _MAX:
+        return int(grad.numel())
+    looked_up = int(args["indices"].numel()) * int(grad.shape[-1])
+    weighted = looked_up if args.get("per_sample_weights") is not None else 0
+    return looked_up + weighted + (looked_up if mode == _MEAN else 0)
+
+
+def _bag_weights_backward(args: Args, outputs: Any) -> int:
+    return int(args["indices"].numel()) * (2 * int(args["grad"].shape[-1]) - 1)
+
+
+def _put(args: Args, outputs: Any) -> int:
+    return int(args["index"].numel()) if args.get("accumulate", False) else 0
+
+
+def _multi_margin_backward(args: Args, outputs: Any) -> int:
+    scores, targets = int(args["self"].numel()), int(args["target"].numel())
+    powers = 2 * scores if args["p"] == 2 else 0
+    weighted = scores if args.get("weight") is not None else 0
+    return targets + scores + powers + weighted + scores + scores
+
+
+def _multilabel_margin_backward(args: Args, outputs: Any) -> int:
+    scores, classes = int(args["self"].numel()), int(args["self"].shape[-1])
+    return scores + 3 * scores * classes + scores
+
+
+def _pairs(args: Args) -> tuple[int, int]:
+    """(pairs of rows, elements of each row)."""
+    x, y = args["x1"], args["x2"]
+    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])  # type: ignore[no-untyped-call]
+    return math.prod(batch) * int(x.shape[-2]) * int(y.shape[-2]), int(x.shape[-1])
+
+
+def _distance(args: Args, outputs: Any) -> int:
+    pairs, width = _pairs(args)
+    power = 0 if args["p"] in (0, float("inf")) else pairs * width
+    root = 0 if args["p"] in (0, 1, float("inf")) else pairs
+    return pairs * width + power + pairs * (width - 1) + root
+
+
+def _distance_backward(args: Args, outputs: Any) -> int:
+    pairs, width = _pairs(args)
+    if args["p"] == 1:
+        return 3 * pairs * width
+    return pairs + (3 if args["p"] == 2 else 5) * pairs * width
+
+
+def terms_of_product(args: Args) -> int:
+    """Terms of Σ i1 i2 i3, each given axes that it lacks."""
+    shapes = []
+    for name, axes in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
+        tensor = as_meta(args[name])
+        for axis in args[axes]:
+            tensor = tensor.unsqueeze(axis)
+        shapes.append(tensor.shape)
+    return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+
+
+def _systems(matrix: Any) -> tuple[int, int]:
+    """(number of square matrices, their width)."""
+    return math.prod(matrix.shape[:-2]), int(matrix.shape[-1])
+
+
+def _lu(args: Args, outputs: Any) -> int:
+    batch, n = _systems(args["A"])
+    return batch * n * (n - 1) // 2
+
+
+def _triangular(args: Args, outputs: Any) -> int:
+    return 0 if args.get("unitriangular", False) else results(outputs)
+
+
+def _inverse(args: Args, outputs: Any) -> int:
+    return _lu(args, outputs) + results(outputs)
+
+
+def _cholesky(args: Args, outputs: Any) -> int:
+    batch, n = _systems(args["self"])
+    return batch * (n * (n - 1) // 2 + n)
+
+
+def _two_triangles(args: Args, outputs: Any) -> int:
+    return 2 * results(outputs)
+
+
+NUMERICS: dict[str, Count] = {
+    "logcumsumexp": _log_cumulative,
+    "_weight_norm_interface_backward": _weight_norm_backward,
+    "_embedding_bag": _bag,
+    "_embedding_bag_forward_only": _bag,
+    "_embedding_bag_backward": _bag_backward,
+    "_embedding_bag_per_sample_weights_backward": _bag_weights_backward,
+    "put": _put,
+    "angle": lambda args, outputs: results(outputs),
+    "rrelu_with_noise": lambda args, outputs: results(outputs),
+    "multi_margin_loss_backward": _multi_margin_backward,
+    "multilabel_margin_loss_backward": _multilabel_margin_backward,
+    "_cdist_forward": _distance,
+    "_cdist_backward": _distance_backward,
+    "_trilinear": lambda args, outputs: terms_of_product(args),
+    "linalg_solve_triangular": _triangular,
+    "linalg_lu_factor_ex": _lu,
+    "linalg_inv_ex": _inverse,
+    "_linalg_solve_ex": lambda args, outputs: _lu(args, outputs) + results(outputs),
+    "linalg_lu_solve": lambda args, outputs: results(outputs),
+    "linalg_cholesky_ex": _cholesky,
+    "cholesky_solve": _two_triangles,
+    "_linalg_det": lambda args, outputs: _lu(args, outputs) + results(outputs) * (int(args["A"].shape[-1]) - 1),
+}

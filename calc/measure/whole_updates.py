@@ -1,0 +1,116 @@
+"""Elementwise work of operators that update whole lists of tensors.
+
+- ``_foreach_add_`` and its kin are the operator that they are named after, once for every tensor of the list;
+- fused optimizers: per element of each parameter the operations of the update as its documentation writes it, of which products
+  by a setting that is 0 are left out; counting steps and making scalars of them are 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from calc.measure.kinds import Args, Count
+
+# What an argument of a list operator is called by the operator that it repeats.
+_SCALARS = {
+    "add": "other",
+    "sub": "other",
+    "mul": "other",
+    "div": "other",
+    "pow": "exponent",
+    "lerp": "weight",
+    "clamp_min": "min",
+    "clamp_max": "max",
+}
+_OF_LISTS = {"tensors1": "end", "tensor1": "tensor1", "tensor2": "tensor2"}
+
+
+def repeated(func: OpOverload, args: Args) -> tuple[OpOverload, list[tuple[list[Any], dict[str, Any]]]] | None:
+    """The operator that a list operator repeats, and its arguments (by place and by name) for every tensor of the list."""
+    name = func._schema.name.split("::")[1]
+    if not name.startswith("_foreach_"):
+        return None
+    single = name.removeprefix("_foreach_")
+    lists = [{called: _item(value, i) for called, value in args.items()} for i in range(len(args["self"]))]
+    calls = [{_renamed(single.rstrip("_"), called): value for called, value in given.items()} for given in lists]
+    found = _overload(single, calls[0])
+    return found, [_placed(found, given) for given in calls]
+
+
+def _placed(func: OpOverload, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    places = [a.name for a in func._schema.arguments if not a.kwarg_only and a.name in given]
+    return [given[name] for name in places], {name: value for name, value in given.items() if name not in places}
+
+
+def _item(value: Any, i: int) -> Any:
+    if isinstance(value, torch.Tensor) and value.dim() == 1:
+        return value[i]
+    return value[i] if isinstance(value, list | tuple) else value
+
+
+def _renamed(operator: str, argument: str) -> str:
+    if argument in ("scalar", "scalars"):
+        return _SCALARS.get(operator, "value")
+    if argument == "exponents":
+        return "exponent"
+    return _OF_LISTS.get(argument, "weight" if argument == "weights" else argument)
+
+
+def _overload(single: str, given: dict[str, Any]) -> OpOverload:
+    """The overload of ``single`` that takes these arguments."""
+    in_place = getattr(torch.ops.aten, single, None)
+    packet = in_place or getattr(torch.ops.aten, single.rstrip("_"))
+    if len(given) == 1:
+        alone: OpOverload = packet.default
+        return alone
+    number = not any(isinstance(v, torch.Tensor) for n, v in given.items() if n != "self")
+    names = packet.overloads()
+    for wanted in ("Tensor_Scalar" if number else "Tensor_Tensor", "Scalar" if number else "Tensor", "default", "Tensor"):
+        if wanted in names:
+            found: OpOverload = getattr(packet, wanted)
+            return found
+    raise AssertionError(f"{single} has no overload for {sorted(given)}")
+
+
+def _elements(args: Args) -> int:
+    return sum(int(t.numel()) for t in args["self"])
+
+
+def _decay(args: Args) -> int:
+    """g + decay · x."""
+    return 2 if args["weight_decay"] else 0
+
+
+def _adam(args: Args, outputs: Any) -> int:
+    # m + (1 - b1)(g - m); b2 v + (1 - b2) g g; √v / c₂ + ε; x - step m / denominator
+    return _elements(args) * (_decay(args) + 3 + 4 + 3 + 3)
+
+
+def _adamw(args: Args, outputs: Any) -> int:
+    # The decay multiplies x by one number.
+    return _elements(args) * ((1 if args["weight_decay"] else 0) + 3 + 4 + 3 + 3)
+
+
+def _sgd(args: Args, outputs: Any) -> int:
+    momentum = 0
+    if args["momentum"]:
+        # The first step copies the gradient; later ones: momentum · buffer + (1 - dampening) g
+        momentum = 0 if args["is_first_step"] else 3
+        momentum += 2 if args["nesterov"] else 0
+    return _elements(args) * (_decay(args) + momentum + 2)
+
+
+def _adagrad(args: Args, outputs: Any) -> int:
+    # sum + g g; √sum + ε; x - rate g / denominator
+    return _elements(args) * (_decay(args) + 2 + 2 + 3)
+
+
+UPDATES: dict[str, Count] = {
+    "_fused_adam": _adam,
+    "_fused_adamw": _adamw,
+    "_fused_sgd": _sgd,
+    "_fused_adagrad": _adagrad,
+}

@@ -1,0 +1,217 @@
+"""Triangular systems and factorisations of n x n matrices, by the textbook's algorithm.
+
+Their multiply-adds are counted as matrix products are, divisions and roots as elementwise work. What iterates until it is close
+enough (eigenvalues, singular values, a matrix's exponential) has no count that follows from sizes, so it has no rule.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from calc.cost import Cost, Factor, Operator, Term, free, rule, term
+from calc.rules.shapes import each
+
+GOLUB = "Golub & Van Loan, Matrix Computations, 4th ed., "
+SUBSTITUTION = GOLUB + "section 3.1: n(n - 1)/2 multiply-adds and n divisions for each right-hand side"
+ELIMINATION = GOLUB + "section 3.2: (n - k)² multiply-adds and n - k divisions for each column k"
+BATCHED = "each multiply-add = 2 FLOP; row exchanges are 0"
+
+free("aten._linalg_check_errors.default", because="looks whether a factorisation failed: no arithmetic", moves=True)
+
+
+def _part(value: Factor, of: int) -> Factor:
+    """``value / of``, where that is a whole number for every size: an integer or a polynomial."""
+    return value // of if isinstance(value, int) else value.quo_ground(of)
+
+
+def _substitution(name: str, batch: tuple[Any, ...], n: Factor, right: Factor) -> Term:
+    return term(name, *batch, right, n, n - 1)
+
+
+def _elimination(batch: tuple[Any, ...], n: Factor) -> Term:
+    return term("L U = A", *batch, _part(n * (n - 1) * (2 * n - 1), 3))
+
+
+def _pivots(batch: tuple[Any, ...], n: Factor) -> Term:
+    return term("divisions by the pivots", *batch, _part(n * (n - 1), 2))
+
+
+@rule(
+    "aten.linalg_solve_triangular.default",
+    statement="X with T X = B (or X T = B), T triangular",
+    source=SUBSTITUTION,
+    convention="half of T is read, but all of it is counted; " + BATCHED,
+)
+def solve_triangular(op: Operator) -> Cost:
+    """Shapes: T (*, n, n), B (*, n, m) → X (*, n, m); from the right B (*, m, n) → X (*, m, n)."""
+    *batch, rows, columns = op.out.shape
+    n, right = (rows, columns) if op.value("left", True) else (columns, rows)
+    divided = () if op.value("unitriangular", False) else (each("/ T[i,i]", op.out.shape),)
+    return Cost(matmul=(_substitution("Σ T[i,k] X[k]", tuple(batch), n, right),), elementwise=divided)
+
+
+@rule(
+    "aten.linalg_inv_ex.default", statement="A⁻¹, by L U = A and the solution for every column of 1", source=ELIMINATION, convention=BATCHED
+)
+def inverse(op: Operator) -> Cost:
+    """Shapes: A (*, n, n) → A⁻¹ (*, n, n), errors (*)."""
+    *batch, n, _ = op.shape("A")
+    return Cost(
+        matmul=(
+            _elimination(tuple(batch), n),
+            _substitution("Σ L[i,k] Y[k]", tuple(batch), n, n),
+            _substitution("Σ U[i,k] X[k]", tuple(batch), n, n),
+        ),
+        elementwise=(_pivots(tuple(batch), n), each("/ U[i,i]", op.out.shape)),
+    )
+
+
+@rule("aten._linalg_solve_ex.default", statement="X with A X = B, by L U = A", source=ELIMINATION, convention=BATCHED)
+def solve(op: Operator) -> Cost:
+    """Shapes: A (*, n, n), B (*, n, m) → X (*, n, m), L U (*, n, n), exchanges (*, n), errors (*)."""
+    *batch, n, _ = op.shape("A")
+    right = math.prod(op.out.shape[len(batch) + 1 :])
+    return Cost(
+        matmul=(
+            _elimination(tuple(batch), n),
+            _substitution("Σ L[i,k] Y[k]", tuple(batch), n, right),
+            _substitution("Σ U[i,k] X[k]", tuple(batch), n, right),
+        ),
+        elementwise=(_pivots(tuple(batch), n), each("/ U[i,i]", op.out.shape)),
+    )
+
+
+@rule("aten.linalg_lu_solve.default", statement="X with L U X = B", source=SUBSTITUTION + ", twice", convention=BATCHED)
+def lu_solve(op: Operator) -> Cost:
+    """Shapes: L U (*, n, n), exchanges (*, n), B (*, n, m) → X (*, n, m)."""
+    *batch, rows, columns = op.out.shape
+    n, right = (rows, columns) if op.value("left", True) else (columns, rows)
+    return Cost(
+        matmul=(_substitution("Σ L[i,k] Y[k]", tuple(batch), n, right), _substitution("Σ U[i,k] X[k]", tuple(batch), n, right)),
+        elementwise=(each("/ U[i,i]", op.out.shape),),
+    )
+
+
+@rule("aten._linalg_det.default", statement="det A = ± Π U[i,i], by L U = A", source=ELIMINATION, convention=BATCHED)
+def determinant(op: Operator) -> Cost:
+    """Shapes: A (*, n, n) → det (*), L U (*, n, n), exchanges (*, n)."""
+    *batch, n, _ = op.shape("A")
+    return Cost(
+        matmul=(_elimination(tuple(batch), n),),
+        elementwise=(_pivots(tuple(batch), n), term("Π U[i,i]", *op.out.shape, n - 1)),
+    )
+
+
+@rule(
+    "aten.linalg_cholesky_ex.default",
+    statement="L with L Lᵀ = A",
+    source=GOLUB + "section 4.2: n(n² - 1)/6 multiply-adds, n(n - 1)/2 divisions, n roots",
+    convention=BATCHED,
+)
+def cholesky(op: Operator) -> Cost:
+    """Shapes: A (*, n, n) → L (*, n, n), errors (*)."""
+    *batch, n, _ = op.shape("self")
+    return Cost(
+        matmul=(term("A - L Lᵀ", *batch, _part(n * (n - 1) * (n + 1), 3)),),
+        elementwise=(term("/ L[i,i]", *batch, _part(n * (n - 1), 2)), term("√", *batch, n)),
+    )
+
+
+@rule("aten.cholesky_solve.default", statement="X with L Lᵀ X = B", source=SUBSTITUTION + ", twice", convention=BATCHED)
+def cholesky_solve(op: Operator) -> Cost:
+    """Shapes: B (*, n, m), L (*, n, n) → X (*, n, m)."""
+    *batch, n, right = op.out.shape
+    return Cost(
+        matmul=(_substitution("Σ L[i,k] Y[k]", tuple(batch), n, right), _substitution("Σ L[k,i] X[k]", tuple(batch), n, right)),
+        elementwise=(each("Y / L[i,i]", op.out.shape), each("X / L[i,i]", op.out.shape)),
+    )
+
+
+# -- products that have an operator of their own -------------------------------------------------------------------------------
+
+
+@rule(
+    "aten._trilinear.default",
+    statement="y = Σ i1 i2 i3, each given the axes that it lacks",
+    source="torch's kernel: i1 i2, and their product with i3; one multiply-add = 2 FLOP",
+)
+def trilinear(op: Operator) -> Cost:
+    """Shapes: i1, i2, i3 with axes of 1 put in at expand1, expand2, expand3 broadcast to (n) → y (n without sumdim)."""
+    shapes = [_expanded(op.shape(name), op.value(axes)) for name, axes in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3"))]
+    terms = tuple(next((s for s in axis if s != 1), 1) for axis in zip(*shapes, strict=True))
+    return Cost(matmul=(term("Σ (i1 i2) i3", 2, *terms),), elementwise=(each("i1 i2", terms),))
+
+
+def _expanded(shape: tuple[Factor, ...], axes: tuple[int, ...]) -> tuple[Factor, ...]:
+    sizes = list(shape)
+    for axis in axes:
+        sizes.insert(axis, 1)
+    return tuple(sizes)
+
+
+@rule("aten.addr.default", statement="y = β x + α a bᵀ", source="torch._refs.addr, which multiplies by β and α even if they are 1")
+def addr(op: Operator) -> Cost:
+    """Shapes: x (m, n) or broadcast to it, a (m), b (n) → y (m, n)."""
+    old = (each("β x", op.shape("self")), each("+ β x", op.out.shape)) if op.value("beta", 1) != 0 else ()
+    return Cost(elementwise=(each("a bᵀ", op.out.shape), each("α a bᵀ", op.out.shape), *old))
+
+
+# -- distances between rows ----------------------------------------------------------------------------------------------------
+
+
+def _pairs(op: Operator) -> tuple[tuple[Factor, ...], Factor]:
+    """(sizes of all pairs of rows, elements of a row)."""
+    x, y = op.shape("x1"), op.shape("x2")
+    batch = tuple(next((s for s in axis if s != 1), 1) for axis in zip(x[:-2], y[:-2], strict=True))
+    return (*batch, x[-2], y[-2]), x[-1]
+
+
+@rule("aten._cdist_forward.default", statement="d[i,j] = (Σ |x[i] - y[j]|ᵖ)^(1/p)", source="the definition, operation by operation")
+def distance(op: Operator) -> Cost:
+    """Shapes: x (*, m, k), y (*, n, k) → d (*, m, n)."""
+    (pairs, width), order = _pairs(op), float(op.value("p"))
+    powers = order not in (0.0, math.inf)
+    return Cost(
+        elementwise=(
+            term("x - y", *pairs, width),
+            *((term("|x - y|ᵖ", *pairs, width),) if powers else ()),
+            term("Σ |x - y|ᵖ", *pairs, width - 1),
+            *((each("(…)^(1/p)", pairs),) if powers and order != 1 else ()),
+        )
+    )
+
+
+@rule(
+    "aten._cdist_backward.default",
+    statement="dx[i] = Σⱼ dd (x - y)|x - y|ᵖ⁻² / dᵖ⁻¹",
+    source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
+)
+def distance_backward(op: Operator) -> Cost:
+    """Shapes: dd (*, m, n), x (*, m, k), y (*, n, k), d (*, m, n) → dx (*, m, k)."""
+    (pairs, width), order = _pairs(op), float(op.value("p"))
+    each_element = ("x - y", "dd sign" if order == 1 else "(x - y) dd / d", "dx += …")
+    powers = () if order in (1.0, 2.0) else ("|x - y|ᵖ⁻²", "· |x - y|ᵖ⁻²")
+    divided = () if order == 1 else (each("dd / dᵖ⁻¹", pairs),)
+    return Cost(elementwise=(*divided, *(term(name, *pairs, width) for name in (*each_element, *powers))))
+
+
+@rule(
+    "aten._euclidean_dist.default",
+    statement="d[i,j] = √(|x[i]|² - 2 x[i]·y[j] + |y[j]|²)",
+    source="torch._decomp.decompositions._euclidean_dist: one product of rows that are 2 longer; one multiply-add = 2 FLOP",
+)
+def euclidean(op: Operator) -> Cost:
+    """Shapes: x (*, m, k), y (*, n, k) → d (*, m, n)."""
+    x, y = op.shape("x1"), op.shape("x2")
+    return Cost(
+        matmul=(term("(-2x, |x|², 1) (y, 1, |y|²)", 2, *x[:-2], x[-2], y[-2], x[-1] + 2),),
+        elementwise=(
+            each("x²", x),
+            term("|x|² = Σ x²", *x[:-1], x[-1] - 1),
+            each("y²", y),
+            term("|y|² = Σ y²", *y[:-1], y[-1] - 1),
+            each("-2x", x),
+            each("√", op.out.shape),
+        ),
+    )

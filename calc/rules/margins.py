@@ -1,0 +1,126 @@
+"""Losses by margins. ``reduction`` is 0 for none, 1 for the mean, 2 for the sum."""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, Term, rule, term
+from calc.rules.loss import MEAN, NONE, reduction
+from calc.rules.shapes import Shape, each, reducing
+
+DECOMPOSITION = "torch._decomp.decompositions."
+AGAIN = "the margins found again, one addition for each to its class and one to the target's"
+
+
+@rule("aten.soft_margin_loss.default", statement="L = mean of log(1 + exp(-t x))", source=DECOMPOSITION + "soft_margin_loss")
+def soft_margin_loss(op: Operator) -> Cost:
+    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
+    shape = op.shape("self")
+    names = ("-x", "-t x", "exp(-t x)", "log(1 + exp(-t x))")
+    return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
+
+
+@rule(
+    "aten.soft_margin_loss_backward.default",
+    statement="dx = -t dL exp(-t x)/(1 + exp(-t x)) / n",
+    source=DECOMPOSITION + "soft_margin_loss_backward",
+)
+def soft_margin_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
+    shape = op.shape("self")
+    names = ("t dL", "t x", "-t x", "exp(-t x)", "1 + exp(-t x)", "1/(1 + exp(-t x))", "σ - 1", "t dL (σ - 1)")
+    mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
+    return Cost(elementwise=(*(each(name, shape) for name in names), *mean))
+
+
+@rule(
+    "aten.multi_margin_loss.default",
+    statement="L = mean over rows of Σⱼ max(0, margin - x[t] + x[j])ᵖ / C, j ≠ t",
+    source=DECOMPOSITION + "multi_margin_loss",
+)
+def multi_margin_loss(op: Operator) -> Cost:
+    """Shapes: x (N, C), t (N) → L (), or (N) without reduction."""
+    scores, targets = op.shape("self"), op.shape("target")
+    power = (each("zᵖ", scores),) if op.value("p", 1) == 2 else ()
+    weight = (each("· weight[t]", scores),) if op.has("weight") else ()
+    kept = targets if op.value("reduction", MEAN) == NONE else ()
+    return Cost(
+        elementwise=(
+            each("margin - x[t]", targets),
+            each("z = margin - x[t] + x[j]", scores),
+            *power,
+            *weight,
+            *_summed(scores, kept),
+        )
+    )
+
+
+def _summed(scores: Shape, kept: Shape) -> tuple[Term, ...]:
+    """The mean over the classes, and over all rows at once where they are reduced too."""
+    if kept:
+        return reducing("Σⱼ z", scores, 1), each("/ C", kept)
+    return reducing("Σ z", scores, None), each("/ C", ())
+
+
+@rule(
+    "aten.multi_margin_loss_backward.default",
+    statement="dx[j] = [z > 0] p zᵖ⁻¹ dL / C / n, dx[t] = -Σ of them",
+    source=AGAIN,
+)
+def multi_margin_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (N), x (N, C), t (N) → dx (N, C)."""
+    scores, targets = op.shape("self"), op.shape("target")
+    power = (each("p z", scores), each("p z / C", scores)) if op.value("p") == 2 else ()
+    weight = (each("· weight[t]", scores),) if op.has("weight") else ()
+    return Cost(
+        elementwise=(
+            each("margin - x[t]", targets),
+            each("z = margin - x[t] + x[j]", scores),
+            *power,
+            *weight,
+            each("dx[t] -= dx[j]", scores),
+            each("· dL", scores),
+        )
+    )
+
+
+@rule(
+    "aten.multilabel_margin_loss_backward.default",
+    statement="dx[j] += [z > 0] dL / C, dx[t] -= the same, for every target t and class j",
+    source=AGAIN,
+    convention="as if every class were a target",
+)
+def multilabel_margin_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL () or (N), x (N, C), targets (N, C) → dx (N, C)."""
+    scores = op.shape("self")
+    pairs = (*scores, scores[-1])
+    return Cost(
+        elementwise=(
+            each("1 - x[t]", scores),
+            each("z = 1 - x[t] + x[j]", pairs),
+            each("dx[j] += dL / C", pairs),
+            each("dx[t] -= dL / C", pairs),
+            each("· dL", scores),
+        )
+    )
+
+
+@rule(
+    "aten.multilabel_margin_loss_forward.default",
+    statement="L = mean over rows of Σ max(0, 1 - x[t] + x[j]) / C over targets t and other classes j",
+    source=DECOMPOSITION + "multilabel_margin_loss_forward",
+    convention="as if every class were a target",
+)
+def multilabel_margin_loss(op: Operator) -> Cost:
+    """Shapes: x (N, C) or (C), targets (N, C) → L () or (N), which classes are targets (N, C)."""
+    scores = op.shape("self")
+    *rows, classes = scores
+    pairs = (*scores, classes)
+    summed = (term("Σ z / C over pairs", *rows, classes * classes - 1), *reduction(op, tuple(rows)))
+    return Cost(
+        elementwise=(
+            term("where the targets end", *rows, classes - 1),
+            each("1 - x[t]", scores),
+            each("z = 1 - x[t] + x[j]", pairs),
+            each("z / C", pairs),
+            *summed,
+        )
+    )

@@ -1,0 +1,203 @@
+"""Images, signals and volumes at other sizes or places: interpolation, sampling on a grid, padding, patches.
+
+Where a neighbour lies and how much it weighs depends on the position alone: all channels share it, and it is index arithmetic.
+"""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, Term, free, rule, term
+from calc.rules.shapes import each, whole
+
+MOVES = "takes elements from other places: no arithmetic"
+ADDS = "the transpose of a gather: one addition per source element"
+SHARED = "weights of neighbours, shared by all channels, are index arithmetic: 0"
+
+free(
+    *(f"aten.{kind}{n}d.default" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
+    because="each result is the nearest element: no arithmetic",
+    moves=True,
+)
+free(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)), because=MOVES, moves=True)
+free("aten.im2col.default", because="copies every patch into a column: no arithmetic", moves=True)
+free(
+    "aten.pixel_shuffle.default",
+    "aten.pixel_unshuffle.default",
+    "aten.channel_shuffle.default",
+    because="copies elements to other places: no arithmetic",
+    moves=True,
+)
+
+
+@rule(
+    *(f"aten.{kind}{n}d_backward.default" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
+    statement="dx[nearest(i)] += dy[i]",
+    source=ADDS,
+)
+def nearest_backward(op: Operator) -> Cost:
+    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
+    return Cost(elementwise=(each("dx[nearest] += dy", op.shape("grad_output")),))
+
+
+@rule(
+    *(f"aten.{kind}_pad{n}d_backward.default" for kind in ("reflection", "replication") for n in (1, 2, 3)),
+    statement="dx[source(i)] += dy[i]",
+    source=ADDS,
+    convention="the input is not read",
+)
+def pad_backward(op: Operator) -> Cost:
+    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
+    dy = op.tensor("grad_output")
+    return Cost(elementwise=(each("dx[source] += dy", dy.shape),), reads=whole(dy))
+
+
+@rule("aten.col2im.default", statement="x[place of i] += column[i]", source=ADDS)
+def fold(op: Operator) -> Cost:
+    """Shapes: columns (B, C·k, positions) → x (B, C, H, W)."""
+    return Cost(elementwise=(each("x[place] += column", op.shape("self")),))
+
+
+LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3d": 3}
+
+
+@rule(
+    *(f"aten.{name}.default" for name in LINEAR),
+    statement="y = a + w (b - a) between neighbours along each axis in turn",
+    source="2ⁿ - 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
+    convention=SHARED,
+)
+def linear_interpolation(op: Operator) -> Cost:
+    """Shapes: x (B, C, *s) → y (B, C, *t)."""
+    turns = 2 ** LINEAR[op.name.split(".")[1]] - 1
+    names = ("b - a", "w (b - a)", "a + w (b - a)")
+    return Cost(elementwise=tuple(term(name, turns, *op.out.shape) for name in names))
+
+
+@rule(
+    *(f"aten.{name}_backward.default" for name in LINEAR),
+    statement="dx[neighbour] += w dy, for each of the 2ⁿ neighbours",
+    source="the transpose of the interpolation: a product and an addition for each neighbour",
+    convention=SHARED,
+)
+def linear_interpolation_backward(op: Operator) -> Cost:
+    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
+    neighbours = 2 ** LINEAR[op.name.split(".")[1].removesuffix("_backward")]
+    return Cost(elementwise=_spread(neighbours, op.shape("grad_output")))
+
+
+def _spread(neighbours: int, shape: tuple[object, ...]) -> tuple[Term, ...]:
+    return term("w dy", neighbours, *shape), term("dx[neighbour] += w dy", neighbours, *shape)
+
+
+def _cubic(shape: tuple[object, ...]) -> tuple[Term, ...]:
+    return term("products with 4 + 16 weights", 20, *shape), term("sums of 4", 15, *shape)
+
+
+@rule(
+    "aten.upsample_bicubic2d.default",
+    statement="y = Σ w x over 4 rows of 4 neighbours",
+    source="5 sums of 4 products: torch._decomp.decompositions.upsample_bicubic2d_default",
+    convention=SHARED,
+)
+def bicubic(op: Operator) -> Cost:
+    """Shapes: x (B, C, H, W) → y (B, C, H', W')."""
+    return Cost(elementwise=_cubic(op.out.shape))
+
+
+@rule(
+    "aten.upsample_bicubic2d_backward.default",
+    statement="dx[neighbour] += w dy, for each of the 16 neighbours",
+    source="the transpose of the interpolation: a product and an addition for each neighbour",
+    convention=SHARED,
+)
+def bicubic_backward(op: Operator) -> Cost:
+    """Shapes: dy (B, C, H', W') → dx (B, C, H, W)."""
+    return Cost(elementwise=_spread(16, op.shape("grad_output")))
+
+
+# -- sampling on a grid ------------------------------------------------------------------------------------------------------
+
+NEIGHBOURS_OF_POINT = "positions and weights of neighbours differ from point to point, so they are counted"
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+
+
+def _mode(op: Operator) -> int:
+    return int(op.value("interpolation_mode"))
+
+
+def _axes(op: Operator) -> int:
+    return 3 if "3d" in op.name else 2
+
+
+def _positions(op: Operator) -> tuple[Term, ...]:
+    """Positions of the points in the image, and the weights of their neighbours."""
+    points, n = op.shape("grid")[:-1], _axes(op)
+    place = term("position = (g + 1) · size/2 - …", 2 * n, *points)
+    match _mode(op):
+        case 0:
+            return (
+                place,
+                term("position - corner", n, *points),
+                term("weights = products of the differences", (n - 1) * 2**n, *points),
+            )
+        case 2:
+            return place, term("cubic weights", 16 * n, *points)
+    return (place,)
+
+
+@rule(
+    "aten.grid_sampler_2d.default",
+    "aten.grid_sampler_3d.default",
+    statement="y[p] = Σ w x over the neighbours of the point g[p]",
+    source="weights per point, then a product and an addition per neighbour and channel",
+    convention=NEIGHBOURS_OF_POINT,
+)
+def grid_sample(op: Operator) -> Cost:
+    """Shapes: x (B, C, *s), g (B, *t, n) → y (B, C, *t)."""
+    neighbours = 2 ** _axes(op)
+    match _mode(op):
+        case 0:
+            sums = (term("w x", neighbours, *op.out.shape), term("Σ w x", neighbours - 1, *op.out.shape))
+        case 2:
+            sums = _cubic(op.out.shape)  # type: ignore[assignment]
+        case _:
+            sums = ()  # type: ignore[assignment]
+    return Cost(elementwise=(*_positions(op), *sums))
+
+
+@rule(
+    "aten.grid_sampler_2d_backward.default",
+    "aten.grid_sampler_3d_backward.default",
+    statement="dx[neighbour] += w dy; dg = Σ dy x ∂w/∂g",
+    source="per neighbour and channel a product and an addition for x; two products and an addition for each axis of g",
+    convention=NEIGHBOURS_OF_POINT + "; everything given is read",
+)
+def grid_sample_backward(op: Operator) -> Cost:
+    """Shapes: dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask asks."""
+    shape, n, mode = op.shape("grad_output"), _axes(op), _mode(op)
+    of_input, of_grid = op.value("output_mask")
+    neighbours = {BILINEAR: 2**n, BICUBIC: 4**n}.get(mode, 1)
+    if mode == NEAREST:
+        return Cost(elementwise=(*_positions(op), *((each("dx[nearest] += dy", shape),) if of_input else ())))
+    image = _spread(neighbours, shape) if of_input else ()
+    names = ("dy x", "dy x ∂w", "Σ dy x ∂w")
+    grid = (*(term(name, n, neighbours, *shape) for name in names), term("dg = … · size/2", n, *op.shape("grid")[:-1]))
+    return Cost(elementwise=(*_positions(op), *image, *(grid if of_grid else ())))
+
+
+@rule(
+    "aten.affine_grid_generator.default",
+    statement="g[p] = θ (p, 1) for every point p",
+    source="torch._decomp.decompositions.affine_grid_generator: products and their sums, and the points themselves",
+)
+def affine_grid(op: Operator) -> Cost:
+    """Shapes: θ (B, n, n+1) → g (B, *t, n)."""
+    batch, n, homogeneous = op.shape("theta")
+    points = op.out.shape[1:-1]
+    return Cost(
+        elementwise=(
+            *(term("p as a sum of its coordinates", *points[i:], homogeneous) for i in range(len(points) - 2, -1, -1)),
+            term("p + 1", *points, homogeneous),
+            term("θ p", batch, *points, homogeneous, n),
+            term("Σ θ p", batch, *points, n, homogeneous - 1),
+        )
+    )
