@@ -86,7 +86,7 @@ def _traced(
 ) -> tuple[Graph, Analysis | None]:
     """The graph at ``sizes``. The general one depends on the spec alone, so it is the same whatever was asked before."""
     values = spec.sizes(sizes)
-    graph, analysis = _kept(_Cache(spec, options, cache), progress, lambda: _general(spec, options, progress))
+    graph, analysis = _kept(_Cache(spec, options, cache), progress, lambda: _general(spec, values, options, progress))
     graph = _with_values(graph, values)
     if not graph.unmet(values):
         return graph, analysis
@@ -115,16 +115,17 @@ def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Ana
     return graph, analysis
 
 
-def _general(spec: Spec, options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
     """The graph at the spec's own sizes, certified where sizes are degenerate too.
 
-    Dimensions that the spec lets give way stay numbers where the step has no closed form in them.
+    Dimensions that the spec lets give way stay numbers where the step has no closed form in them: those that are ``asked``.
     """
     held: dict[str, str] = {}
+    values = spec.sizes()
     left = list(spec.gives_way)
     while True:
         try:
-            graph, analysis = _deep_enough(spec, spec.sizes(), options, None, progress, held)
+            graph, analysis = _deep_enough(spec, values, options, None, progress, held)
             break
         except (UnknownOperatorError, DataDependentError):
             raise
@@ -133,6 +134,7 @@ def _general(spec: Spec, options: Options, progress: Progress) -> tuple[Graph, A
             if not more:
                 raise
             held |= more
+            values = {**values, **{name: asked[name] for name in held}}
             progress(f"no closed form in {', '.join(more)}: taking {'it as a number' if len(more) == 1 else 'them as numbers'}")
     return _probed(spec, graph, analysis, _degenerate(graph), progress), analysis
 
@@ -154,6 +156,7 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
     """``names``, with those tied to them: a number divided by a symbol is no size."""
     dims, found = spec.dimensions, list(names)
     for name in found:
+        found += [n for n, d in dims.items() if d.at_most == name and n not in found and n not in ("T", "S")]
         part = dims[name].multiple_of
         found += [part] if isinstance(part, str) and part not in found else []
         found += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in found]
@@ -218,9 +221,6 @@ def _deep_enough(
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins):
                 raise  # depth is not what it depends on
-            if graph.pins and spec.gives_way:
-                name, where = next(iter(graph.pins.items()))
-                raise PinnedSizeError(name, where, f"the step is no polynomial in it, and {where} reads it as a number") from None
             failure, pins = error, graph.pins
             progress("the depths recorded do not tell enough: recording deeper")
             continue

@@ -26,7 +26,6 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 
 # Each loop count doubles the number of recordings.
 _MOST_LOOPS = 3
-_MOST_LOOPS_IF_HELD = 2  # a dimension that may stay a number is not worth that many
 
 
 def record(
@@ -57,9 +56,10 @@ def record(
             runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress, known)
             break
         except PinnedSizeError as pin:
-            if pin.dimension in loops or len(loops) == (_MOST_LOOPS_IF_HELD if spec.gives_way else _MOST_LOOPS):
-                if spec.gives_way:
-                    raise PinnedSizeError(_whole(pin.dimension, basis), pin.where, str(pin)) from None
+            name = _whole(pin.dimension, basis)
+            if any(name in names for names in spec.gives_way):
+                raise PinnedSizeError(name, pin.where, str(pin)) from None
+            if pin.dimension in loops or len(loops) == _MOST_LOOPS:
                 raise TraceError(_pinned(spec, pin, basis)) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
@@ -74,7 +74,11 @@ def _whole(symbol: str, basis: Basis) -> str:
 
 
 def _held(held: Mapping[str, str], sizes: Mapping[str, int]) -> list[Assumption]:
-    return [Assumption(f"{name} = {sizes[name]} throughout", f"it stays a number, since with it as a symbol {why}") for name, why in held.items()]
+    """What stays a number, together where it does so for one reason."""
+    together: dict[str, list[str]] = {}
+    for name, why in held.items():
+        together.setdefault(why, []).append(f"{name} = {sizes[name]}")
+    return [Assumption(f"{', '.join(names)} throughout", f"a number, not a symbol: {why}") for why, names in together.items()]
 
 
 def _symbolic_runs(
@@ -116,8 +120,14 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], depths: Sequence[i
     found = []
     for number in range(len(depths)):
         turns = {name: depths[(number + i) % len(depths)] for i, name in enumerate(graph.loops)}
-        found.append({**hints(basis, sizes, turn=number + 1), **turns})
+        sets = [hints(basis, sizes, turn=number + 1), *(hints(basis, sizes, shift=number + 1 + 3 * i) for i in range(3))]
+        found.append(next((at for at in sets if _as_recorded(graph, {**at, **turns})), sets[0]) | turns)
     return found
+
+
+def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:
+    """Whether every question asked about sizes has there the answer that was recorded."""
+    return all(c.same_at(at) for c in graph.conditions)
 
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:

@@ -25,17 +25,21 @@ from calc.graph import Condition
 _SMALLEST, _LARGE_ENOUGH = 11, 61
 
 
-def hints(basis: Basis, sizes: Mapping[str, int], turn: int = 0) -> dict[str, int]:
+def hints(basis: Basis, sizes: Mapping[str, int], turn: int = 0, shift: int = 0) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
-    as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice.
+    as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
+    gives further ones that stay small, so many primes along.
     """
     values = basis.values(sizes)
     found: dict[str, int] = {}
+    start = _SMALLEST
+    for _ in range(shift):
+        start = int(sp.nextprime(start))
     for name in sorted(values, key=lambda n: values[n]):
         last = max(found.values(), default=0)
-        at = max(last, _SMALLEST, min(values[name], _LARGE_ENOUGH))
+        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(sp.nextprime(at))
         found[name] = at
@@ -187,6 +191,9 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
             return f"floor(({args[0]})/({args[1]}))" if whole is None else _text(whole, names)
         case "CeilDiv":
             return f"ceiling(({args[0]})/({args[1]}))"
+        case "CeilToInt" | "TruncToInt" | "FloorToInt" if _is_quotient(e.args[0]):
+            over, under = (_text(a, names) for a in e.args[0].args)
+            return f"{'ceiling' if kind == 'CeilToInt' else 'floor'}(({over})/({under}))"
         case "Mod" | "PythonMod":
             return f"Mod({args[0]}, {args[1]})"
         case "Max" | "Min":
@@ -204,6 +211,10 @@ def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     symbols = sorted(numerator.free_symbols, key=str)
     whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
     return quotient if whole else None
+
+
+def _is_quotient(e: Any) -> bool:
+    return type(e).__name__ in ("IntTrueDiv", "FloatTrueDiv") and all(a.is_Integer or a.is_Symbol for a in e.args)
 
 
 def _atomic(text: str) -> bool:

@@ -171,5 +171,5 @@ def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to leave as numbers where the step cannot be recorded with all of them: own names first, sequence last."""
     own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S"))
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
-    sets: Sequence[tuple[str, ...]] = [own, widths, ("L",) if "L" in dims else (), tuple(n for n in ("V", "C") if n in dims)]
+    sets: Sequence[tuple[str, ...]] = [own, widths, ("L",) if "L" in dims else (), tuple(n for n in ("V", "C") if n in dims), tuple(n for n in ("T", "S") if n in dims)]
     return tuple(s for s in sets if s)
