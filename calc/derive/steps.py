@@ -218,6 +218,8 @@ class StepMaker:
             return "distinct elements read plus elements written, times their size"
         if not known:
             return _REASONS.get(quantity, "each tensor once")
+        if len(known) == 1:
+            return _argument(known[0])
         return "; ".join(dict.fromkeys(_statement(rule) for rule in known))
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------
@@ -273,7 +275,14 @@ _REASONS = {
 
 
 def _statement(rule: Rule) -> str:
-    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}"
+    """What the operator computes, and why that takes what is counted."""
+    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
+
+
+def _argument(rule: Rule) -> str:
+    """The same with the shapes that the letters of the count stand for."""
+    shapes = " ".join(rule.shapes.removeprefix("Shapes: ").split()).rstrip(".")
+    return f"{rule.statement}, with {shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
 
 
 def moment_name(peak: Peak) -> str:
