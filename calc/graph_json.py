@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,8 +18,9 @@ SCHEMA = 1
 
 
 def dumps(graph: Graph) -> str:
-    """The graph as one JSON text; equal graphs give equal texts."""
-    return json.dumps(_graph_to_json(graph), separators=(",", ":"), ensure_ascii=True)
+    """The graph as one JSON text; equal graphs give equal texts. It begins with the digest of the rest."""
+    body = _written(_graph_to_json(graph))
+    return f"{_head(_digest(body))}{body[1:]}"
 
 
 def loads(text: str, where: str = "the text") -> Graph:
@@ -32,9 +34,33 @@ def loads(text: str, where: str = "the text") -> Graph:
     if data.get("schema") != SCHEMA:
         raise BadInputError(f"{where} is a graph of schema {data.get('schema')!r}, this version reads {SCHEMA}: trace the model again")
     try:
-        return _graph_from_json(data)
+        graph, digest = _graph_from_json(data), data["sha256"]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise BadInputError(f"{where} is a damaged graph ({type(error).__name__}: {str(error)[:60]}): trace the model again") from None
+    # What is of the right form may still not fit together, or be another number than was recorded: nothing is derived from that.
+    if not _as_saved(text, data, digest):
+        raise BadInputError(f"{where} is a graph that was changed after it was saved: trace the model again")
+    return graph
+
+
+def _written(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+
+
+def _head(digest: str) -> str:
+    return f'{{"sha256":"{digest}",'
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode("ascii", "backslashreplace")).hexdigest()
+
+
+def _as_saved(text: str, data: dict[str, Any], digest: object) -> bool:
+    """Whether the content is the one that was saved: the text as it is, or the same data set otherwise (indented, say)."""
+    head = _head(str(digest))
+    if text.startswith(head) and _digest("{" + text[len(head) :]) == digest:
+        return True
+    return _digest(_written({key: value for key, value in data.items() if key != "sha256"})) == digest
 
 
 def save(graph: Graph, path: str | Path) -> None:
