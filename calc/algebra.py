@@ -155,6 +155,12 @@ class Algebra:
         return to_sympy(name)
 
 
+def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
+    """The largest of ``items``, or the only one. Of more than two SymPy would compare every pair, which takes seconds and finds
+    nothing: none is below another."""
+    return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
+
+
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
     return _to_sympy(ast.parse(text, mode="eval").body)
@@ -169,8 +175,7 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_to_sympy(operand)
         case ast.Call(func=ast.Name(id="Max"), args=args) if len(args) > 2:
-            # SymPy would compare every two of them, which takes seconds and finds nothing: none is below another.
-            return sp.Max(*(_to_sympy(a) for a in args), evaluate=False)
+            return maximum([_to_sympy(a) for a in args])
         case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
             return getattr(sp, function)(*(_to_sympy(a) for a in args))
         case ast.Call(func=ast.Name(id="Piecewise"), args=[ast.Tuple(elts=[special, condition]), ast.Tuple(elts=[general, _])]):
@@ -179,13 +184,11 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
             return sp.Eq(_to_sympy(left), _to_sympy(right))
         case ast.Call(func=ast.Name(id="And"), args=args):
             return sp.And(*(_to_sympy(a) for a in args))
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            return sp.Add(*_addends(node))  # at once: one after another, SymPy would sort every partial sum
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _to_sympy(left), _to_sympy(right)
             match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
                 case ast.Mult():
                     return a * b
                 case ast.Div():
@@ -197,6 +200,16 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
                 case ast.Pow():
                     return a**b
     raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")
+
+
+def _addends(node: ast.expr) -> list[sp.Expr]:
+    """The terms of a sum, which Python reads from the left: (a + b) - c."""
+    found: list[sp.Expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        right = _to_sympy(node.right)
+        found.append(-right if isinstance(node.op, ast.Sub) else right)
+        node = node.left
+    return [_to_sympy(node), *reversed(found)]
 
 
 def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:

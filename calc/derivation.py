@@ -79,6 +79,9 @@ class Evaluator(Protocol):
     def value(self, sizes: Mapping[str, int]) -> int:
         """The quantity at all sizes."""
 
+    def expr(self) -> sp.Expr:
+        """The closed form, built from what it is kept in: reading its text takes longer, and gives the same."""
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -99,7 +102,7 @@ class Quantity:
         """SymPy expression in positive integer symbols named as the dimensions."""
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
-        return algebra.to_sympy(self.text)
+        return algebra.to_sympy(self.text) if self._evaluator is None else self._evaluator.expr()
 
     def at(self, **sizes: int) -> int:
         """Exact integer at the given sizes; dimensions not given keep the derivation's values."""

@@ -230,3 +230,13 @@ def test_an_algebra_of_no_sizes_is_of_numbers() -> None:
 
     assert a.value(a.parse("3*4 + 2"), {}) == 14
     assert a.text(a.parse(14)) == "14"
+
+
+def test_a_sum_of_hundreds_of_terms_is_read() -> None:
+    """The sign of each is its own."""
+    text = "d" + "".join(f" {'+-'[i % 2]} {i + 2}*B**{i + 1}" for i in range(600))
+
+    read = to_sympy(text)
+
+    assert len(read.args) == 601
+    assert read.coeff(symbol("B"), 600) == -601

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc import dims, rules  # noqa: F401  # importing the rules registers them
+import sympy as sp
+
+from calc import algebra, dims, rules  # noqa: F401  # importing the rules registers them
 from calc.algebra import Poly
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
@@ -119,6 +121,11 @@ class _Evaluator:
     def value(self, sizes: Mapping[str, int]) -> int:
         known = self._analysis.graph.as_basis().values(sizes)
         return max(self._analysis.algebra.value(p, known) for p in self._polys)
+
+    def expr(self) -> sp.Expr:
+        """The closed form in the model's dimensions."""
+        fold = self._analysis.fold
+        return algebra.maximum([fold.outer.expr(fold(p)) for p in self._polys])
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

@@ -68,6 +68,12 @@ class _ByCases:
     def value(self, sizes: Mapping[str, int]) -> int:
         return (self.case if self.special.applies(sizes) else self.general).value(sizes)
 
+    def expr(self) -> sp.Expr:
+        case, general = self.case.expr(), self.general.expr()
+        if case == general:
+            return general
+        return sp.Piecewise((case, to_sympy(_condition(self.special))), (general, True), evaluate=False)
+
 
 def _by_cases(general: Quantity, case: Quantity, special: Special, condition: str) -> Quantity:
     if general.text is None or case.text is None:

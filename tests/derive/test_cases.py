@@ -89,6 +89,14 @@ def test_steps_are_those_of_the_case_in_force(case: tuple[Derivation, Callable[[
     assert last.value == result[ELEMENTWISE].value
 
 
+def test_an_expression_by_cases_is_the_one_that_its_text_says(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
+    """Both cases and the condition between them."""
+    result, _ = case
+
+    assert "Piecewise" in str(result[ELEMENTWISE].text)
+    assert all(result[n].expr == to_sympy(str(result[n].text)) for n in result if result[n].text is not None)
+
+
 def test_quantities_that_do_not_change_have_one_form(case: tuple[Derivation, Callable[[int, int], int]]) -> None:
     """There are d weights in either."""
     result, _ = case

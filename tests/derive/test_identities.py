@@ -47,6 +47,12 @@ def test_a_value_is_its_expression_at_the_models_sizes(result: Derivation) -> No
         assert result[name].value == substituted(result[name].expr, result.sizes)
 
 
+def test_an_expression_is_the_one_that_its_text_says(result: Derivation) -> None:
+    """It is built from what the text was written from: nothing is lost on the way through a document."""
+    for name in known(result):
+        assert result[name].expr == to_sympy(str(result[name].text)), name
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_quantity_at_other_sizes_is_its_expression_there(result: Derivation, seed: int) -> None:
     """``at`` evaluates polynomials in symbols of the trace; ``expr`` is in the model's dimensions: the same numbers."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.algebra import evaluate_text
+from calc.algebra import evaluate_text, maximum, to_sympy
 from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, Step, StepCheck
 from calc.dims import Dim, resolve
 from calc.display import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
@@ -58,6 +58,9 @@ class Evaluator:
 
     def value(self, sizes: Mapping[str, int]) -> int:
         return max(int(evaluate_text(text, sizes)) for text in self.texts)
+
+    def expr(self) -> Any:
+        return maximum([to_sympy(text) for text in self.texts])
 
 
 def _value(text: str) -> int:
