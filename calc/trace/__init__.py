@@ -65,7 +65,8 @@ def record(
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
     graph = _graph(spec, basis, sizes, loops, depths, options, runs, pins)
-    return replace(graph, held={name: (sizes[name], why) for name, why in held.items()}, assumptions=(*graph.assumptions, *_held(held, sizes)))
+    kept = {name: (sizes[name], why) for name, why in held.items()}
+    return replace(graph, held=kept, assumptions=(*graph.assumptions, *_held(held, sizes)))
 
 
 def _whole(symbol: str, basis: Basis) -> str:
@@ -156,7 +157,9 @@ def _graph(
         model=spec.name,
         source=spec.source,
         dims=tuple(
-            DimRecord(n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most, d.plus)
+            DimRecord(
+                n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most, d.plus
+            )
             for n, d in spec.dimensions.items()
         ),
         basis=dict(basis.define),

@@ -101,7 +101,7 @@ def symbolic_integers() -> Iterator[None]:
             if vars(module).get("int") is _Int:
                 del vars(module)["int"]
         if not with_float:
-            del torch.SymInt.__float__
+            del torch.SymInt.__float__  # type: ignore[attr-defined]  # as above
 
 
 def _at_hint(size: torch.SymInt) -> builtins.float:

@@ -161,7 +161,7 @@ def test_the_depth_follows_the_pattern_of_the_layers(tmp_path: Path) -> None:
 
 def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
     """Its spec has no L and says why; the depth is the config's."""
-    kinds = ["sliding_attention", "full_attention", "full_attention", "full_attention", "full_attention"]
+    kinds = ["sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"]
     gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 5, "layer_types": kinds}
     spec = spec_of(tmp_path, gemma)
 
@@ -169,6 +169,19 @@ def test_a_pattern_that_does_not_repeat_fixes_the_depth(tmp_path: Path) -> None:
     assert spec.pinned == ()
     assert "the depth is a number here, no dimension: the layers of this config repeat no pattern" in spec.notes
     assert "model.layers.4.mlp.up_proj.weight" in shapes(spec)
+
+
+def test_layers_that_stand_apart_are_so_many_more_than_the_pattern(tmp_path: Path) -> None:
+    """One sliding layer, then full ones: L = n + 1. Six of a pattern and two of the next: L = 6 n + 2."""
+    gemma = LLAMA | {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]}
+    first = spec_of(tmp_path, gemma | {"num_hidden_layers": 5, "layer_types": ["sliding_attention", *["full_attention"] * 4]})
+    assert (first.dimensions["L"].multiple_of, first.dimensions["L"].plus) == (1, 1)
+
+    six = [*["sliding_attention"] * 5, "full_attention"]
+    cut = spec_of(tmp_path, gemma | {"num_hidden_layers": 14, "layer_types": [*six, *six, *six[:2]]})
+    assert (cut.dimensions["L"].multiple_of, cut.dimensions["L"].plus) == (6, 2)
+    with pytest.raises(DimensionError, match=r"^L = 12 does not fit: this model needs L to be a multiple of 6 and 2 more, e\.g\. 8$"):
+        cut.sizes({"L": 12})
 
 
 def test_the_length_is_at_most_1024_by_default(tmp_path: Path) -> None:
@@ -318,16 +331,16 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "a classifier": (
         LLAMA | {"architectures": ["LlamaForSequenceClassification"]},
-        "{file}: architecture 'LlamaForSequenceClassification' is not the causal language model of its model_type:"
-        " for 'llama' it is LlamaForCausalLM",
+        "{file}: architecture 'LlamaForSequenceClassification' is no language model, sequence-to-sequence model or image classifier of its model_type:"
+        " for 'llama' there is LlamaForCausalLM",
     ),
     "another model's class": (
         LLAMA | {"architectures": ["GPT2LMHeadModel"]},
-        "{file}: architecture 'GPT2LMHeadModel' is not the causal language model of its model_type: for 'llama' it is LlamaForCausalLM",
+        "{file}: architecture 'GPT2LMHeadModel' is no language model, sequence-to-sequence model or image classifier of its model_type: for 'llama' there is LlamaForCausalLM",
     ),
     "not a language model": (
-        {"model_type": "vit", "architectures": ["ViTForImageClassification"]},
-        "{file}: architecture 'ViTForImageClassification' is not the causal language model of its model_type: 'vit' has none",
+        {"model_type": "vit", "architectures": ["ViTModel"]},
+        "{file}: architecture 'ViTModel' is no language model, sequence-to-sequence model or image classifier of its model_type: for 'vit' there is ViTForImageClassification",
     ),
     "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
     "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),
@@ -338,10 +351,10 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
         LLAMA | {"vocab_size": 10**400},
         "{file}: vocab_size = 100000000000000000000000000000000000000… is not a size: give an integer from 1 to 2**63 - 1",
     ),
-    "indivisible heads without a class that minds": (
+    "indivisible heads": (
         GPT2 | {"n_head": 7},
-        "{file}: k = d/h is not an integer at d = 48, h = 7: choose sizes that divide"
-        " (d is n_embd, h is n_head, f is n_inner, L is n_layer, V is vocab_size, C is n_positions)",
+        "{file}: GPT2LMHeadModel cannot be built from it: ValueError: `embed_dim` must be divisible by num_heads"
+        " (got `embed_dim`: 48 and `num_heads`: 7).",
     ),
     "indivisible groups": (
         LLAMA | {"num_key_value_heads": 4},

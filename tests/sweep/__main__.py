@@ -79,7 +79,11 @@ def _swept(chosen: dict[str, str], folder: Path, options: argparse.Namespace) ->
                 why = f"not done within {options.limit:.0f} s" if late else f"its process ended with {process.exitcode}"
                 _keep(path, Row(name, chosen[name], REFUSED, why, seconds=time.monotonic() - since))
             row = _read(path)
-            print(f"[{done}/{len(chosen)}] {name.strip():<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:150]}", file=sys.stderr, flush=True)
+            print(
+                f"[{done}/{len(chosen)}] {name.strip():<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:150]}",
+                file=sys.stderr,
+                flush=True,
+            )
         time.sleep(0.05)
     return [_read(_kept(folder, name, options.seed)) for name in chosen]
 

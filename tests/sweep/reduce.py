@@ -44,7 +44,10 @@ def _relatives(
     own = {field: _own(field, value, random_) for field, value in source.given(config).items() if _reducible(field, fields)}
     yield {**own, **letters}
     yield letters
-    yield {**own, **{name: value for name, value in letters.items() if name not in {f for x in ("d", "h", "g", "k") for f in fields.get(x, ())}}}
+    yield {
+        **own,
+        **{name: value for name, value in letters.items() if name not in {f for x in ("d", "h", "g", "k") for f in fields.get(x, ())}},
+    }
     yield {**depth, **{field: letters[field] for field in fields.get("V", ())}}
     yield depth
 
@@ -74,7 +77,9 @@ def _letters(source: Source, config: Any, fields: Mapping[str, tuple[str, ...]],
         "E": _EXPERTS,
         "e": _CHOSEN,
     }
-    found = {field: min(size, value[letter]) for letter, size in small.items() for field in fields.get(letter, ()) if value[letter] is not None}
+    found = {
+        field: min(size, value[letter]) for letter, size in small.items() for field in fields.get(letter, ()) if value[letter] is not None
+    }
     groups_of_experts = [name for name in FIELDS.groups_of_experts if name in source.given(config)]
     return {**found, **dict.fromkeys([*groups_of_experts, *(n for n in source.given(config) if n == "topk_group")], 1)}
 

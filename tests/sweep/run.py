@@ -84,7 +84,9 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
         return Row(model_type, architecture, REFUSED, _line(error).replace(f"hf:{config}", model_type))
     wrong = [v for v in report.verdicts if v.verdict == FAILED]
     missing = [name for name in REQUIRED if report[name].verdict == NOT_MEASURED]
-    why = "; ".join([f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong] + [f"{name} not measured" for name in missing])
+    why = "; ".join(
+        [f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong] + [f"{name} not measured" for name in missing]
+    )
     held = tuple(name for name in derivation.sizes if name in derivation.held)
     return Row(
         model_type,

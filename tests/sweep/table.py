@@ -29,7 +29,7 @@ def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int) -> str
         "# Every architecture of the library, derived and measured",
         "",
         f"{count[EXACT]} of {len(built)} architectures that the library builds from its default configuration are exact:"
-        " parameters, forward and backward matrix-product FLOP, saved bytes, optimizer state, peak memory, elementwise FLOP and bytes moved,"
+        " parameters, forward and backward matrix-product FLOP, saved bytes, optimizer state, peak memory, elementwise FLOP and bytes"
         f" each an integer equal to a real run's. {count[REFUSED]} are refused with the reason, {count[WRONG]} are wrong,"
         f" {count[NOT_BUILT]} the library does not build offline.",
         "",

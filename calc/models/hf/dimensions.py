@@ -37,6 +37,7 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for letter, names in FIELDS.dimensions.items():
         present = [n for n in names if n in given or (n in FIELDS.when_null and n in stored and stored[n] is None)]
+        present = present or [n for n in names if _follows(n, letter, found, config)]
         if present and (letter != "C" or learned_positions(config)):
             found[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
     used = {field for fields in found.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
@@ -44,6 +45,15 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
         if name not in used and value > 1 and name.isidentifier() and FIELDS.is_named_as_size(name):
             found[name] = (name,)
     return found
+
+
+def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], config: Any) -> bool:
+    """Whether the class fills a field in by itself, as everybody would: as many key heads as heads, heads that share the width."""
+    value = {name: config.__dict__[fields[0]] for name, fields in found.items()}
+    if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
+        return False
+    known = config.__dict__[field]
+    return known == value["h"] if letter == "g" else letter == "k" and known * value["h"] == value.get("d")
 
 
 def dims_of(layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
@@ -66,7 +76,11 @@ def dims_of(layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dic
         if letter in value:
             made[letter] = Dim(value[letter])
     made |= _experts(config, value)
-    made |= {name: Dim(v, name.replace("_", " "), multiple_of=_part_of(name, value)) for name, v in value.items() if name not in FIELDS.dimensions}
+    made |= {
+        name: Dim(v, name.replace("_", " "), multiple_of=_part_of(name, value))
+        for name, v in value.items()
+        if name not in FIELDS.dimensions
+    }
     if "E" in made:
         made = _with_aligned_rows(made, value)
     if config.__dict__.get("pad_token_id") is not None:
@@ -80,7 +94,7 @@ def _attention(layout: Layout, config: Any, value: Mapping[str, Any], notes: lis
     if "d" in value:
         made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(config, value) else None)
     if "h" in value:
-        made["h"] = Dim(value["h"], multiple_of="g" if "g" in value and value["g"] != value["h"] and value["h"] % value["g"] == 0 else None)
+        made["h"] = Dim(value["h"], multiple_of="g" if "g" in value and value["g"] != value["h"] else None)
     if "g" in value and "h" in value and value["g"] == value["h"]:
         made["g"] = Dim("h", tied=True)
         notes.append(
@@ -139,9 +153,9 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
 
 def _heads_divide_width(config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
-    if value["d"] % value["h"]:
-        return False
-    return "k" not in value or value["h"] == 1 or _refuses(config, value)
+    if "k" not in value:
+        return value["d"] % value["h"] == 0 or not any(name.endswith("head_dim") for name in config.__dict__)
+    return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(config, value))
 
 
 def _refuses(config: Any, value: Mapping[str, Any]) -> bool:
@@ -171,5 +185,11 @@ def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to leave as numbers where the step cannot be recorded with all of them: own names first, sequence last."""
     own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S"))
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
-    sets: Sequence[tuple[str, ...]] = [own, widths, ("L",) if "L" in dims else (), tuple(n for n in ("V", "C") if n in dims), tuple(n for n in ("T", "S") if n in dims)]
+    sets: Sequence[tuple[str, ...]] = [
+        own,
+        widths,
+        ("L",) if "L" in dims else (),
+        tuple(n for n in ("V", "C") if n in dims),
+        tuple(n for n in ("T", "S") if n in dims),
+    ]
     return tuple(s for s in sets if s)

@@ -41,13 +41,13 @@ class Pattern:
 
 
 def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
-    """(before, period, after) of the fewest layers in all, such that the pattern between repeats at least twice."""
+    """(before, period, after) of the fewest layers in all, such that the pattern between repeats at least twice and makes up half."""
     depth = len(kinds)
     for size in range(1, depth):
         for period in range(1, size + 1):
             for before in range(size - period + 1):
                 after = size - period - before
-                if _repeats(kinds[before : depth - after], period):
+                if 2 * (before + after) <= depth and _repeats(kinds[before : depth - after], period):
                     return before, period, after
     return None
 
@@ -58,9 +58,11 @@ def _repeats(kinds: Sequence[Hashable], period: int) -> bool:
 
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern | None:
     """The pattern of the layers of ``module``, or nothing where they repeat none."""
-    own = {f for f in type(config).__dataclass_fields__}
+    own = set(type(config).__dataclass_fields__)
     lists = {
-        name: tuple(value) for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple) and len(value) == depth
+        name: tuple(value)
+        for name, value in config.__dict__.items()
+        if name in own and isinstance(value, list | tuple) and len(value) == depth
     }
     kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
     stacks = _stacks(module, depth)

@@ -89,7 +89,7 @@ def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
     """Sizes in the file are positive integers or null; the library's own message for a bad one runs over several lines."""
-    for field in (field for fields in FIELDS.dimensions.values() for field in fields):
+    for field in (field for names in FIELDS.dimensions.values() for field in names):
         value = raw.get(field)
         if value is None or isinstance(value, list):
             continue
@@ -155,9 +155,9 @@ def _symbolic_sizes_accepted() -> Iterator[None]:
 
     original = strict.type_validator
 
-    def validator(name: str, value: Any, expected: Any) -> None:
+    def validator(name: str, value: Any, expected_type: Any) -> None:
         if not _has_symbol(value):
-            original(name, value, expected)
+            original(name, value, expected_type)
 
     strict.type_validator = validator
     try:
