@@ -40,8 +40,10 @@ def _parts(name: str, mode: str) -> list[str]:
     return [part for part in _PARTS.get(name, ()) if not absent(part, mode)]
 
 
+_RECOMPUTE = "flops.backward.recompute"
+
 # Quantities that hold the products which fused attention's backward repeats.
-_REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
+_REPEATING = (_RECOMPUTE, "flops.backward.matmul", "flops.backward.total", "flops.step.total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,9 @@ def compare(derivation: Derivation, derived: Mapping[str, int | None], measureme
     """The verdicts of a measurement on the numbers derived for its sizes."""
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
-    repeated = (derived.get("flops.backward.recompute") or 0) if fused else 0
+    again = measurement.readings.get(_RECOMPUTE)
+    # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
+    repeated = (derived.get(_RECOMPUTE) or 0) - ((again.value or 0) if again is not None else 0) if fused else 0
     mode = derivation.options.get("mode", TRAIN)
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown, measurement, repeated if name in _REPEATING else 0)
@@ -202,10 +206,12 @@ def compare(derivation: Derivation, derived: Mapping[str, int | None], measureme
     )
 
 
-def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, repeated: int) -> Verdict:
+def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, inside: int) -> Verdict:
+    """``inside``: FLOPs that a fused kernel repeats, where the quantity holds them."""
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
-    parts = [name] if name in measurement.readings else _parts(name, measurement.options.get("mode", TRAIN))
+    alone = name in measurement.readings and not (name == _RECOMPUTE and inside)
+    parts = [name] if alone else _parts(name, measurement.options.get("mode", TRAIN))
     missing = [part for part in parts if part not in measurement.readings]
     if not parts or missing:
         return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))
@@ -215,7 +221,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     if lacking:
         return Verdict(name, derived, None, instrument, NOT_MEASURED, 0, "; ".join(dict.fromkeys(lacking)))
     measured = sum(r.value for r in readings if r.value is not None)
-    return _verdict(name, derived, measured, instrument, repeated, [r for r in readings if r.proxy])
+    return _verdict(name, derived, measured, instrument, inside, [r for r in readings if r.proxy])
 
 
 def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict:

@@ -30,14 +30,20 @@ def multi_head_attention(
     mask_type: int | None = None,
 ) -> Any:
     """``need_weights`` is asked of the function in any case: without it, it would hand the products to a fused operator."""
-    first = (t.transpose(0, 1) for t in (query, key, value))
-    in_projection, no_bias = (embed_dim, num_head, qkv_weight, qkv_bias), (None, None, False, 0.0)
     return F.multi_head_attention_forward(
-        *first,
-        *in_projection,
-        *no_bias,
-        proj_weight,
-        proj_bias,
+        query.transpose(0, 1),
+        key.transpose(0, 1),
+        value.transpose(0, 1),
+        embed_dim_to_check=embed_dim,
+        num_heads=num_head,
+        in_proj_weight=qkv_weight,
+        in_proj_bias=qkv_bias,
+        bias_k=None,
+        bias_v=None,
+        add_zero_attn=False,
+        dropout_p=0.0,
+        out_proj_weight=proj_weight,
+        out_proj_bias=proj_bias,
         training=False,
         need_weights=True,
         average_attn_weights=need_weights and average_attn_weights,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
+from calc.measure.again import Again
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.training import Training
@@ -148,15 +149,18 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
     """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
     counters: dict[str, tuple[Observer, FlopCounterMode]] = {}
+    again: dict[str, Again] = {}
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
         counters[phase] = observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=_MAPPING)
-        with observer, counter:
+        again[phase] = Again(counter)
+        with observer, counter, again[phase] if phase == "backward" else nullcontext():
             yield
 
     run.step(around)
-    return {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
+    repeated = again["backward"].reading() if "backward" in again else {}
+    return repeated | {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 
 def _reading(observer: Observer, counter: FlopCounterMode, fused: Sequence[str]) -> Reading:

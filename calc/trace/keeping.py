@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from calc.graph import Saved, Tensor
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
@@ -24,6 +26,7 @@ Function = torch.autograd.Function
 _BY_CLOSURE = "a function that the graph holds"
 _UNKNOWN = "custom autograd function"
 _CHECKPOINT = "torch.utils.checkpoint"
+_CHECKPOINT_FILE = torch.utils.checkpoint.__file__  # it saves arguments without a node of their own
 
 
 class _Held:
@@ -59,7 +62,8 @@ class Keeping:
         recorder.phase = phase
         site = recorder.path.current
         # The operator that the node is of has not run yet: it is looked up by the node's number when the forward has returned.
-        self._packed.append((weakref.ref(held), recorder.tensor(value, site), (site, recorder.function), last_node_number()))
+        function = _CHECKPOINT if sys._getframe(1).f_code.co_filename == _CHECKPOINT_FILE else recorder.function
+        self._packed.append((weakref.ref(held), recorder.tensor(value, site), (site, function), last_node_number()))
         return held
 
     def _source(self, number: int) -> tuple[str, str]:

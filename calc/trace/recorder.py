@@ -105,10 +105,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.renamed = None
 
     def _node(self, node: Any) -> str:
-        # Autograd runs a backward without gradients, unless it is to run parts of the forward again (checkpointing).
-        if self.phase == "backward" and torch.is_grad_enabled():
-            return AGAIN
-        return type(node).__name__ if node is not None else ""
+        if node is None:
+            return ""
+        return AGAIN if torch.is_grad_enabled() else type(node).__name__
 
     def _schema(self, func: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = self._schemas.get(func)
@@ -141,7 +140,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.sources.setdefault(last_node_number(), (site, str(func), self.call))
             return site, self.call
         if self.phase == "backward":
-            if not torch.is_grad_enabled():
+            # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).
+            if node is None or not torch.is_grad_enabled():
                 return self._backward_site(node)
             site = self.path.current if self.path.inside else self._backward_site(node)[0]
             self.sources.setdefault(last_node_number(), (site, str(func), self.call))

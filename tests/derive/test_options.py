@@ -57,7 +57,7 @@ def test_an_option_of_a_graph_is_the_graphs() -> None:
     ("option", "value", "message"),
     [
         ("precision", "bf16", r"^precision 'bf16' is not built yet: use fp32$"),
-        ("mode", "infer", r"^mode 'infer' is not built yet: use train$"),
+        ("mode", "dream", r"^unknown mode 'dream': known are train, eval, infer$"),
         ("optimizer", "lion", r"^unknown optimizer 'lion': known are sgd, momentum, adagrad, rmsprop, adam, adamw, spec$"),
     ],
 )

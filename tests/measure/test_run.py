@@ -173,7 +173,7 @@ def test_a_cuda_device_that_is_not_there_is_refused() -> None:
         ({"attention": "flash"}, "unknown attention 'flash': known are fused, math"),
         ({"precision": "bf16-autocast"}, "precision 'bf16-autocast' is not built yet: use fp32"),
         ({"precision": "fp12"}, "unknown precision 'fp12': known are fp32"),
-        ({"mode": "infer"}, "mode 'infer' is not built yet: use train"),
+        ({"mode": "dream"}, "unknown mode 'dream': known are train, eval, infer"),
     ],
 )
 def test_an_option_that_is_not_there_is_refused_in_one_line(option: dict[str, str], message: str) -> None:

@@ -104,17 +104,47 @@ def test_what_a_hand_written_function_keeps_as_an_attribute_counts() -> None:
     assert 4 * 7 == saved(tiny.function(lambda w: Double.apply(w).sum())).value  # type: ignore[no-untyped-call]
 
 
-def test_activation_checkpointing_is_not_measured_rather_than_undercounted() -> None:
-    """A region with hooks of its own hides what it keeps."""
+def test_a_checkpointed_region_keeps_its_arguments_only() -> None:
+    """Of w * x, exp and sin, only x (5) is held, and not the two results in between."""
 
     def loss(w: Tensor, x: Tensor) -> Tensor:
         inner: Tensor = checkpoint(lambda w, x: (w * x).exp().sin(), w, x, use_reentrant=False)
         return inner.sum()
 
-    reading = saved(tiny.function(loss, (5,)))
+    assert 4 * 5 == saved(tiny.function(loss, (5,))).value
 
-    assert reading.value is None
-    assert "the model installs saved-tensor hooks of its own (activation checkpointing), which hide what it keeps" == reading.because
+
+def test_what_a_checkpointed_region_takes_from_outside_counts() -> None:
+    """An intermediate that only the region's function refers to is held by its closure: exp(x) (5) and x (5)."""
+
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        taken = x.exp()
+        inner: Tensor = checkpoint(lambda w, x: (w * x * taken).sin(), w, x, use_reentrant=False)
+        return inner.sum()
+
+    assert 4 * (5 + 5) == saved(tiny.function(loss, (5,))).value
+
+
+def test_what_a_module_keeps_for_itself_is_not_autograds() -> None:
+    """A result that the module remembers is alive after the forward, and after its graph is gone: only x (3, 5) is saved."""
+
+    class Remembering(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            self.last = y.detach() * 2
+            return y
+
+    assert 4 * 3 * 5 == saved(tiny.summed(build=lambda s: Remembering(5, 7))).value
+
+
+def test_the_state_of_a_random_generator_does_not_count() -> None:
+    """A region with dropout keeps it to repeat the noise; no operator shows it, so it is not in the peak either."""
+
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        inner: Tensor = checkpoint(lambda w, x: F.dropout(w * x), w, x, use_reentrant=True)
+        return inner.sum()
+
+    assert 4 * 5 == saved(tiny.function(loss, (5,))).value
 
 
 def test_dropout_saves_its_noise() -> None:
