@@ -11,7 +11,7 @@ import contextlib
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,8 +20,6 @@ import torch.utils.checkpoint
 from calc.graph import Saved, Tensor
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
 from calc.trace.sites import LOSS
-
-Function = torch.autograd.Function
 
 _BY_CLOSURE = "a function that the graph holds"
 _UNKNOWN = "custom autograd function"
@@ -43,7 +41,7 @@ class Keeping:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._packed: list[tuple[weakref.ref[_Held], Tensor, tuple[str, str], int]] = []
+        self._packed: list[tuple[weakref.ref[_Held], Tensor, str, str | None, int]] = []
         self._found: list[Saved] = []
         self._open: set[int] = set()
         self._replaced: set[int] = set()
@@ -61,25 +59,26 @@ class Keeping:
         held = _Held(value.detach())
         recorder.phase = phase
         site = recorder.path.current
-        # The operator that the node is of has not run yet: it is looked up by the node's number when the forward has returned.
-        function = _CHECKPOINT if sys._getframe(1).f_code.co_filename == _CHECKPOINT_FILE else recorder.function
-        self._packed.append((weakref.ref(held), recorder.tensor(value, site), (site, function), last_node_number()))
+        # The operator that the node is of may not have run yet: it is looked up by the node's number when the forward has returned.
+        function = _CHECKPOINT if sys._getframe(1).f_code.co_filename == _CHECKPOINT_FILE else None
+        self._packed.append((weakref.ref(held), recorder.tensor(value, site), site, function, last_node_number()))
         return held
-
-    def _source(self, number: int) -> tuple[str, str]:
-        site, op, _ = self._recorder.sources.get(number, (LOSS, _UNKNOWN, None))
-        return site, op
 
     def returned(self, loss: torch.Tensor) -> None:
         """The forward has returned: what hooks and contexts hold is known, the rest that is alive stays open."""
-        for ref, tensor, function, number in self._packed:
+        recorder, functions = self._recorder, _handwritten(loss.grad_fn)
+        names = {number: _name(node) for number, node in functions.items()}
+        for ref, tensor, site, function, number in self._packed:
             if ref() is not None:
-                self._found.append(Saved(tensor, *(function if function[1] else self._source(number))))
+                of, op, _ = recorder.sources.get(number, (LOSS, _UNKNOWN, None))
+                own = function or names.get(number)
+                self._found.append(Saved(tensor, site, own) if own else Saved(tensor, of, op))
         self._packed.clear()
-        for node, value in _attributes(loss.grad_fn):
-            if self._recorder.knows(value):
-                site, op = self._source(node._sequence_nr())
-                self._found.append(Saved(self._recorder.tensor(value, site), site, op))
+        for number, node in functions.items():
+            for value in tensors_in(getattr(node, "__dict__", {})):
+                if recorder.knows(value):
+                    site = recorder.sources.get(number, (LOSS, "", None))[0]
+                    self._found.append(Saved(recorder.tensor(value, site), site, str(names[number])))
         known = {saved.tensor.storage for saved in self._found}
         self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
 
@@ -103,50 +102,24 @@ class Keeping:
         return Saved(made, self._recorder.maker[index], _BY_CLOSURE)
 
 
-def _attributes(root: Any) -> Iterator[tuple[Any, torch.Tensor]]:
-    """(node, tensor) of the tensors that contexts of hand-written functions keep as attributes."""
+def _handwritten(root: Any) -> dict[int, Any]:
+    """The nodes of hand-written functions in a graph, by their number."""
     seen: set[Any] = set()
-    waiting = [root]
+    waiting, found = [root], {}
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        attributes = getattr(node, "__dict__", None)
-        for value in attributes.values() if attributes else ():
-            yield from ((node, tensor) for tensor in tensors_in(value))
+        if _name(node) is not None:
+            found[node._sequence_nr()] = node
         waiting += [parent for parent, _ in node.next_functions]
+    return found
 
 
-@contextlib.contextmanager
-def functions_named(recorder: Recorder) -> Iterator[None]:
-    """Context in which every hand-written function that is applied is known by its name, in the forward and in its backward."""
-    original: Callable[..., Any] = Function.__dict__["apply"].__func__
-
-    def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
-        outer, recorder.function = recorder.function, _name(cls)
-        try:
-            result = original(cls, *args, **kwargs)
-            _note(recorder, cls, result)
-        finally:
-            recorder.function = outer
-        return result
-
-    before = Function.__dict__["apply"]
-    Function.apply = classmethod(apply)  # type: ignore[assignment]  # put back below
-    try:
-        yield
-    finally:
-        Function.apply = before  # type: ignore[method-assign]
-
-
-def _note(recorder: Recorder, cls: type[Function], result: Any) -> None:
-    """The function's node takes its site and name; the operators inside ran without a node of their own."""
-    for tensor in tensors_in(result):
-        node = tensor.grad_fn
-        if node is not None and getattr(node, "_forward_cls", None) is cls:
-            recorder.sources[node._sequence_nr()] = (recorder.path.current, recorder.function, recorder.call)
-
-
-def _name(cls: type[Function]) -> str:
-    return _CHECKPOINT if cls.__module__ == _CHECKPOINT else cls.__name__
+def _name(node: Any) -> str | None:
+    """Name of the hand-written function that a node is of."""
+    cls = getattr(node, "_forward_cls", None)
+    if cls is None:
+        return None
+    return _CHECKPOINT if cls.__module__ == _CHECKPOINT else str(cls.__name__)

@@ -34,7 +34,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.path = ModulePath()
         self.phase = ""
         self.step = 0
-        self.function = ""  # the hand-written autograd function that is being applied
         self.ops: list[Op] = []
         self.events: list[Event] = []
         self.nbytes: dict[int, int | str] = {}

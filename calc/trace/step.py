@@ -23,7 +23,7 @@ from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, optimizers
 from calc.trace.arithmetic import symbolic_integers
-from calc.trace.keeping import Keeping, functions_named
+from calc.trace.keeping import Keeping
 from calc.trace.recorder import Recorder
 from calc.trace.remember import remembered
 from calc.trace.standins import standing_in
@@ -123,7 +123,6 @@ class _Run:
             recorder.path.watch(self.module),
             disguise.calls_noted(self._noted, recorder.size),
             standing_in(recorder.called),
-            functions_named(recorder),
             _attention(self.options),
         ):
             for number in (1, 2):
