@@ -74,7 +74,7 @@ def build(
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
-        steps=numbers.integer(sum(len(c.steps) for c in chapters)),
+        steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation),
         crossover=crossover(derivation),

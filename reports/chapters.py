@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calc import branches, display
@@ -95,7 +96,7 @@ def chapter(
         unknown=quantity.unknown,
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
-        steps=views,
+        steps=_once(number, views),
         terms=tuple(term_row(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes) for c in quantity.candidates),
@@ -105,6 +106,26 @@ def chapter(
             "table": f"{quantity.name} by site",
             "candidates": f"{several(len(quantity.candidates), 'moment')} at which memory can peak",
         },
+    )
+
+
+def _once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
+    """Steps that differ in their places alone are shown once, where the first of them stands, with all their places.
+
+    The last one is the total, and is never one of several.
+    """
+    alike: dict[object, list[StepView]] = {}
+    for view in views:
+        said = (view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked)
+        alike.setdefault(view.anchor if view.last else said, []).append(view)
+    return tuple(
+        replace(
+            first,
+            number=f"{number}.{i}",
+            alike=tuple(v.title for v in others),
+            more=f"and {numbers.integer(len(others))} alike" if others else "",
+        )
+        for i, (first, *others) in enumerate(alike.values(), 1)
     )
 
 

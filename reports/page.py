@@ -98,7 +98,8 @@ class SymbolRow:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step of the derivation, all of it."""
+    """One step of the derivation, all of it. ``alike`` are the titles of further steps that differ from it in nothing
+    else, ``more`` says how many."""
 
     number: str
     anchor: str
@@ -112,6 +113,8 @@ class StepView:
     value: Amount
     checked: str
     last: bool
+    alike: tuple[str, ...] = ()
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,8 @@ def _head(page: Page, out: Console) -> None:
 
 def _step(step: StepView, out: Console) -> None:
     out.print(Text.assemble((f"{step.number}  ", "dim"), (visible(step.title), "bold")))
+    if step.alike:
+        out.print(Padding(Text(f"also {', '.join(visible(title) for title in step.alike)}", style="dim"), (0, 0, 0, 4)))
     lines = Table.grid(padding=(0, 1))
     for line in _sides(step):
         lines.add_row(*line)

@@ -275,12 +275,11 @@ _REASONS = {
 
 
 def _statement(rule: Rule) -> str:
-    """What the operator computes, and why that takes what is counted."""
-    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
+    return f"{rule.statement}{f' ({rule.convention})' if rule.convention else ''}"
 
 
 def _argument(rule: Rule) -> str:
-    """The same with the shapes that the letters of the count stand for."""
+    """What the operator computes, of which shapes, and why that takes what is counted."""
     shapes = " ".join(rule.shapes.removeprefix("Shapes: ").split()).rstrip(".")
     return f"{rule.statement}, with {shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
 

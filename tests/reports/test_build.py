@@ -12,6 +12,7 @@ from calc.derivation import StepCheck
 from calc.display import Name, Number, Product
 from calc.errors import BadInputError
 from calc.textbook import compare
+from reports import html, markdown
 from reports.build import build
 from tests.reports import sample
 
@@ -29,6 +30,34 @@ def test_every_step_is_there(page):
     assert sorted(s.id for s in sample.derivation().steps) == sorted(shown)
     assert str(len(shown)) == page.steps
     assert all(s.number == f"{c.number}.{i}" for c in page.chapters for i, s in enumerate(c.steps, 1))
+
+
+def test_steps_that_are_alike_but_for_their_place_stand_once():
+    """The second of three equal ones and the third are named under the first; numbers have no gaps, and none is lost."""
+    full = sample.derivation()
+    first = full.steps[0]
+    twins = tuple(replace(first, id=f"twin-{i}", title=f"h.*.twin_{i}") for i in (1, 2))
+    other = replace(first, id="other", title="h.*.other", because="another reason")
+
+    page = build(replace(full, steps=(first, *twins, other, *full.steps[1:])))
+
+    (chapter,) = (c for c in page.chapters if c.quantity == first.quantity)
+    assert (("h.*.twin_1", "h.*.twin_2"), "and 2 alike") == (chapter.steps[0].alike, chapter.steps[0].more)
+    assert "h.*.other" == chapter.steps[1].title
+    assert [f"{chapter.number}.{i}" for i in range(1, len(chapter.steps) + 1)] == [s.number for s in chapter.steps]
+    assert str(len(full.steps) + 3) == page.steps
+    assert chapter.steps[-1].last
+
+
+@pytest.mark.parametrize(("write", "written"), [(markdown.write, "also `h.*.<b>twin`"), (html.write, "&lt;b&gt;twin</code>")])
+def test_places_of_steps_that_are_alike_are_all_written(write, written):
+    """Under the one that stands for them, inert."""
+    full = sample.derivation()
+    twin = replace(full.steps[0], id="twin", title="h.*.<b>twin")
+
+    text = write(build(replace(full, steps=(full.steps[0], twin, *full.steps[1:]))))
+
+    assert written in text
 
 
 def test_the_three_answers_are_parameters_peak_and_flops(page):
