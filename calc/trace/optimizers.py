@@ -26,7 +26,7 @@ def build(name: str, spec: Spec, module: torch.nn.Module) -> torch.optim.Optimiz
     """The optimizer called ``name`` over the module's parameters; ``"spec"`` is the spec's own."""
     parameters = list(module.parameters())
     if not parameters:
-        raise SpecError(f"{spec.name}: the module has no parameter, so there is nothing to train")
+        raise SpecError(f"{spec.name}: the module has no parameter, so there is nothing to train; derive it in mode eval or infer")
     if name == "spec":
         if spec.optimizer is None:
             raise BadInputError(f"{spec.name} brings no optimizer of its own: choose one of {', '.join(_BY_NAME)}")

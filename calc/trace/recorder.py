@@ -17,9 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import kernels
+from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
 
+_DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _LIFT = torch.ops.aten.lift_fresh.default
 
@@ -31,6 +33,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.size = size
         self.shadows = Shadows(hint)
+        self.repeats = Repeats()
         self.path = ModulePath()
         self.phase = ""
         self.step = 0
@@ -59,7 +62,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         known, answer = self.shadows.answer(func, args)
-        out = answer if known else kernels.run(func, args, kwargs)
+        out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
         self.shadows.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
@@ -150,6 +153,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 if isinstance(tensor, Tensor) and tensor.storage in self.owner:
                     return self.owner[tensor.storage], None
         return TOP, None
+
+    def where(self) -> str:
+        """What is being done, for a question or an error that comes from no line of a user."""
+        node = torch._C._current_autograd_node()
+        if self.phase == "backward" and node is not None:
+            site, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
+            return f"the backward of {op} at {site}"
+        after = f", after {self.ops[-1].name} at {self.ops[-1].site}" if self.ops else ""
+        return f"{_DOING.get(self.phase, 'the building of the model')}{after}"
 
     def _backward_site(self, node: Any) -> tuple[str, int | None]:
         if node is None:

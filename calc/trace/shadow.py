@@ -15,7 +15,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_any, tree_map
 
 from calc.errors import DataDependentError
-from calc.trace.symbols import user_line
+from calc.trace.lines import user_line
 
 _LARGEST = 1 << 16
 _RANDOM = torch.Tag.nondeterministic_seeded

@@ -22,8 +22,9 @@ from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, optimizers
-from calc.trace.arithmetic import symbolic_integers
+from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
+from calc.trace.lines import doing, raising_line
 from calc.trace.recorder import Recorder
 from calc.trace.remember import remembered
 from calc.trace.standins import standing_in
@@ -51,7 +52,7 @@ def record_step(spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Map
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     recorder = Recorder(size, hint)
     # What the model prints is talk, and stdout is for data.
-    with contextlib.redirect_stdout(sys.stderr), _refusing(spec, env), _fake(env), recorder:
+    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
         record = _Run(spec, sizes, recorder, options).record(fixed)
     return Traced(record, env, recorder.shadows.answers)
 
@@ -65,7 +66,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
-    with mode, disguise.unrecognised(), remembered(), symbolic_integers(), _quiet(), _no_collection():
+    with mode, disguise.unrecognised(), remembered(), symbolic_numbers(), _quiet(), _no_collection():
         yield
 
 
@@ -186,6 +187,8 @@ class _Run:
             self.kept.returned(loss)
         self.activation_storages |= recorder.alive - before
         recorder.phase = "backward"
+        if not loss.requires_grad:
+            raise SpecError(f"{self.spec.name}: the loss depends on no parameter that requires a gradient; {_NOT_TRAINED}")
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         self._note_gradients()
         recorder.phase = "optimizer"
@@ -225,6 +228,9 @@ class _Run:
         roles.update({t.storage: "buffer" for _, t in buffers})
         roles.update({t.storage: "parameter" for _, t in parameters})
         return roles
+
+
+_NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 
 def _module(spec: Spec, sizes: Sizes) -> torch.nn.Module:
@@ -273,11 +279,16 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         known = _napkin_error(error)
         if known is not None:
             raise known from None
-        where = _model_line(error)
+        where = raising_line(error)
         if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in str(error).lower():
             raise DataDependentError(
                 f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
                 "make it depend on sizes only"
+            ) from None
+        if "saved tensor hooks" in str(error):
+            raise TraceError(
+                f"{spec.name} calls torch.func.grad, vjp or a kin of theirs at {where}: torch gives no account of what autograd keeps"
+                " there; take the gradient with torch.autograd.grad, or leave that part out"
             ) from None
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
@@ -292,12 +303,3 @@ def _napkin_error(error: BaseException | None) -> NapkinError | None:
             return error
         error = error.__cause__ or error.__context__
     return None
-
-
-def _model_line(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "<")
-    for frame in reversed(frames):
-        if not any(part in frame.filename for part in ours):
-            return f"{os.path.basename(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
-    return "an unknown line"

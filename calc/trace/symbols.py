@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from calc.basis import Basis
 from calc.errors import DataDependentError, PinnedSizeError
 from calc.graph import Condition
+from calc.trace.lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
 
@@ -49,7 +49,6 @@ def hints(basis: Basis, sizes: Mapping[str, int], turn: int = 0, shift: int = 0)
 # What a size's text consists of; anything else is a function of values.
 _KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
-_OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/basis", "<frozen")
 
 
 class SizeEnv(ShapeEnv):
@@ -136,7 +135,12 @@ class SizeEnv(ShapeEnv):
     def text(self, expr: sp.Expr) -> int | str:
         found = self._texts.get(expr)
         if found is None:
-            found = self._texts[expr] = _write(expr, self.names)
+            found = _write(expr, self.names)
+            if isinstance(found, str) and _KNOWN.sub("", found).strip():
+                name = min(self.names[s] for s in expr.free_symbols if s in self.names)
+                where = user_line()
+                raise PinnedSizeError(name, where, f"the size {found}, made at {where}, has no closed form")
+            self._texts[expr] = found
         return found
 
     def hint(self, value: Any) -> Any:
@@ -228,21 +232,3 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
         if len(rest) == 1 and rest[0][0].is_positive is not False:
             return rest[0][1]
     return f"{kind}({', '.join(args)})"
-
-
-def user_line() -> str:
-    """``file:line: source`` of the innermost frame outside torch, SymPy and this package: who asked."""
-    for frame in reversed(traceback.extract_stack()[:-1]):
-        if frame.filename.endswith("/calc/trace/step.py"):
-            return "a backward or an optimizer step of torch"
-        if not any(part in frame.filename for part in _OURS):
-            return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
-    return "an unknown line"
-
-
-def _short(path: str) -> str:
-    """A file's path without the part that depends on where Python or the project is installed."""
-    for mark in ("site-packages/", "/calc/"):
-        if mark in path:
-            return ("calc/" if mark == "/calc/" else "") + path.split(mark, 1)[1]
-    return path.rsplit("/", 1)[-1]

@@ -1,0 +1,63 @@
+"""Whose line it was: of all frames on the stack, the innermost that a user wrote or chose, and never torch's own."""
+
+from __future__ import annotations
+
+import contextlib
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = "site-packages/"
+_OURS = ("site-packages/torch/", "site-packages/sympy/", "/calc/trace/", "/calc/basis", "<")
+
+Elsewhere = Callable[[], str]
+
+_elsewhere: list[Elsewhere] = []
+
+
+def user_line() -> str:
+    """``file:line: source`` of who asked; where torch asks by itself, in a backward say, what it was doing."""
+    return _innermost(traceback.extract_stack()[:-1]) or elsewhere()
+
+
+def raising_line(error: BaseException) -> str:
+    """``file:line: source`` of what raised ``error``."""
+    return _innermost(traceback.extract_tb(error.__traceback__)) or elsewhere()
+
+
+@contextlib.contextmanager
+def doing(what: Elsewhere) -> Iterator[None]:
+    """Context in which ``what`` says what is being done when nobody's line is on the stack."""
+    _elsewhere.append(what)
+    try:
+        yield
+    finally:
+        _elsewhere.pop()
+
+
+def elsewhere() -> str:
+    return _elsewhere[-1]() if _elsewhere else "a place of torch's own"
+
+
+def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:
+    for frame in reversed(list(frames)):
+        if frame.filename.endswith("/calc/trace/step.py"):
+            return ""  # what lies outside only called us
+        if not _is_foreign(frame.filename):
+            return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
+    return ""
+
+
+def _is_foreign(path: str) -> bool:
+    if any(part in path for part in _OURS):
+        return True
+    return path.startswith(_STANDARD_LIBRARY) and _INSTALLED not in path
+
+
+def _short(path: str) -> str:
+    """A file's path without the part that depends on where Python or the project is installed."""
+    for mark in (_INSTALLED, "/calc/"):
+        if mark in path:
+            return ("calc/" if mark == "/calc/" else "") + path.split(mark, 1)[1]
+    return path.rsplit("/", 1)[-1]
