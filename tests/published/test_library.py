@@ -1,0 +1,76 @@
+"""Published counts of models of the library, from its own classes at the sizes of their configs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import calc
+from calc.derivation import Derivation
+from calc.spec import Spec
+from tests.published.derived import value
+from tests.published.figures import assert_reproduced, reproduces
+from tests.published.library import CONFIGS
+
+
+def derived(name: str, folder: Path) -> Derivation:
+    """The forward of a config."""
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    return calc.derive(calc.load(f"hf:{folder}"), cache=False, mode="infer")
+
+
+@reproduces(*(row for row in CONFIGS if row.startswith("params-")), slow=True)
+def test_parameters_of_the_library(row: str, tmp_path: Path) -> None:
+    """To the last one."""
+    assert_reproduced(row, {"params": derived(row, tmp_path)["parameters"].value})
+
+
+@reproduces("gemma2-2b", "gemma2-27b", slow=True)
+def test_gemma2_by_part(row: str, tmp_path: Path) -> None:
+    """The paper has 256,128 words where the checkpoint has 256,000."""
+    count = derived(row, tmp_path)["parameters"]
+
+    def at(V: int) -> int:
+        return count.at(V=V)
+
+    each = at(2) - at(1)
+    assert_reproduced(row, {"non_embedding": at(256000) - 256000 * each, "embedding": 256128 * each})
+
+
+@reproduces("deepseek-v2", slow=True)
+def test_deepseek_v2_in_all_and_per_token(row: str, tmp_path: Path) -> None:
+    """A token meets 6 of the routed experts: the closed form at E = 6. Of the small one the paper leaves the embedding out there."""
+    found: dict[str, Any] = {}
+    for name, model in (("v2", "deepseek-v2"), ("lite", "deepseek-v2-lite")):
+        count = derived(model, tmp_path)["parameters"]
+        found[f"{name}_total"] = count.value
+        found[f"{name}_active"] = value(count.expr, **{**derived(model, tmp_path).sizes, "E": 6})
+    found["lite_active"] -= 102400 * 2048
+
+    assert_reproduced(row, found)
+
+
+def _bert() -> Spec:
+    """The encoder with its pooler, without a head: one size, that of the checkpoint."""
+
+    def build(_: Any) -> torch.nn.Module:
+        from transformers import BertConfig, BertModel
+
+        return BertModel(BertConfig())
+
+    return Spec(
+        name="bert",
+        dims={"B": 2, "T": 64},
+        build=build,
+        inputs=lambda n: (torch.randint(30522, (n.B, n.T)),),
+        loss=lambda model, ids: model(input_ids=ids).pooler_output.sum(),
+    )
+
+
+@reproduces("params-bert-base")
+def test_bert_without_a_head(row: str) -> None:
+    """Three embeddings, twelve layers, the pooler."""
+    assert_reproduced(row, {"params": calc.derive(_bert(), cache=False, mode="infer")["parameters"].value})
