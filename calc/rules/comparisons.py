@@ -61,7 +61,7 @@ free(
 )
 free(*_aten("tril_.default triu_.default"), because="selects elements: no arithmetic", moves=True)
 free(
-    *_aten("bitwise_and_.Tensor bitwise_or_.Tensor logical_not_.default _is_all_true.default isposinf.default isneginf.default"),
+    *_aten("bitwise_and_.Tensor bitwise_or_.Tensor logical_not_.default isposinf.default isneginf.default"),
     because="combines truth values: no arithmetic",
     moves=True,
 )

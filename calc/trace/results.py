@@ -36,7 +36,7 @@ def _in_storage(like: torch.Tensor, elements: Any, shape: Sequence[Any]) -> torc
 
 
 def _bags(*args: Any, **kwargs: Any) -> Any:
-    """``_embedding_bag``: which index is of which bag is counted in one place more than there are indices."""
+    """``_embedding_bag``, with or without a gradient: which index is of which bag takes one place more than there are indices."""
     y, bags, *rest = torch.ops.aten._embedding_bag.default(*args, **kwargs)
     if bags.shape[0] != 0:
         bags = _in_storage(bags, bags.shape[0] + 1, bags.shape)
@@ -56,6 +56,39 @@ def _laid_out(like: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=suggest_memory_format(like))
 
 
+def _blocks(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """``block_diag`` of matrices."""
+    return tensors[0].new_empty((sum(t.shape[0] for t in tensors), sum(t.shape[1] for t in tensors)))
+
+
+def _columns_first(b: torch.Tensor) -> torch.Tensor:
+    """Laid out column after column, as LAPACK leaves it."""
+    return b.mT.new_empty(b.mT.shape).mT
+
+
+def _summed(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    a1: Sequence[int],
+    b1: Sequence[int],
+    c1: Sequence[int],
+    sums: Sequence[int],
+    _: int = 1,
+) -> torch.Tensor:
+    """``_trilinear``: each tensor with the axes that it lacks, the product without those that are summed."""
+    shapes = []
+    for tensor, axes in ((a, a1), (b, b1), (c, c1)):
+        for axis in axes:
+            tensor = tensor.unsqueeze(axis)
+        shapes.append(tensor.shape)
+    kept = [sizes for i, sizes in enumerate(zip(*shapes, strict=True)) if i not in sums]
+    return a.new_empty([next((s for s in sizes if not (isinstance(s, int) and s == 1)), 1) for sizes in kept])
+
+
+_MARGINS = (torch.ops.aten.multi_margin_loss_backward.default, torch.ops.aten.multilabel_margin_loss_backward.default)
+
+
 def _interpolations(ending: str) -> list[Any]:
     """The operators of every kind of interpolation, those ending in ``ending``."""
     kinds = [f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)]
@@ -63,10 +96,51 @@ def _interpolations(ending: str) -> list[Any]:
     return [getattr(torch.ops.aten, kind + ending).default for kind in kinds]
 
 
+def _whole_storage(x: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """Putting a part into a copy of ``x``: the real kernels copy all of the storage that ``x`` is a view of, unless it repeats elements."""
+    if any(isinstance(stride, int) and stride == 0 for stride in x.stride()):
+        return x.new_empty(x.shape)
+    elements = x.untyped_storage().nbytes() // x.element_size()
+    return x.new_empty((elements,)).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def _alike(tensors: Sequence[torch.Tensor], *_: Any, **__: Any) -> list[torch.Tensor]:
+    return [torch.empty_like(t) for t in tensors]
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Works in place."""
+
+
+def _on_lists(ending: str) -> list[Any]:
+    """The operators of optimizers on lists of floating tensors."""
+    names = "add sub mul div pow addcdiv addcmul lerp maximum minimum clamp_min clamp_max abs neg exp sqrt rsqrt reciprocal sign"
+    packets = [getattr(torch.ops.aten, f"_foreach_{name}{ending}") for name in names.split()]
+    return [getattr(packet, name) for packet in packets for name in packet.overloads() if "out" not in name]
+
+
 RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.im2col.default: _columns,
     torch.ops.aten.col2im.default: _image,
     torch.ops.aten._embedding_bag.default: _bags,
+    torch.ops.aten._embedding_bag_forward_only.default: _bags,
+    torch.ops.aten.block_diag.default: _blocks,
+    torch.ops.aten.trace.default: lambda x: x.new_empty(()),
+    torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),
+    torch.ops.aten.cholesky_solve.default: lambda b, *_: _columns_first(b),
+    torch.ops.aten._trilinear.default: _summed,
+    **dict.fromkeys(
+        (torch.ops.aten.softshrink_backward.default, torch.ops.aten.hardshrink_backward.default, *_MARGINS),
+        lambda dy, x, *_: torch.empty_like(x),
+    ),
+    **dict.fromkeys(
+        (torch.ops.aten.slice_scatter.default, torch.ops.aten.select_scatter.default, torch.ops.aten.diagonal_scatter.default),
+        _whole_storage,
+    ),
+    **dict.fromkeys(_on_lists(""), _alike),
+    **dict.fromkeys(_on_lists("_"), _nothing),
+    torch.ops.aten._fused_sgd_.default: _nothing,
+    torch.ops.aten._fused_adagrad_.default: _nothing,
     **dict.fromkeys(_interpolations(""), _resized),
     **dict.fromkeys(_interpolations("_backward"), _resized_back),
 }

@@ -63,7 +63,8 @@ class Shadows:
         return not tree_any(lambda v: isinstance(v, torch.Tensor) and not _has_shadow(v), values)
 
     def _small(self, out: Any) -> bool:
-        tensors = out if isinstance(out, list | tuple) else [out]
+        # What works in place on lists returns nothing.
+        tensors = out if isinstance(out, list | tuple) else [] if out is None else [out]
         return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _LARGEST for t in tensors)
 
     def _hinted_numel(self, tensor: torch.Tensor) -> int:
@@ -83,8 +84,10 @@ class Shadows:
 
     def _forget(self, func: Any, args: tuple[Any, ...]) -> None:
         for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
-                value.__dict__.pop("napkin_shadow", None)
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for tensor in value if isinstance(value, list | tuple) else [value]:
+                    if isinstance(tensor, torch.Tensor):
+                        tensor.__dict__.pop("napkin_shadow", None)
 
 
 def _has_shadow(value: Any) -> bool:

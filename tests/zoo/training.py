@@ -26,6 +26,24 @@ OWN: dict[str, Optimizer] = {
     "asgd": torch.optim.ASGD,
 }
 
+# Updates of all parameters at once: by operators on lists of tensors, or in one operator.
+AT_ONCE: dict[str, Optimizer] = {
+    f"{name.lower()}, {way}": lambda p, name=name, way=way, more=more: getattr(torch.optim, name)(p, **more, **{way: True})
+    for way in ("foreach", "fused")
+    for name, more in {
+        "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        "Adam": {"amsgrad": True, "weight_decay": 0.1},
+        "AdamW": {},
+        "Adagrad": {"weight_decay": 0.1},
+        "RMSprop": {"momentum": 0.9, "centered": True},
+        "Adadelta": {},
+        "Adamax": {},
+        "NAdam": {},
+        "RAdam": {},
+    }.items()
+    if way == "foreach" or name in ("SGD", "Adam", "AdamW", "Adagrad")
+}
+
 
 def trained(by: str, optimizer: str | Optimizer) -> None:
     network(
@@ -42,5 +60,5 @@ def trained(by: str, optimizer: str | Optimizer) -> None:
 for name in OPTIMIZERS:
     if name != "spec":
         trained(name, name)
-for name, optimizer in OWN.items():
+for name, optimizer in (OWN | AT_ONCE).items():
     trained(name, optimizer)

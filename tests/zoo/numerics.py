@@ -1,0 +1,290 @@
+"""Rarer functions, losses, distances and linear algebra, each in a training step of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from calc.dims import Dim
+from tests.zoo.exhibit import network, operators
+from tests.zoo.operators import at_places, each_of, in_place, row, unlearned
+
+aten = torch.ops.aten
+
+# -- functions ----------------------------------------------------------------------------------------------------------------
+
+operators(
+    "rarer functions",
+    *each_of("asinh atanh erfinv lgamma frac sinc deg2rad rad2deg logit"),
+    lambda w: torch.acosh(w + 1),
+    lambda w: torch.logit(w, 0.1),
+    lambda w: torch.special.entr(w),
+    lambda w: [F.hardshrink(w), F.softshrink(w), F.threshold(w, 0.1, 0.2), F.threshold(w.clone(), 0.1, 0.2, inplace=True)],
+    lambda w: [F.rrelu(w, training=True), w.nan_to_num(), w.clone().tril_(), w.clone().triu_()],
+    *unlearned(*each_of("digamma"), *in_place("ceil floor")),
+)
+operators(
+    "rarer functions of two",
+    *(lambda w, v, f=f: f(w, v) for f in (torch.hypot, torch.logaddexp, torch.copysign, torch.fmax, torch.fmin, torch.special.xlog1py)),
+    lambda w, v: w * torch.heaviside(v, v),
+    lambda w, v: torch.ldexp(w, (4 * v).int()),
+    lambda w, v: F.prelu(w, v),
+    lambda w, v: torch.polar(w, w.detach()).abs(),
+    lambda w, v: torch.complex(w, w.detach()).abs(),
+    *unlearned(lambda w, v: torch.complex(w, w).angle()),
+    inputs=row,
+    dims={"m": 5, "n": 7},
+)
+operators(
+    "rarer truth values",
+    lambda w, a, b: [a.clone().bitwise_and_(b), a.clone().bitwise_or_(b), a.clone().logical_not_(), torch.isposinf(w), torch.isneginf(w)],
+    inputs=lambda s: (torch.rand(s.m, s.n) < 0.5, torch.rand(s.m, s.n) < 0.5),
+    dims={"m": 5, "n": 7},
+)
+operators(
+    "rarer sums",
+    lambda w: [
+        w.logcumsumexp(1),
+        w.cummax(1)[0],
+        w.cummin(0)[0],
+        w.norm(dim=1),
+        w.norm(2, 0, keepdim=True),
+        w.nansum(),
+        torch.dist(w, 2 * w),
+    ],
+    lambda w: [*torch.std_mean(w, 1), *torch.aminmax(w, dim=1), *torch.aminmax(w)],
+    lambda w: [w.median(), w.median(1)[0], w.kthvalue(2, 1)[0], w.mode(1)[0], w * torch.count_nonzero(w)],
+)
+operators("traces", lambda w: torch.trace(w), w="m m", dims={"m": 5}, other={"m": 13})
+operators(
+    "rarer order",
+    lambda w, v: w * torch.bucketize(v, v),
+    lambda w, v: w * torch.isin(v, v),
+    inputs=row,
+    dims={"m": 5, "n": 7},
+)
+operators(
+    "rarer copies",
+    lambda w: [torch.diagonal_scatter(w[:3, :3], w[0, :3]), torch.diag_embed(w), w.rot90()],
+    lambda w: w * torch.eye(w.shape[1])[0],
+    lambda w: w[torch.tril_indices(3, 3)[0]] + w[torch.triu_indices(3, 3)[1]],
+    *unlearned(
+        lambda w: torch.block_diag(w, w), lambda w: torch.div(w, w[:1], out=torch.empty_like(w)), lambda w: w.set_(torch.ones_like(w))
+    ),
+)
+operators(
+    "rarer random numbers",
+    lambda w: w * torch.normal(0.0, 1.0, (w.shape[1],)),
+    *unlearned(
+        lambda w: torch.normal(w, 1.0),
+        torch.bernoulli,
+        torch.poisson,
+        lambda w: w[:, :2] * torch.multinomial(w, 2),
+        lambda w: torch.randint_like(w, 7),
+        lambda w: torch.bernoulli(w, 0.25),
+    ),
+)
+at_places(
+    "rarer places",
+    lambda s: (torch.randint(s.m, (s.k, s.n)), torch.rand(s.k, s.n)),
+    lambda w, i, x: [w.take(i), w.put(i, x), w.put(i, x, accumulate=True)],
+    lambda w, i, x: [w.scatter_reduce(0, i, x, kind) for kind in ("sum", "amax", "mean")],
+    *unlearned(lambda w, i, x: w.scatter(0, i, x, reduce="add")),
+    lambda w, i, x: w.index_fill(0, i[0], torch.zeros(())),
+)
+operators(
+    "masks",
+    lambda w, a: [
+        torch.masked_scatter(w, a, 2 * w),
+        torch.index_put(w, (a,), torch.zeros(())),
+        w.clone().index_put_((a,), torch.zeros(())),
+    ],
+    inputs=lambda s: (torch.rand(s.m, s.n) < 0.5,),
+    dims={"m": 5, "n": 7},
+)
+operators(
+    "repeated rows",
+    lambda w, i: w.repeat_interleave(i, 0, output_size=w.shape[0] * 2),
+    inputs=lambda s: (torch.full((s.m,), 2),),
+    dims={"m": 5, "n": 7},
+)
+
+# -- weights made of weights --------------------------------------------------------------------------------------------------
+
+ROWS = {"B": 3, "n": 5, "m": 7}
+OTHER_ROWS = {"B": 11, "n": 13, "m": 2}
+
+
+def rows(n: Any) -> tuple[Tensor, ...]:
+    return (torch.rand(n.B, n.n),)
+
+
+network("weight norm", ROWS, lambda n: nn.utils.parametrizations.weight_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network("spectral norm", ROWS, lambda n: nn.utils.parametrizations.spectral_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network("spectral norm by hooks", ROWS, lambda n: nn.utils.spectral_norm(nn.Linear(n.n, n.m)), rows, OTHER_ROWS)
+network(
+    "prelu",
+    ROWS,
+    lambda n: nn.Sequential(nn.Linear(n.n, n.m), nn.PReLU(), nn.RReLU(), nn.Hardshrink(), nn.Softshrink(), nn.Tanhshrink(), nn.Softmin(1)),
+    rows,
+    OTHER_ROWS,
+)
+
+# -- bags of words ------------------------------------------------------------------------------------------------------------
+
+
+class Bags(nn.Module):
+    """Words that are added up, averaged or compared, in bags of T."""
+
+    def __init__(self, n: Any, mode: str, weighted: bool = False) -> None:
+        super().__init__()
+        self.words = nn.EmbeddingBag(n.V, n.d, mode=mode)
+        self.weights = nn.Parameter(torch.ones(n.T)) if weighted else None
+
+    def forward(self, ids: Tensor) -> Tensor:
+        weights = None if self.weights is None else self.weights.expand(ids.shape)
+        return self.words(ids, per_sample_weights=weights)
+
+
+BAG = {"B": 3, "T": 7, "V": 11, "d": 5}
+for mode, weighted in (("sum", False), ("sum", True), ("mean", False), ("max", False)):
+    network(
+        f"bags of words, {mode}{', weighted' if weighted else ''}",
+        BAG,
+        lambda n, m=mode, w=weighted: Bags(n, m, w),
+        lambda n: (torch.randint(n.V, (n.B, n.T)),),
+        {"B": 2, "T": 5, "V": 13, "d": 3},
+    )
+operators(
+    "bags without a gradient",
+    lambda w, i, o: aten._embedding_bag_forward_only(w.detach(), i, o)[0],
+    inputs=lambda s: (torch.randint(s.m, (2 * s.k,)), torch.arange(s.k) * 2),
+    dims={"m": 5, "n": 7, "k": 3},
+    other={"m": 13, "n": 17, "k": 11},
+)
+
+# -- losses -------------------------------------------------------------------------------------------------------------------
+
+Loss = Callable[..., Tensor]
+LOSSES: dict[str, Loss] = {
+    "soft margin": lambda p, y, r: F.soft_margin_loss(p, 2 * y - 1, reduction=r),
+    "several soft margins": lambda p, y, r: F.multilabel_soft_margin_loss(p, y, reduction=r),
+    "hinge": lambda p, y, r: F.hinge_embedding_loss(p, 2 * y - 1, reduction=r),
+    "ranking": lambda p, y, r: F.margin_ranking_loss(p, y, torch.ones_like(y), 0.1, reduction=r),
+    "cosine": lambda p, y, r: F.cosine_embedding_loss(p, y, torch.ones_like(y[:, 0]), reduction=r),
+    "triplet": lambda p, y, r: F.triplet_margin_loss(p, y, 1 - y, reduction=r),
+    "triplet, swapped": lambda p, y, r: F.triplet_margin_loss(p, y, 1 - y, swap=True, reduction=r),
+    "poisson": lambda p, y, r: F.poisson_nll_loss(p, y, reduction=r) + F.poisson_nll_loss(p, y, full=True, reduction=r),
+    "divergence": lambda p, y, r: F.kl_div(p, y.log_softmax(1), log_target=True, reduction=r),
+    "soft classes": lambda p, y, r: F.cross_entropy(p, y, reduction=r),
+    "angles": lambda p, y, r: F.cosine_similarity(p, y) + F.pairwise_distance(p, y) + F.normalize(p).sum(1),
+}
+
+
+def prediction(loss: Loss) -> Any:
+    return lambda module, x, y: torch.stack([loss(module(x), y, reduction).sum() for reduction in ("mean", "sum", "none")]).sum()
+
+
+for name, loss in LOSSES.items():
+    network(
+        f"loss, {name}",
+        ROWS,
+        lambda n: nn.Linear(n.n, n.m),
+        lambda n: (torch.rand(n.B, n.n), torch.rand(n.B, n.m)),
+        OTHER_ROWS,
+        prediction(loss),
+    )
+CLASS_LOSSES: dict[str, Loss] = {
+    "margins": lambda p, t, r: F.multi_margin_loss(p, t[:, 0], reduction=r),
+    "margins, weighted": lambda p, t, r: F.multi_margin_loss(p, t[:, 0], p=2, weight=p[0].detach(), reduction=r),
+    "several margins": lambda p, t, r: F.multilabel_margin_loss(p, t, reduction=r),
+}
+for name, loss in CLASS_LOSSES.items():
+    network(
+        f"loss, {name}",
+        ROWS,
+        lambda n: nn.Linear(n.n, n.m),
+        lambda n: (torch.rand(n.B, n.n), torch.randint(n.m, (n.B, n.m))),
+        OTHER_ROWS,
+        prediction(loss),
+    )
+
+# -- distances ----------------------------------------------------------------------------------------------------------------
+
+
+def other_rows(s: Any) -> tuple[Tensor, ...]:
+    return (torch.rand(s.k, s.n),)
+
+
+operators(
+    "distances",
+    *(lambda w, v, p=p: torch.cdist(w, v, p) for p in (1.0, 2.0, 3.0)),
+    lambda w, v: torch.cdist(w, v, compute_mode="use_mm_for_euclid_dist"),
+    inputs=other_rows,
+)
+
+# -- products and systems of equations ----------------------------------------------------------------------------------------
+
+operators(
+    "rarer products",
+    lambda w, v: torch.addmv(w[:, 0], w, v[0], beta=0.5, alpha=2),
+    lambda w, v: torch.addbmm(w, w[None] @ v.t() @ v, torch.eye(w.shape[1])[None], beta=0.5, alpha=2),
+    lambda w, v: [torch.addr(w, w[:, 0], v[0]), torch.outer(w[:, 0], v[0]), torch.vdot(w[0], v[0]), torch.inner(w, v)],
+    lambda w, v: [
+        torch.einsum("mn,kn->mk", w, v),
+        torch.einsum("mn,mn->m", w, w),
+        torch.einsum("mn,kn->mkn", w, v),
+        torch.tensordot(w, v.t(), 1),
+    ],
+    inputs=other_rows,
+)
+network(
+    "bilinear layer",
+    {"B": 3, "n": 5, "m": 7, "f": 11},
+    lambda n: nn.Bilinear(n.n, n.m, n.f),
+    lambda n: (torch.rand(n.B, n.n), torch.rand(n.B, n.m)),
+    {"B": 2, "n": 7, "m": 3, "f": 5},
+)
+
+
+def dominant(w: Tensor) -> Tensor:
+    """A matrix that has an inverse."""
+    return w + 20 * torch.eye(w.shape[-1])
+
+
+SQUARE = {"w": "m m", "dims": {"m": 5, "k": 3}, "other": {"m": 13, "k": 2}}
+
+
+def right(s: Any) -> tuple[Tensor, ...]:
+    return (torch.rand(s.m, s.k),)
+
+
+operators(
+    "triangular systems",
+    lambda w, b: torch.linalg.solve_triangular(dominant(w).tril(), b, upper=False),
+    lambda w, b: torch.linalg.solve_triangular(dominant(w).tril(), b.t(), upper=False, left=False, unitriangular=True),
+    inputs=right,
+    **SQUARE,
+)
+operators("inverses", lambda w, b: torch.linalg.inv(dominant(w)), lambda w, b: torch.linalg.inv(dominant(w)) @ b, inputs=right, **SQUARE)
+operators("systems of equations", lambda w, b: torch.linalg.solve(dominant(w), b), inputs=right, **SQUARE)
+operators("determinants", lambda w, b: torch.linalg.det(dominant(w)), inputs=right, **SQUARE)
+operators(
+    "roots of matrices",
+    lambda w, b: torch.linalg.cholesky(dominant(w + w.t())),
+    *unlearned(lambda w, b: torch.cholesky_solve(b, dominant(w).tril())),
+    inputs=right,
+    **SQUARE,
+)
+operators(
+    "sequences of blocks",
+    lambda w, x: torch.linalg.solve_triangular(torch.eye(w.shape[-1]) + (x @ x.mT).tril(-1), x, upper=False, unitriangular=True),
+    w="m m",
+    inputs=lambda s: (torch.rand(s.B, s.m, s.k),),
+    dims={"B": 2, "m": Dim(6, multiple_of=2), "k": 5},
+    other={"B": 3, "m": 14, "k": 11},
+)
