@@ -94,7 +94,7 @@ def _traced(
     apart = _Cache(spec, options, cache, repr(values))
     if any(values[name] != value for name, (value, _) in general.held.items()):
         return _kept(apart, progress, lambda: _at_sizes(spec, general, values, options, progress))
-    return _kept(apart, progress, lambda: _completed(spec, general, values, options, progress))
+    return _kept(apart, progress, lambda: _completed(spec, general, analysis, values, options, progress))
 
 
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -102,7 +102,7 @@ def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Op
     held = {name: why for name, (_, why) in general.held.items()}
     graph, analysis = _deep_enough(spec, values, options, None, progress, held)
     graph = _probed(spec, graph, analysis, _degenerate(graph), progress)
-    return _completed(spec, graph, values, options, progress) if graph.unmet(values) else (graph, analysis)
+    return _completed(spec, graph, analysis, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
 
 def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
@@ -163,10 +163,12 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _completed(spec: Spec, graph: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
+def _completed(
+    spec: Spec, graph: Graph, known: Analysis | None, values: Mapping[str, int], options: Options, progress: Progress
+) -> tuple[Graph, Analysis]:
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
-    analysis = _analysed(graph)
+    analysis = known or _analysed(graph)
     graph = _probed(spec, graph, analysis, [_as_asked(graph, values)], progress)
     changed = graph.unmet(values)
     if not changed:

@@ -9,14 +9,12 @@ maximum, with recordings at other depths and sizes.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from calc.algebra import Algebra, Poly
+from calc.derive.dominance import Shift, undominated
 from calc.errors import CertificateError
 from calc.graph import Record, Size
 
@@ -107,13 +105,13 @@ class _Turns:
     def between(self, run: list[Moment], index: int) -> bool:
         return bool(self.growth) and self.growth <= index < len(run) - self.growth
 
-    def bent(self, run: list[Moment], index: int, algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> bool:
+    def bent(self, run: list[Moment], index: int, shift: Shift) -> bool:
         """Whether a moment in between is not below the mean of the same moment one turn before and one turn after.
 
         Where none is bent, the first or the last turn needs the most.
         """
         twice = run[index - self.growth].live + run[index + self.growth].live - 2 * run[index].live
-        return twice != 0 and bool((_shifted([twice], algebra, bounds) < 0).any())
+        return twice != 0 and any(coefficient < 0 for coefficient in shift(twice).values())
 
 
 def _turns(records: Sequence[Record], found: Sequence[Sequence[Moment]], general: Callable[[str], str]) -> dict[Kind, _Turns]:
@@ -127,14 +125,14 @@ def _turns(records: Sequence[Record], found: Sequence[Sequence[Moment]], general
     return turns
 
 
-def _bent(turns: Mapping[Kind, _Turns], algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> set[int]:
+def _bent(turns: Mapping[Kind, _Turns], shift: Shift) -> set[int]:
     """Identities of the moments in between that may need more than the turns beside them."""
     return {
         id(run[i])
         for turn in turns.values()
         for run in turn.runs
         for i in range(len(run))
-        if turn.between(run, i) and turn.bent(run, i, algebra, bounds)
+        if turn.between(run, i) and turn.bent(run, i, shift)
     }
 
 
@@ -150,7 +148,8 @@ def peaks(
     found = [moments(r, step, algebra.parse) for r in records]
     runs = [labelled(r, m, general) for r, m in zip(records, found, strict=True)]
     turns = _turns(records, found, general)
-    bent = _bent(turns, algebra, bounds)
+    shift = Shift(algebra, bounds)
+    bent = _bent(turns, shift)
     shared = [label for label in runs[0] if label[:3] in turns and turns[label[:3]].comparable(label[3], label[4])]
     _require_deep_enough(runs[-1], shared, bent)
     shared = [label for label in shared if any(_kept(run[label], turns[label[:3]], bent) for run in runs)]
@@ -158,7 +157,7 @@ def peaks(
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
-    kept = undominated(live, algebra, bounds)
+    kept = undominated(live, shift)
     each = [parts_at(record, [run[label].event for label in kept], algebra.parse) for record, run in zip(records, runs, strict=True)]
     return tuple(
         Peak(label, live[label], _parts([parts[run[label].event] for parts, run in zip(each, runs, strict=True)], algebra, interpolate))
@@ -183,96 +182,3 @@ def _require_deep_enough(run: Mapping[Label, Moment], shared: Sequence[Label], b
 def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:
     roles = dict.fromkeys(itertools.chain.from_iterable(each))
     return {role: interpolate([parts.get(role, algebra.parse(0)) for parts in each]) for role in roles}
-
-
-def undominated(live: Mapping[Label, Poly], algebra: Algebra, bounds: Sequence[tuple[str, str]] = ()) -> list[Label]:
-    """Labels that can be the largest at some sizes of at least 1 at which ``bounds`` (``("T", "C")``: T ≤ C) hold.
-
-    ``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C
-    as T + C'). A moment is dropped when one other, or a weighted mean of two others, is never below it.
-    """
-    labels = _undominated_as_written(live)
-    matrix = _shifted([live[label] for label in labels], algebra, bounds)
-    kept = _front(matrix)
-    return [labels[i] for i in sorted(_without_means(kept, matrix))]
-
-
-def _undominated_as_written(live: Mapping[Label, Poly]) -> list[Label]:
-    """A quick first pass: labels whose coefficients are not all at most those of another one."""
-    columns: dict[tuple[int, ...], int] = {}
-    for poly in live.values():
-        for monomial in poly:
-            columns.setdefault(monomial, len(columns))
-    matrix = np.zeros((len(live), len(columns)), dtype=object)
-    for row, poly in enumerate(live.values()):
-        for monomial, coefficient in poly.iterterms():
-            matrix[row, columns[monomial]] = coefficient
-    matrix = _as_integers(matrix)
-    labels = list(live)
-    return [labels[i] for i in sorted(_front(matrix))]
-
-
-def _front(matrix: np.ndarray[Any, Any]) -> list[int]:
-    """Rows that no other row is above in every column; of equal rows the first."""
-    # In order of falling sums nobody can be above an earlier one, so what is kept stays kept.
-    totals = matrix.sum(axis=1)
-    kept: list[int] = []
-    front = matrix[:0]
-    for i in sorted(range(len(matrix)), key=lambda i: (-totals[i], i)):
-        if not (front >= matrix[i]).all(axis=1).any():
-            kept.append(i)
-            front = matrix[kept]
-    return kept
-
-
-_WEIGHTS = 16
-
-
-def _without_means(kept: Sequence[int], matrix: np.ndarray[Any, Any]) -> list[int]:
-    """``kept`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
-    left = list(kept)
-    for i in reversed(kept):
-        others = [j for j in left if j != i]
-        if any(
-            (_WEIGHTS * matrix[i] <= w * matrix[x] + (_WEIGHTS - w) * matrix[y]).all()
-            for x, y in itertools.combinations(others, 2)
-            if (np.maximum(matrix[x], matrix[y]) >= matrix[i]).all()
-            for w in range(1, _WEIGHTS)
-        ):
-            left.remove(i)
-    return left
-
-
-def _shifted(polys: Sequence[Poly], algebra: Algebra, bounds: Sequence[tuple[str, str]]) -> np.ndarray[Any, Any]:
-    """Coefficients of each polynomial after the shift, one row each. Exact: entries are integers or rationals."""
-    shifts = [g + 1 for g in algebra.ring.gens]
-    names = list(algebra.names)
-    for low, high in bounds:
-        if low in names and high in names:
-            shifts[names.index(high)] = shifts[names.index(low)] + algebra.gen(high)
-    expanded: dict[tuple[int, ...], Poly] = {}
-    columns: dict[tuple[int, ...], int] = {}
-    rows: list[dict[int, Any]] = []
-    for poly in polys:
-        row: dict[int, Any] = {}
-        for monomial, coefficient in poly.iterterms():
-            if monomial not in expanded:
-                expanded[monomial] = math.prod(
-                    (s**power for s, power in zip(shifts, monomial, strict=True) if power), start=algebra.constant(1)
-                )
-            for m, c in expanded[monomial].iterterms():
-                column = columns.setdefault(m, len(columns))
-                row[column] = row.get(column, 0) + c * coefficient
-        rows.append(row)
-    matrix = np.zeros((len(polys), len(columns)), dtype=object)
-    for number, row in enumerate(rows):
-        for column, value in row.items():
-            matrix[number, column] = value
-    return _as_integers(matrix)
-
-
-def _as_integers(matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The matrix in int64, which is much faster, where all entries are integers that leave room for the weights."""
-    if all(getattr(c, "denominator", 1) == 1 and abs(c) < 2**56 for c in matrix.flat):
-        return matrix.astype(np.int64)
-    return matrix

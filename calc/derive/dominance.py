@@ -1,0 +1,118 @@
+"""Which of several polynomials can be the largest, at some sizes of at least 1.
+
+``p ≤ q`` at all such sizes follows when ``q - p`` has no negative coefficient after each size x is written 1 + x' (and C as
+T + C', where T ≤ C is known). Coefficients stand in matrices, a polynomial a row, so that many pairs are compared at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from calc.algebra import Algebra, Poly
+
+Monomial = tuple[int, ...]
+Matrix = np.ndarray[Any, Any]
+Label = TypeVar("Label", bound=Hashable)
+
+_WEIGHTS = 16
+
+
+class Shift:
+    """Rewrites polynomials in sizes as polynomials in what each size has beyond its smallest value. Exact."""
+
+    def __init__(self, algebra: Algebra, bounds: Sequence[tuple[str, str]] = ()) -> None:
+        self._one = algebra.constant(1)
+        self._shifts = [g + 1 for g in algebra.ring.gens]
+        self._expanded: dict[Monomial, list[tuple[Monomial, Any]]] = {}
+        names = list(algebra.names)
+        for low, high in bounds:
+            if low in names and high in names:
+                self._shifts[names.index(high)] = self._shifts[names.index(low)] + algebra.gen(high)
+
+    def __call__(self, poly: Poly) -> dict[Monomial, Any]:
+        """Coefficients by monomial: integers, or fractions where one is none."""
+        found: dict[Monomial, Any] = {}
+        for monomial, coefficient in poly.iterterms():
+            factor = _plain(coefficient)
+            for m, c in self._expand(monomial):
+                found[m] = found.get(m, 0) + c * factor
+        return found
+
+    def _expand(self, monomial: Monomial) -> list[tuple[Monomial, Any]]:
+        known = self._expanded.get(monomial)
+        if known is None:
+            product = self._one
+            for shift, power in zip(self._shifts, monomial, strict=True):
+                if power:
+                    product = product * shift**power
+            known = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
+        return known
+
+
+def _plain(coefficient: Any) -> Any:
+    """A ring's rational as a Python number: arithmetic on integers is many times faster."""
+    if coefficient.denominator == 1:
+        return int(coefficient.numerator)
+    return Fraction(int(coefficient.numerator), int(coefficient.denominator))
+
+
+def undominated(live: Mapping[Label, Poly], shift: Shift) -> list[Label]:
+    """Labels of those that can be the largest. One is dropped when another, or a weighted mean of two others, is never below it."""
+    as_written = _matrix([{m: _plain(c) for m, c in poly.iterterms()} for poly in live.values()])
+    labels = [list(live)[i] for i in sorted(_front(as_written))]  # a quick first pass, before anything is rewritten
+    matrix = _matrix([shift(live[label]) for label in labels])
+    kept = _front(matrix)
+    return [labels[i] for i in sorted(_without_means(kept, matrix))]
+
+
+def _front(matrix: Matrix) -> list[int]:
+    """Rows that no other row is above in every column; of equal rows the first."""
+    # In order of falling sums nobody can be above an earlier one, so what is kept stays kept.
+    totals = matrix.sum(axis=1)
+    kept: list[int] = []
+    front = matrix[:0]
+    for i in sorted(range(len(matrix)), key=lambda i: (-totals[i], i)):
+        if not (front >= matrix[i]).all(axis=1).any():
+            kept.append(i)
+            front = matrix[kept]
+    return kept
+
+
+def _without_means(kept: Sequence[int], matrix: Matrix) -> list[int]:
+    """``kept`` without those that lie below a mean of two others: the larger of the two is never below the mean."""
+    left = list(kept)
+    for i in reversed(kept):
+        others = matrix[[j for j in left if j != i]]
+        if any(_below_a_mean(matrix[i], x, others[n + 1 :]) for n, x in enumerate(others)):
+            left.remove(i)
+    return left
+
+
+def _below_a_mean(row: Matrix, x: Matrix, others: Matrix) -> bool:
+    """Whether ``row`` is nowhere above some mean of ``x`` and one of ``others``; only those it can be below are weighed."""
+    candidates = others[(np.maximum(others, x) >= row).all(axis=1)]
+    return any(
+        bool((_WEIGHTS * row <= w * x + (_WEIGHTS - w) * candidates).all(axis=1).any()) for w in range(1, _WEIGHTS) if len(candidates)
+    )
+
+
+def _matrix(rows: Sequence[Mapping[Monomial, Any]]) -> Matrix:
+    """One row for each mapping, one column for each monomial that occurs."""
+    columns = {m: i for i, m in enumerate(dict.fromkeys(itertools.chain.from_iterable(rows)))}
+    matrix = np.zeros((len(rows), len(columns)), dtype=object)
+    for number, row in enumerate(rows):
+        for monomial, coefficient in row.items():
+            matrix[number, columns[monomial]] = coefficient
+    return _as_integers(matrix)
+
+
+def _as_integers(matrix: Matrix) -> Matrix:
+    """The matrix in int64, which is much faster, where all entries are integers that leave room for the weights."""
+    if all(isinstance(c, int) and abs(c) < 2**56 for c in matrix.flat):
+        return matrix.astype(np.int64)
+    return matrix
