@@ -1,15 +1,16 @@
-"""``int(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
+"""``int(size)``, ``float(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
 
-Python's ``int`` must return a plain integer, so ``int(width * 0.25)`` would read the width as one number. While a model is
-built and run, its own files see an ``int`` that leaves symbolic sizes symbolic. A square root or a ``float`` of a size is
-a value (an attention scale, a bound of an initialiser), not a size: it is computed at the hint. Were it made a size again,
-the closed forms would disagree with their certificates.
+Python's own must return plain numbers, so ``int(width * 0.25)`` would read the width as one number. While a model is built and
+run, its own files see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that comes out of a
+size and never becomes one (an attention scale) does no harm; one that does become a size again must be written in closed form,
+or the size it came from is read as a number after all.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import math
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -55,6 +56,57 @@ class _Int(metaclass=_LooksLikeInt):
         return builtins.int(value, *base)
 
 
+class _LooksLikeFloat(type):
+    """The same for ``float``."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, builtins.float)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, builtins.float)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is builtins.float
+
+    def __hash__(cls) -> builtins.int:
+        return hash(builtins.float)
+
+
+class _Float(metaclass=_LooksLikeFloat):
+    """What a model's files call ``float``."""
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        return torch.sym_float(value) if _is_symbolic(value) else builtins.float(value)
+
+
+class _Math(ModuleType):
+    """What a model's files call ``math``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(math, name)
+
+    @staticmethod
+    def sqrt(x: Any) -> Any:
+        return torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
+
+    @staticmethod
+    def log2(x: Any) -> Any:
+        return torch._sym_log2(torch.sym_float(x)) if _is_symbolic(x) else math.log2(x)
+
+    @staticmethod
+    def log(x: Any, *base: Any) -> Any:
+        if not _is_symbolic(x):
+            return math.log(x, *base)
+        return torch._sym_log2(torch.sym_float(x)) * (math.log(2) / (math.log(*base) if base else 1.0))
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, torch.SymInt | torch.SymFloat)
+
+
+_MATH = _Math("math")
+
+
 def _truncated(value: torch.SymFloat) -> Any:
     """The integer part of a positive number made of sizes, with its decimal factors as the fractions they stand for."""
     exact, env = _exact(value.node.expr), value.node.shape_env
@@ -86,27 +138,33 @@ def _exact(expr: Any) -> Any:
 
 
 @contextlib.contextmanager
-def symbolic_integers() -> Iterator[None]:
-    """Context in which ``int(size)`` in a model's files keeps a symbolic size, and ``float(size)`` is its value at the hint."""
-    changed = [module for module in list(sys.modules.values()) if _of_a_model(module) and "int" not in vars(module)]
-    for module in changed:
-        vars(module)["int"] = _Int
-    with_float = "__float__" in vars(torch.SymInt)
-    if not with_float:
-        torch.SymInt.__float__ = _at_hint  # type: ignore[attr-defined]  # torch leaves it out, and Python then asks for an index
+def symbolic_numbers() -> Iterator[None]:
+    """Context in which ``int``, ``float`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
+    changed: list[tuple[dict[str, Any], str, Any]] = []
+    for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
+        changed += [(names, name, None) for name in ("int", "float") if name not in names]
+        changed += [(names, "math", math)] if names.get("math") is math else []
+    for names, name, _ in changed:
+        names[name] = {"int": _Int, "float": _Float, "math": _MATH}[name]
+    # NumPy asks an object that it does not know for a method of the function's name.
+    torch.SymInt.sqrt = torch.sym_sqrt  # type: ignore[attr-defined]  # torch has none
+    power = torch.SymInt.__rpow__
+    torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # put back below
     try:
         yield
     finally:
-        for module in changed:
-            if vars(module).get("int") is _Int:
-                del vars(module)["int"]
-        if not with_float:
-            del torch.SymInt.__float__  # type: ignore[attr-defined]  # as above
+        for names, name, old in changed:
+            if old is None:
+                names.pop(name, None)
+            else:
+                names[name] = old
+        torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # as it was
+        del torch.SymInt.sqrt  # type: ignore[attr-defined]  # as above
 
 
-def _at_hint(size: torch.SymInt) -> builtins.float:
-    env = size.node.shape_env
-    return builtins.float(env.hint(size) if isinstance(env, SizeEnv) else builtins.int(size))
+def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
+    """``2 ** size`` grows beyond any polynomial: the size is read as a number."""
+    return base ** builtins.int(exponent)
 
 
 def _of_a_model(module: ModuleType) -> bool:

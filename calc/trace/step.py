@@ -21,7 +21,7 @@ from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
 from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
-from calc.trace import disguise, optimizers
+from calc.trace import disguise, optimizers, recurrent
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
@@ -101,7 +101,7 @@ class _Run:
         self.recorder = recorder
         self.options = options
         self.spec = spec
-        with disguise.building():
+        with disguise.building(), recurrent.sized():
             self.module = _module(spec, sizes)
             self.module.train(options.trains)
             self.optimizer = optimizers.build(options.optimizer, spec, self.module) if options.trains else None

@@ -7,9 +7,10 @@ A size that is read as one number (``range(n)``, ``int(n)``) is refused with the
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sympy as sp
@@ -58,6 +59,7 @@ class SizeEnv(ShapeEnv):
         super().__init__()
         self.names: dict[sp.Symbol, str] = {}
         self.asked: dict[Any, tuple[Any, str]] = {}
+        self._aside: dict[Any, tuple[Any, str]] | None = None
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
@@ -84,7 +86,8 @@ class SizeEnv(ShapeEnv):
         return self._answer(expr, pinned=False)
 
     def _answer(self, expr: Any, pinned: bool) -> Any:
-        known = self.asked.get(expr)
+        asked = self.asked if self._aside is None else self._aside
+        known = asked.get(expr)
         if known is None:
             if not expr.free_symbols:
                 return expr
@@ -95,8 +98,17 @@ class SizeEnv(ShapeEnv):
                 )
             if pinned and not self._constant(expr):
                 raise self._pinned(expr)
-            known = self.asked[expr] = (expr.xreplace(self._at), user_line())
+            known = asked[expr] = (expr.xreplace(self._at), user_line())
         return known[0]
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Context in which questions are answered and not written down: they are ours, about a result already worked out."""
+        self._aside = {}
+        try:
+            yield
+        finally:
+            self._aside = None
 
     def _constant(self, expr: Any) -> bool:
         """Whether an integer expression is the same number at all sizes, as a count of chunks ``floor((4x - 1)/x)`` is."""

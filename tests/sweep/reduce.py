@@ -111,8 +111,6 @@ def _run(source: Source, changes: Mapping[str, Any]) -> None:
     from calc.models.hf.source import module_class
 
     config = source.config(changes)
-    if config.__dict__.get("pad_token_id") is not None:
-        config.__dict__["pad_token_id"] = 0
     task = TASKS[source.task]
     with quiet():
         module = module_class(source)(config).train()

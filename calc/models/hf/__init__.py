@@ -37,7 +37,7 @@ def spec(path: str) -> Spec:
     module = _without_memory(source, config)
     depth = config.__dict__[fields["L"][0]] if "L" in fields else 1
     layout = Layout(fields, pattern_of(source, config, depth, module) if "L" in fields else None)
-    dims, notes = dims_of(layout, config, task.dims(config, positions(config)))
+    dims, notes = dims_of(source, layout, config, task.dims(config, positions(config)))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, layout, dims, task, parameters)
     vocabulary = _vocabulary(module)
@@ -108,7 +108,5 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
 def _build(source: Source, layout: Layout, n: Any) -> Any:
     """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class makes the others itself."""
     config = source.config(layout.changes(n))
-    if config.__dict__.get("pad_token_id") is not None:
-        config.__dict__["pad_token_id"] = 0
     with quiet():
         return module_class(source)(config).train()

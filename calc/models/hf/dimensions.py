@@ -56,14 +56,14 @@ def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], conf
     return known == value["h"] if letter == "g" else letter == "k" and known * value["h"] == value.get("d")
 
 
-def dims_of(layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
+def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
     """The dimensions with what must divide what, and notes on what a reader would not expect."""
     value = {name: config.__dict__[fields[0]] for name, fields in layout.fields.items()}
     notes: list[str] = []
     made = dict(inputs)
     if "T" in made and "C" in value:
         made["T"] = replace(made["T"], at_most="C")
-    made |= _attention(layout, config, value, notes)
+    made |= _attention(source, layout, config, value, notes)
     if "f" in value:
         made["f"] = Dim(value["f"] if value["f"] is not None else FIELDS.when_null[layout.fields["f"][0]])
     if "L" in value and layout.layers is not None:
@@ -88,11 +88,11 @@ def dims_of(layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dic
     return made, tuple(notes)
 
 
-def _attention(layout: Layout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
+def _attention(source: Source, layout: Layout, config: Any, value: Mapping[str, Any], notes: list[str]) -> dict[str, Dim]:
     made: dict[str, Dim] = {}
     even = _turning(config) if rotary(config) else None
     if "d" in value:
-        made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(config, value) else None)
+        made["d"] = Dim(value["d"], multiple_of="h" if "h" in value and _heads_divide_width(source, layout, config, value) else None)
     if "h" in value:
         made["h"] = Dim(value["h"], multiple_of="g" if "g" in value and value["g"] != value["h"] else None)
     if "g" in value and "h" in value and value["g"] == value["h"]:
@@ -151,17 +151,17 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
     return found
 
 
-def _heads_divide_width(config: Any, value: Mapping[str, Any]) -> bool:
+def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
     if "k" not in value:
         return value["d"] % value["h"] == 0 or not any(name.endswith("head_dim") for name in config.__dict__)
-    return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(config, value))
+    return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
 
 
-def _refuses(config: Any, value: Mapping[str, Any]) -> bool:
+def _refuses(source: Source, layout: Layout, value: Mapping[str, Any]) -> bool:
     """Whether the config class objects to a width that the heads do not divide."""
     try:
-        type(config)(hidden_size=value["d"] + 1, num_attention_heads=value["h"], head_dim=value["k"])
+        source.config({**dict.fromkeys(layout.fields["d"], value["d"] + 1), **dict.fromkeys(layout.fields["k"], value["k"])})
     except Exception:  # the class's objection, of whatever type, is the answer
         return True
     return False

@@ -30,7 +30,10 @@ class Source:
         aliases: Mapping[str, str] = self.config_class.attribute_map
         kept = {name: value for name, value in self.raw.items() if aliases.get(name) not in changes}
         with quiet(), _symbolic_sizes_accepted():
-            return self.config_class(**{**kept, **changes})
+            made = self.config_class(**{**kept, **changes})
+        if made.__dict__.get("pad_token_id") is not None:
+            made.__dict__["pad_token_id"] = 0  # a token of any vocabulary, whatever its size
+        return made
 
     def given(self, config: Any) -> dict[str, int]:
         """Fields whose integers the file or the class's defaults state; the class makes the others from these."""

@@ -1,0 +1,164 @@
+"""Operators run once for each kind of arguments: layers repeat, and torch works out the shape of every result anew.
+
+What a result looks like depends on the arguments' shapes, strides and formats alone. It is worked out by torch the first
+time, and compared with what is made here from its description; after that the description is enough. Anything unusual (a
+result that aliases what its schema does not say, a storage larger than its shape) is left to torch every time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+
+from calc.trace.symbols import SizeEnv
+
+_NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One result: a new tensor, row after row where it is ``dense``, or a view at ``offset`` of the argument with index ``of``."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    dtype: torch.dtype
+    offset: Any
+    of: int | None
+    dense: bool = True
+
+    def make(self, args: tuple[Any, ...], mode: Any) -> FakeTensor:
+        with in_kernel_invocation_manager(mode):
+            if self.of is None and self.dense:
+                made = torch.empty(self.shape, dtype=self.dtype, device="meta")
+            elif self.of is None:
+                made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
+            else:
+                made = torch.empty((0,), dtype=self.dtype, device="meta")
+                made.set_(args[self.of].untyped_storage(), self.offset, self.shape, self.stride)
+        return FakeTensor(mode, made, torch.device("cpu"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an operator returns: its first argument (in place), a tensor, or several."""
+
+    forms: tuple[_Form, ...]
+    kind: type | None
+
+    def make(self, args: tuple[Any, ...], mode: Any) -> Any:
+        if self.kind is None:
+            return args[0]
+        env = mode.shape_env
+        with env.aside() if isinstance(env, SizeEnv) else contextlib.nullcontext():
+            made = [form.make(args, mode) for form in self.forms]
+        return made[0] if self.kind is torch.Tensor else self.kind(made)
+
+
+class Repeats:
+    """Descriptions of results seen in one run."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Any, _Plan | None] = {}
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
+        """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
+        key = _key(func, args, kwargs)
+        if key is None:
+            return compute(func, args, kwargs)
+        if key in self._plans:
+            plan = self._plans[key]
+            return compute(func, args, kwargs) if plan is None else plan.make(args, args[_first_tensor(args)].fake_mode)
+        out = compute(func, args, kwargs)
+        self._plans[key] = _plan(func, args, out)
+        return out
+
+
+def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What decides the form of the results, or nothing where that is not known."""
+    if not args or _NEVER & set(func.tags) or not any(type(a) is FakeTensor for a in args):
+        return None
+    try:
+        key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
+        hash(key)
+    except (TypeError, _Unknown):
+        return None
+    return key
+
+
+class _Unknown(Exception):
+    """An argument whose kind is not described here."""
+
+
+def _token(value: Any) -> Any:
+    if type(value) is FakeTensor:
+        if value.layout is not torch.strided or value.dtype.is_complex:
+            raise _Unknown
+        offset = value.storage_offset()
+        return (tuple(map(_size, value.shape)), tuple(map(_size, value.stride())), value.dtype, _size(offset))
+    if isinstance(value, torch.Tensor):
+        raise _Unknown
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return (type(value).__name__, value.node._expr)
+    if isinstance(value, list | tuple):
+        return tuple(map(_token, value))
+    return (type(value).__name__, value)
+
+
+def _size(size: Any) -> Any:
+    return size if type(size) is int else size.node._expr
+
+
+def _first_tensor(args: tuple[Any, ...]) -> int:
+    return next(i for i, a in enumerate(args) if type(a) is FakeTensor)
+
+
+def _plan(func: Any, args: tuple[Any, ...], out: Any) -> _Plan | None:
+    schema = func._schema
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    if written:
+        return _Plan((), None) if written == [0] and out is args[0] and len(schema.returns) == 1 else None
+    if isinstance(out, torch.Tensor):
+        outs, kind = [out], torch.Tensor
+    elif type(out) in (tuple, list) and all(isinstance(o, torch.Tensor) for o in out):
+        outs, kind = list(out), type(out)
+    else:
+        return None
+    forms = tuple(form for o in outs if (form := _form(o, args)) is not None)
+    if len(forms) < len(outs):
+        return None
+    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind) for dense in (True, False)]
+    return next((plan for plan in plans if _agrees(plan, args, outs)), None)
+
+
+def _form(out: torch.Tensor, args: tuple[Any, ...]) -> _Form | None:
+    if type(out) is not FakeTensor or out.layout is not torch.strided or out.dtype.is_complex or out.device.type != "cpu":
+        return None
+    if out.constant is not None or any(out is a for a in args):
+        return None
+    storage = out.untyped_storage()._cdata
+    of = next((i for i, a in enumerate(args) if type(a) is FakeTensor and a.untyped_storage()._cdata == storage), None)
+    inside = [t for a in args if isinstance(a, list | tuple) for t in a if isinstance(t, torch.Tensor)]
+    if any(t.untyped_storage()._cdata == storage for t in inside):
+        return None
+    return _Form(tuple(out.shape), tuple(out.stride()), out.dtype, out.storage_offset(), of)
+
+
+def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> bool:
+    """Whether what the plan makes is what torch made, down to the storage; results must not share one among themselves."""
+    made = plan.make(args, outs[0].fake_mode)  # type: ignore[attr-defined]  # they are fake tensors
+    several = [made] if isinstance(made, torch.Tensor) else made
+    own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]
+    return len(set(own)) == len(own) and all(
+        _token(a) == _token(b) and _same(_size(a.untyped_storage().nbytes()), _size(b.untyped_storage().nbytes()))
+        for a, b in zip(several, outs, strict=True)
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a == b or bool(sp.expand(sp.sympify(a) - sp.sympify(b)) == 0)
