@@ -13,17 +13,20 @@ from calc.spec import Sizes, Spec
 
 # fp32 weights, gradients and two moments: what the heaviest of the optimizers keeps of each parameter.
 BYTES_PER_PARAMETER = 16
+# A forward alone needs the weights.
+BYTES_PER_WEIGHT = 4
 
 
-def require_room(spec: Spec, sizes: Mapping[str, int]) -> None:
-    """Refuse a module whose training state alone exceeds the memory that is free."""
+def require_room(spec: Spec, sizes: Mapping[str, int], trains: bool = True) -> None:
+    """Refuse a module whose weights, or whose training state, alone exceed the memory that is free."""
     parameters = _parameters(spec, sizes)
     if parameters is None:
         return
-    needed, there = BYTES_PER_PARAMETER * parameters, available_bytes()
+    what, each = ("training step", BYTES_PER_PARAMETER) if trains else ("forward", BYTES_PER_WEIGHT)
+    needed, there = each * parameters, available_bytes()
     if needed > there:
         raise MeasurementError(
-            f"{spec.name} has {parameters:,} parameters at these sizes: a training step needs at least {needed:,} bytes"
+            f"{spec.name} has {parameters:,} parameters at these sizes: a {what} needs at least {needed:,} bytes"
             f" and {there:,} are free; lower {', '.join(_that_matter(spec, sizes, parameters)) or 'the sizes'}"
         )
 

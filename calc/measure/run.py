@@ -39,7 +39,7 @@ def measure(
     options = options or Options()
     require_device(device)
     sizes = _all_sizes(spec, sizes)
-    require_room(spec, sizes)
+    require_room(spec, sizes, options.trains)
     tell = progress or (lambda text: None)
 
     tell("live bytes of two steps")
