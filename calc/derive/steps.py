@@ -48,6 +48,7 @@ class StepMaker:
     analysis: Analysis
     sizes: Mapping[str, int]
     steps: list[Step] = field(default_factory=list)
+    _counts: dict[str, Poly] = field(default_factory=dict)
 
     # -- one step -------------------------------------------------------------------------------------------------
 
@@ -134,6 +135,12 @@ class StepMaker:
 
     def _children(self, prefix: str) -> Poly:
         """Number of children of a looped container, in the loop counts."""
+        known = self._counts.get(prefix)
+        if known is None:
+            known = self._counts[prefix] = self._counted_children(prefix)
+        return known
+
+    def _counted_children(self, prefix: str) -> Poly:
         one = self.analysis.algebra.constant(1)
         counts = [
             one * max((n for p, n in self.analysis.sites.instances(r).items() if self.analysis.sites.general(p) == prefix), default=0)
