@@ -123,7 +123,12 @@ class Folder:
 
     def operator(self, op: Op) -> Operator:
         """The operator with sizes that compute, as rules see it."""
-        return Operator(op.name, {n: self.read(v) if n in SIZES else self._argument(v) for n, v in op.args}, tuple(self._view(t) for t in op.outputs), op.mutates)
+        return Operator(
+            op.name,
+            {n: self.read(v) if n in SIZES else self._argument(v) for n, v in op.args},
+            tuple(self._view(t) for t in op.outputs),
+            op.mutates,
+        )
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):

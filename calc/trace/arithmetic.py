@@ -76,7 +76,7 @@ class _Float(metaclass=_LooksLikeFloat):
     """What a model's files call ``float``."""
 
     def __new__(cls, value: Any = 0.0) -> Any:
-        return torch.sym_float(value) if _is_symbolic(value) else builtins.float(value)
+        return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
 
 
 class _Math(ModuleType):
@@ -91,13 +91,21 @@ class _Math(ModuleType):
 
     @staticmethod
     def log2(x: Any) -> Any:
-        return torch._sym_log2(torch.sym_float(x)) if _is_symbolic(x) else math.log2(x)
+        return _log2(x) if _is_symbolic(x) else math.log2(x)
 
     @staticmethod
     def log(x: Any, *base: Any) -> Any:
         if not _is_symbolic(x):
             return math.log(x, *base)
-        return torch._sym_log2(torch.sym_float(x)) * (math.log(2) / (math.log(*base) if base else 1.0))
+        return _log2(x) * (math.log(2) / (math.log(*base) if base else 1.0))
+
+
+def _symbolic_float(x: Any) -> Any:
+    return torch.sym_float(x)  # type: ignore[no-untyped-call]  # untyped in torch
+
+
+def _log2(x: Any) -> Any:
+    return torch._sym_log2(_symbolic_float(x))  # type: ignore[attr-defined]  # torch leaves it out of its stubs
 
 
 def _is_symbolic(x: Any) -> bool:

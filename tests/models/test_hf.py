@@ -331,16 +331,19 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     ),
     "a classifier": (
         LLAMA | {"architectures": ["LlamaForSequenceClassification"]},
-        "{file}: architecture 'LlamaForSequenceClassification' is no language model, sequence-to-sequence model or image classifier of its model_type:"
+        "{file}: architecture 'LlamaForSequenceClassification' is no language model, sequence-to-sequence model or image classifier of its"
+        " model_type:"
         " for 'llama' there is LlamaForCausalLM",
     ),
     "another model's class": (
         LLAMA | {"architectures": ["GPT2LMHeadModel"]},
-        "{file}: architecture 'GPT2LMHeadModel' is no language model, sequence-to-sequence model or image classifier of its model_type: for 'llama' there is LlamaForCausalLM",
+        "{file}: architecture 'GPT2LMHeadModel' is no language model, sequence-to-sequence model or image classifier of its"
+        " model_type: for 'llama' there is LlamaForCausalLM",
     ),
     "not a language model": (
         {"model_type": "vit", "architectures": ["ViTModel"]},
-        "{file}: architecture 'ViTModel' is no language model, sequence-to-sequence model or image classifier of its model_type: for 'vit' there is ViTForImageClassification",
+        "{file}: architecture 'ViTModel' is no language model, sequence-to-sequence model or image classifier of its"
+        " model_type: for 'vit' there is ViTForImageClassification",
     ),
     "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
     "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),

@@ -28,7 +28,8 @@ def main() -> int:
     import transformers
 
     torch.set_num_threads(1)
-    chosen = {name: architecture for name, architecture in names().items() if not options.only or name in options.only}
+    known = names()
+    chosen = {name: known[name] for name in options.only or known if name in known}
     folder = Path(options.work)
     folder.mkdir(parents=True, exist_ok=True)
     rows = _swept(chosen, folder, options)
@@ -46,6 +47,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sweep", description=__doc__)
     parser.add_argument("only", nargs="*", help="model types; all when none is named")
+    parser.add_argument("--kept", action="store_true", help="write the table of the rows that are there, and run nothing")
     parser.add_argument("--seed", type=int, default=0, help="of the sizes that are drawn")
     parser.add_argument("--work", default="out/sweep", help="where rows are kept: what is there is not run again")
     parser.add_argument("--output", default="reports/gallery", help="where the table goes")
@@ -56,7 +58,10 @@ def _options() -> argparse.Namespace:
 
 def _swept(chosen: dict[str, str], folder: Path, options: argparse.Namespace) -> list[Row]:
     context = multiprocessing.get_context("fork")
-    waiting = [name for name in chosen if options.only or not _kept(folder, name, options.seed).exists()]
+    there = {name for name in chosen if _kept(folder, name, options.seed).exists()}
+    if options.kept:
+        return [_read(_kept(folder, name, options.seed)) for name in chosen if name in there]
+    waiting = [name for name in chosen if options.only or name not in there]
     running: dict[str, tuple[BaseProcess, float]] = {}
     done = len(chosen) - len(waiting)
     while waiting or running:

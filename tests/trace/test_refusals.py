@@ -262,7 +262,10 @@ def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
         ({"build": lambda n: "hello"}, r"^small: build must return a torch\.nn\.Module, not str$"),
         ({"build": lambda n: None}, r"^small: build must return a torch\.nn\.Module, not NoneType$"),
         ({"build": lambda n: nn.Linear}, r"^small: build must return a torch\.nn\.Module, not type$"),
-        ({"build": lambda n: nn.ReLU()}, r"^small: the module has no parameter, so there is nothing to train; derive it in mode eval or infer$"),
+        (
+            {"build": lambda n: nn.ReLU()},
+            r"^small: the module has no parameter, so there is nothing to train; derive it in mode eval or infer$",
+        ),
         ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^small: inputs must return a tuple with at least one tensor"),
         ({"inputs": lambda n: (1, 2)}, r"^small: inputs must return a tuple with at least one tensor"),
         ({"inputs": lambda n: ()}, r"^small: inputs must return a tuple with at least one tensor"),
