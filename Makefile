@@ -12,12 +12,13 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH := $(shell grep '^torch==' constraints.txt)
 TORCH_FLAGS := $(if $(TORCH_INDEX),--retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX))
 
-.PHONY: help setup report test test-all lint bench clean
+.PHONY: help setup report test test-all lint bench sweep clean
 
 help:
 	@echo "make report    derive and check GPT-2 124M, one AdamW step, into out/gpt2 (report.md, report.html, report.json)"
 	@echo "make test      lint, types and the quick tests"
 	@echo "make test-all  lint, types and every test"
+	@echo "make sweep     every architecture of transformers, derived and measured (an hour or more; goes on where it stopped)"
 	@echo "make bench     timings, as ratios to torch's own FLOP counter"
 	@echo "make clean     remove what these made, the environment included"
 
@@ -44,6 +45,11 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -q -n 2
+
+# Every architecture of the installed transformers; what was done is kept in out/sweep, so that it goes on where it stopped.
+SEED ?= 0
+sweep: $(STAMP)
+	$(BIN)/python -m tests.sweep --seed $(SEED)
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

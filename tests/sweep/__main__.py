@@ -85,7 +85,7 @@ def _swept(chosen: dict[str, str], folder: Path, options: argparse.Namespace) ->
                 _keep(path, Row(name, chosen[name], REFUSED, why, seconds=time.monotonic() - since))
             row = _read(path)
             print(
-                f"[{done}/{len(chosen)}] {name.strip():<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:150]}",
+                f"[{done}/{len(chosen)}] {name:<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:150]}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -99,7 +99,7 @@ def _worker(name: str, architecture: str, folder: Path, seed: int) -> None:
 
 
 def _kept(folder: Path, name: str, seed: int) -> Path:
-    return folder / f"{name.replace(' ', '_')}-{seed}.json"
+    return folder / f"{name.replace(':', '-')}-{seed}.json"
 
 
 def _keep(path: Path, row: Row) -> None:

@@ -31,7 +31,7 @@ class Row:
 
 
 def names() -> dict[str, str]:
-    """model_type → architecture of every causal language model of the installed transformers, and of some other kinds."""
+    """Name → architecture: every causal language model of the installed transformers by its model_type, and some other kinds."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as LANGUAGE
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
@@ -39,7 +39,7 @@ def names() -> dict[str, str]:
 
     found = {name: _first(architecture) for name, architecture in LANGUAGE.items()}
     others = {"bert": MASKED, "distilbert": MASKED, "t5": PAIRS, "bart": PAIRS, "vit": IMAGES, "convnext": IMAGES, "resnet": IMAGES}
-    return found | {f"{name} ": _first(lists[name]) for name, lists in others.items()}
+    return found | {f"{name}:{_first(lists[name])}": _first(lists[name]) for name, lists in others.items()}
 
 
 def _first(architecture: Any) -> str:
@@ -61,10 +61,11 @@ def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path
     from calc.models.hf.source import source_of
     from tests.sweep.reduce import reduced
 
-    raw = {"model_type": model_type.strip(), "architectures": [architecture]}
-    source = source_of(model_type, raw)
+    kind = model_type.partition(":")[0]
+    raw = {"model_type": kind, "architectures": [architecture]}
+    source = source_of(kind, raw)
     changes = reduced(source, seed)
-    path = folder / model_type.strip() / architecture / "config.json"
+    path = folder / kind / architecture / "config.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**raw, **changes}, default=str))
     return path

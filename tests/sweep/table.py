@@ -41,7 +41,7 @@ def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int) -> str
     ]
     for row in sorted(rows, key=lambda r: (r.verdict != WRONG, r.verdict, r.model_type)):
         cells = [
-            row.model_type.strip(),
+            row.model_type.partition(":")[0],
             row.architecture,
             row.verdict,
             " ".join(row.symbolic),
