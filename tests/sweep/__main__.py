@@ -39,7 +39,8 @@ def main() -> int:
     else:
         out = Path(options.output)
         out.mkdir(parents=True, exist_ok=True)
-        (out / "architectures.md").write_text(as_markdown(rows, versions, options.seed), encoding="utf-8")
+        left = sorted(known.keys() - {row.model_type for row in rows})
+        (out / "architectures.md").write_text(as_markdown(rows, versions, options.seed, left), encoding="utf-8")
         (out / "architectures.json").write_text(as_json(rows, versions, options.seed), encoding="utf-8")
     return int(any(row.verdict == "wrong" for row in rows))
 

@@ -22,14 +22,15 @@ def _row(row: dict[str, Any]) -> Row:
     return Row(**{**row, "symbolic": tuple(row["symbolic"]), "held": tuple(row["held"])})
 
 
-def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int) -> str:
+def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int, left: Sequence[str] = ()) -> str:
+    """The table; ``left`` names what has not been run."""
     built = [r for r in rows if r.verdict != NOT_BUILT]
     count = {verdict: sum(r.verdict == verdict for r in rows) for verdict in (EXACT, REFUSED, WRONG, NOT_BUILT)}
     lines = [
         "# Every architecture of the library, derived and measured",
         "",
         f"{count[EXACT]} of {len(built)} architectures that the library builds from its default configuration are exact:"
-        " parameters, forward and backward matrix-product FLOP, saved bytes, optimizer state, peak memory, elementwise FLOP and bytes"
+        " parameters, forward and backward matrix-product FLOP, saved bytes, optimizer state, peak, elementwise FLOP and bytes moved:"
         f" each an integer equal to a real run's. {count[REFUSED]} are refused with the reason, {count[WRONG]} are wrong,"
         f" {count[NOT_BUILT]} the library does not build offline.",
         "",
@@ -51,4 +52,6 @@ def as_markdown(rows: Sequence[Row], versions: dict[str, str], seed: int) -> str
             row.why,
         ]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    if left:
+        lines += ["", f"Not run: {', '.join(left)}."]
     return "\n".join(lines) + "\n"
