@@ -37,7 +37,19 @@ class RecurrentLanguageModel(nn.Module):
         return self.head(self.lstm(self.words(ids))[0])
 
 
-network("lstm language model", TEXT, RecurrentLanguageModel, words, OTHER_TEXT, next_word, slow=True)
+def of_six_words(n: Any) -> tuple[Tensor, ...]:
+    return torch.randint(n.V, (n.B, 6)), torch.randint(n.V, (n.B, 6))
+
+
+network(
+    "lstm language model",
+    {"B": 3, "d": 5, "f": 11, "V": 13},
+    RecurrentLanguageModel,
+    of_six_words,
+    {"B": 2, "d": 3, "f": 7, "V": 17},
+    next_word,
+    slow=True,
+)
 
 # -- a selective state space, as Mamba has it -----------------------------------------------------------------------------------
 
