@@ -1,5 +1,19 @@
 """Small models that together execute every operator that has a rule, in real training steps."""
 
-from tests.zoo import again, images, language, lists, modes, networks, numerics, operators, training  # noqa: F401  # each puts its models into the zoo
+from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
+    again,
+    architectures_builtin,
+    architectures_sequence,
+    architectures_vision,
+    architectures_wiring,
+    images,
+    language,
+    lists,
+    modes,
+    networks,
+    numerics,
+    operators,
+    training,
+)
 from tests.zoo.exhibit import ZOO as ZOO
 from tests.zoo.exhibit import Exhibit as Exhibit
