@@ -39,7 +39,7 @@ def _silent(_: str) -> None:
 # Loop counts recorded with symbolic sizes, then those of the certificates. Two depths tell what a layer adds; from 3 layers
 # on a layer in between is seen beside the first and the last, from 5 on three of them; more depths determine a polynomial
 # of higher degree.
-_DEPTHS = (((3, 4), (5, 6)), ((5, 6), (7, 8)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
+_DEPTHS = (((3, 4), (5, 6)), ((5, 6), (7, 8)), ((7, 8), (9, 10)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
 
 
 def trace(

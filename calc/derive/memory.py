@@ -98,9 +98,14 @@ class _Turns:
     growth: int
 
     def comparable(self, end: str, place: int) -> bool:
-        """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end."""
+        """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end.
+
+        Where more turns are seen, it must lie in the nearer half: the first and the last few turns may each be peculiar.
+        """
         fewest = min(len(run) for run in self.runs)
-        return place < fewest - self.growth if self.growth else end == "first" and place < fewest
+        if not self.growth:
+            return end == "first" and place < fewest
+        return place < fewest - self.growth if fewest < 4 * self.growth else 2 * place < fewest
 
     def between(self, run: list[Moment], index: int) -> bool:
         return bool(self.growth) and self.growth <= index < len(run) - self.growth

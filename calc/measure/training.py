@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import MeasurementError, NapkinError, SpecError
 from calc.measure.optimizers import build_optimizer
+from calc.measure.recurrent import without_onednn
 from calc.options import TRAIN, Options
 from calc.spec import Sizes, Spec
 
@@ -96,7 +97,7 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
     """
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
     # What the model prints is talk, and stdout is for data.
-    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention:
+    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention, without_onednn():
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
 

@@ -48,6 +48,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.alive: set[int] = set()
         self._refs: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self.sources: dict[int, tuple[str, str, int | None]] = {}
+        self._numbered = last_node_number()
         self._schemas: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._parameter_of_node: dict[int, str] = {}
 
@@ -138,8 +139,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def _site(self, func: Any, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             site = self.path.current
-            # The autograd node of the operator in flight has just been numbered, so it is the last number given out.
-            self.sources.setdefault(last_node_number(), (site, str(func), self.call))
+            # The autograd node of the operator in flight has just been numbered, so it is the last number given out. One in place
+            # first copies what its backward needs: the copy comes with both nodes.
+            last = last_node_number()
+            for number in {last, *range(self._numbered + 1, last)}:
+                self.sources.setdefault(number, (site, str(func), self.call))
+            self._numbered = last
             return site, self.call
         if self.phase == "backward":
             # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).

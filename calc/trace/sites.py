@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -32,6 +34,16 @@ class ModulePath:
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
         return _Watch(self)
+
+    @contextlib.contextmanager
+    def within(self, part: str) -> Iterator[None]:
+        """Context that stands for a part of the running module that is no module itself: a layer of an LSTM."""
+        above = self.current
+        self._stack.append(part if above == TOP else f"{above}.{part}")
+        try:
+            yield
+        finally:
+            self._stack.pop()
 
     def enter(self, module: nn.Module, _inputs: Any) -> None:
         self._stack.append(self._names.get(id(module), self.current))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from calc.trace.disguise import replaced
+from calc.trace.recurrent import cell_by_cell
 
 aten = torch.ops.aten
 _SMALL = 1024
@@ -30,9 +31,10 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 
 
 @contextlib.contextmanager
-def standing_in(called: Callable[[str, dict[str, Any]], Any]) -> Iterator[None]:
+def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[str], Any]) -> Iterator[None]:
     """Context in which ``torch.histc`` counts into a symbolic number of bins, and ``interpolate`` scales a symbolic size.
-    ``called(name, arguments)`` is a context in which the next operator is recorded under another name."""
+    ``called(name, arguments)`` is a context in which the next operator is recorded under another name, ``within(part)`` one that
+    stands for a part of the running module."""
     original = torch.histc
 
     def histc(input: torch.Tensor, bins: Any = 100, min: float = 0, max: float = 0, *, out: Any = None) -> torch.Tensor:
@@ -46,6 +48,7 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any]) -> Iterator[None]:
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
         replaced(torch.Tensor, histc=histc),
         replaced(nn.functional, interpolate=interpolate),
+        cell_by_cell(within),
     ):
         yield
 

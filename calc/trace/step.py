@@ -123,7 +123,7 @@ class _Run:
         with (
             recorder.path.watch(self.module),
             disguise.calls_noted(self._noted, recorder.size),
-            standing_in(recorder.called),
+            standing_in(recorder.called, recorder.path.within),
             _attention(self.options),
         ):
             for number in (1, 2):

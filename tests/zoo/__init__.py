@@ -13,6 +13,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     networks,
     numerics,
     operators,
+    recurrent,
     training,
 )
 from tests.zoo.exhibit import ZOO as ZOO

@@ -1,0 +1,214 @@
+"""Recurrent layers of torch with symbolic widths, written out as torch's own C++ has them, operator by operator.
+
+That C++ reads widths as numbers where it cuts gates apart, so it cannot run on symbols. On a CPU torch hands an LSTM to oneDNN,
+which keeps a workspace of a size that depends on the machine: no closed form follows from that, so the record and the real run
+both take the LSTM cell by cell, as a GRU runs anyway. That the operators here are those of a real run is checked, like all else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from calc.trace.disguise import replaced
+
+Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)
+
+
+class _Sizes(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int | torch.SymInt)
+
+
+class _Size(metaclass=_Sizes):
+    """What the constructor of a recurrent layer takes for ``int``."""
+
+
+@contextlib.contextmanager
+def sized() -> Iterator[None]:
+    """Context in which recurrent layers accept symbolic widths. They initialise themselves by a width's root, which is not used."""
+    layers = nn.modules.rnn
+    layers.__dict__["int"] = _Size
+    try:
+        with replaced(layers.RNNBase, reset_parameters=_nothing), replaced(layers.RNNCellBase, reset_parameters=_nothing):
+            yield
+    finally:
+        del layers.__dict__["int"]
+
+
+def _nothing(_: nn.Module) -> None:
+    pass
+
+
+# -- cells ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Of one layer in one direction; an LSTM may project its state."""
+
+    of_input: Tensor
+    of_hidden: Tensor
+    input_bias: Tensor | None = None
+    hidden_bias: Tensor | None = None
+    projection: Tensor | None = None
+
+    def from_input(self, x: Tensor) -> Tensor:
+        return linear(x, self.of_input, self.input_bias)
+
+    def from_hidden(self, hidden: Tensor) -> Tensor:
+        return linear(hidden, self.of_hidden, self.hidden_bias)
+
+
+Within = Callable[[str], contextlib.AbstractContextManager[None]]
+Part = Callable[[str], contextlib.AbstractContextManager[None]]
+
+# A cell: (what the input gives, or how to get it; state; weights) → state.
+Cell = Callable[[Callable[[], Tensor], Hidden, _Weights], Hidden]
+
+
+def _cut(gates: Tensor, count: int) -> Sequence[Tensor]:
+    """``unsafe_chunk`` into equal parts."""
+    parts: Sequence[Tensor] = torch.ops.aten.unsafe_split.Tensor(gates, gates.shape[1] // count, 1)
+    return parts
+
+
+def _lstm_cell(x: Callable[[], Tensor], state: Hidden, weights: _Weights) -> Hidden:
+    hidden, cell = state
+    gates = weights.from_hidden(hidden).add_(x())
+    parts = _cut(gates, 4)
+    taken, kept, new, shown = parts[0].sigmoid_(), parts[1].sigmoid_(), parts[2].tanh_(), parts[3].sigmoid_()
+    cell = (kept * cell).add_(taken * new)
+    hidden = shown * cell.tanh()
+    if weights.projection is not None:
+        hidden = hidden.matmul(weights.projection.t())
+    return hidden, cell
+
+
+def _gru_cell(x: Callable[[], Tensor], hidden: Hidden, weights: _Weights) -> Hidden:
+    of_input = _cut(x(), 3)
+    of_hidden = _cut(weights.from_hidden(hidden), 3)
+    reset = of_hidden[0].add_(of_input[0]).sigmoid_()
+    update = of_hidden[1].add_(of_input[1]).sigmoid_()
+    new = of_input[2].add(of_hidden[2].mul_(reset)).tanh_()
+    return (hidden - new).mul_(update).add_(new)
+
+
+def _simple_cell(nonlinearity: Callable[[Tensor], Tensor]) -> Cell:
+    return lambda x, hidden, weights: nonlinearity(weights.from_hidden(hidden).add_(x()))
+
+
+# -- layers --------------------------------------------------------------------------------------------------------------------
+
+
+def _steps(cell: Cell, inputs: Sequence[Tensor], state: Hidden, weights: _Weights) -> tuple[list[Tensor], Hidden]:
+    shown = []
+    for x in inputs:
+        state = cell(lambda x=x: x, state, weights)  # type: ignore[misc]
+        shown.append(state[0] if isinstance(state, tuple) else state)
+    return shown, state
+
+
+def _one_way(part: Part, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights]) -> tuple[Tensor, list[Hidden]]:
+    with part(""):
+        given = weights[0].from_input(x)
+        shown, state = _steps(cell, given.unbind(0), states[0], weights[0])
+        return torch.stack(shown, 0), [state]
+
+
+def _both_ways(part: Part, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights]) -> tuple[Tensor, list[Hidden]]:
+    with part(""):
+        given = weights[0].from_input(x)
+        inputs = given.unbind(0)
+        shown, forth = _steps(cell, inputs, states[0], weights[0])
+        first = torch.stack(shown, 0)
+    with part("_reverse"):
+        given = weights[1].from_input(x)
+        inputs = given.unbind(0)
+        backwards, back = _steps(cell, inputs[::-1], states[1], weights[1])
+        second = torch.stack(backwards[::-1], 0)
+    return torch.cat([first, second], -1), [forth, back]
+
+
+def _part(within: Within, number: int, way: str) -> contextlib.AbstractContextManager[None]:
+    return within(f"l{number}{way}")
+
+
+def _stacked(
+    within: Within, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights], dropout: float, ways: int
+) -> tuple[Tensor, list[Hidden]]:
+    """One layer after another, called as torch calls their weights: l0, l0_reverse, l1, …"""
+    final = []
+    for at in range(0, len(weights), ways):
+        run = _both_ways if ways == 2 else _one_way
+        x, last = run(functools.partial(_part, within, at // ways), cell, x, states[at : at + ways], weights[at : at + ways])
+        final += last
+        if dropout and at + ways < len(weights):
+            x = torch.dropout(x, dropout, True)
+    return x, final
+
+
+def _gathered(flat: Sequence[Tensor], biased: bool, projected: bool = False) -> list[_Weights]:
+    each = 2 + 2 * biased + projected
+    groups = [flat[i : i + each] for i in range(0, len(flat), each)]
+    return [_Weights(g[0], g[1], g[2] if biased else None, g[3] if biased else None, g[-1] if projected else None) for g in groups]
+
+
+def _lstm(within: Within, original: Callable[..., Any]) -> Callable[..., Any]:
+    def lstm(x: Tensor, given: Any, flat: Any, *options: Any) -> Any:
+        if isinstance(flat, bool) or isinstance(given, Tensor):  # a packed sequence: its sizes are data
+            return original(x, given, flat, *options)
+        biased, _, dropout, training, both, batch_first = options
+        x = x.transpose(0, 1) if batch_first else x
+        hidden, cell = given
+        projected = hidden.shape[2] != cell.shape[2]
+        states = list(zip(hidden.unbind(0), cell.unbind(0), strict=True))
+        weights = _gathered(flat, biased, projected)
+        y, final = _stacked(within, _lstm_cell, x, states, weights, dropout if training else 0.0, 2 if both else 1)
+        last_hidden, last_cell = torch.stack([h for h, _ in final], 0), torch.stack([c for _, c in final], 0)
+        return y.transpose(0, 1) if batch_first else y, last_hidden, last_cell
+
+    return lstm
+
+
+def _plain(within: Within, cell: Cell, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer whose state is one tensor."""
+
+    def layer(x: Tensor, hidden: Any, flat: Any, *options: Any) -> Any:
+        if isinstance(flat, bool) or isinstance(hidden, list | tuple) or isinstance(flat, Tensor):
+            return original(x, hidden, flat, *options)
+        biased, _, dropout, training, both, batch_first = options
+        x = x.transpose(0, 1) if batch_first else x
+        y, final = _stacked(within, cell, x, hidden.unbind(0), _gathered(flat, biased), dropout if training else 0.0, 2 if both else 1)
+        last = torch.stack(final, 0)
+        return y.transpose_(0, 1) if batch_first else y, last
+
+    return layer
+
+
+def _alone(cell: Cell) -> Callable[..., Any]:
+    """A cell as a module of its own."""
+
+    def alone(x: Tensor, state: Hidden, *given: Any) -> Hidden:
+        weights = _Weights(*given)
+        return cell(lambda: weights.from_input(x), state, weights)
+
+    return alone
+
+
+@contextlib.contextmanager
+def cell_by_cell(within: Within) -> Iterator[None]:
+    """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the record."""
+    functions: Any = torch._VF
+    kinds: dict[str, Cell] = {"gru": _gru_cell, "rnn_tanh": _simple_cell(torch.tanh), "rnn_relu": _simple_cell(torch.relu)}
+    layers = {name: _plain(within, cell, getattr(functions, name)) for name, cell in kinds.items()}
+    cells = {f"{name}_cell": _alone(cell) for name, cell in kinds.items()}
+    with replaced(functions, lstm=_lstm(within, functions.lstm), lstm_cell=_alone(_lstm_cell), **layers, **cells):
+        yield
