@@ -99,6 +99,8 @@ def _token(value: Any) -> Any:
     if type(value) is FakeTensor:
         if value.layout is not torch.strided or value.dtype.is_complex:
             raise _Unknown
+        if value.is_inference() != torch.is_inference_mode_enabled():
+            raise _Unknown  # a view of a parameter is an ordinary tensor in inference mode too, which nothing made here would be
         offset = value.storage_offset()
         return (tuple(map(_size, value.shape)), tuple(map(_size, value.stride())), value.dtype, _size(offset))
     if isinstance(value, torch.Tensor):

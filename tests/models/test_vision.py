@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+import calc
 from calc.errors import DimensionError
 from calc.load import load
 from tests.models.building import build, parameters
@@ -110,3 +111,10 @@ def test_resnet_refuses_an_image_that_cannot_be_halved_five_times() -> None:
     """200 is no multiple of 32."""
     with pytest.raises(DimensionError, match=r"^S = 200 is not divisible by 32: this model needs S to be a multiple of 32$"):
         load("resnet50").sizes({"S": 200})
+
+
+def test_vit_in_inference_mode() -> None:
+    """The class token is a parameter, made outside that mode, and the forward makes views of it inside."""
+    trained, used = (calc.derive(load("vit-b"), cache=False, mode=mode, optimizer="sgd") for mode in ("train", "infer"))
+
+    assert trained["flops.forward.matmul"].expr == used["flops.forward.matmul"].expr
