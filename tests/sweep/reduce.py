@@ -86,7 +86,7 @@ def _letters(source: Source, config: Any, fields: Mapping[str, tuple[str, ...]],
 
 def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
     """Sizes of no dimension: by their names sizes, or words of a vocabulary, or layers of another stack."""
-    if any(field in names for names in fields.values()):
+    if any(field in fields.get(letter, ()) for letter in FIELDS.dimensions):
         return False
     return FIELDS.is_named_as_size(field) or "vocab" in field or field.endswith(("_layers", "_ffn_dim"))
 
@@ -100,6 +100,8 @@ def _own(field: str, value: int, random_: random.Random) -> int:
         return min(value, _HEADS)
     if field.endswith("_rank"):
         return min(value, 4 * random_.choice([3, 5]))
+    if any(word in field for word in FIELDS.in_pairs):
+        return min(value, _HEAD_WIDTH // 2)
     if field.endswith(("_dim", "_state")):
         return min(value, _HEAD_WIDTH)
     return min(value, 4 * random_.choice([11, 13]))

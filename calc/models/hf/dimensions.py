@@ -37,7 +37,7 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for letter, names in FIELDS.dimensions.items():
         present = [n for n in names if n in given or (n in FIELDS.when_null and n in stored and stored[n] is None)]
-        present = present or [n for n in names if _follows(n, letter, found, config)]
+        present = present or [n for n in names if _follows(n, letter, found, source, config)]
         if present and (letter != "C" or learned_positions(config)):
             found[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
     used = {field for fields in found.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
@@ -47,13 +47,24 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], config: Any) -> bool:
+def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], source: Source, config: Any) -> bool:
     """Whether the class fills a field in by itself, as everybody would: as many key heads as heads, heads that share the width."""
     value = {name: config.__dict__[fields[0]] for name, fields in found.items()}
     if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
         return False
     known = config.__dict__[field]
-    return known == value["h"] if letter == "g" else letter == "k" and known * value["h"] == value.get("d")
+    if letter == "g":
+        return bool(known == value["h"])
+    return letter == "k" and known * value["h"] == value.get("d") and _doubles(field, found["d"], source, config)
+
+
+def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> bool:
+    """Whether a field that the class fills in doubles with the model's width."""
+    try:
+        wider = source.config({name: 2 * config.__dict__[name] for name in width})
+    except Exception:  # the class's objection, of whatever type: then it is not known
+        return False
+    return bool(wider.__dict__.get(field) == 2 * config.__dict__[field])
 
 
 def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
@@ -135,7 +146,7 @@ def _part_of(name: str, value: Mapping[str, Any]) -> str | int | None:
         divisor = name.replace(whole, part)
         if whole in name and divisor in value and divisor != name and value[name] % value[divisor] == 0:
             return divisor
-    return None
+    return 2 if any(word in name for word in FIELDS.in_pairs) and value[name] % 2 == 0 else None
 
 
 def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dict[str, Dim]:
@@ -154,7 +165,7 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
 def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
     if "k" not in value:
-        return value["d"] % value["h"] == 0 or not any(name.endswith("head_dim") for name in config.__dict__)
+        return not any(name.endswith("head_dim") for name in config.__dict__)
     return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
 
 

@@ -21,6 +21,7 @@ class Fields:
     rotary: Sequence[str]
     biased: Sequence[str]
     shares: Sequence[str]
+    in_pairs: Sequence[str]
     tasks: Mapping[str, Sequence[str]]
     ignored: Sequence[str]
 
@@ -42,6 +43,7 @@ def _read() -> Fields:
         rotary=positions["rotary"],
         biased=positions["biased"],
         shares=positions["shares"],
+        in_pairs=table["pairs"]["words"],
         tasks=table["tasks"],
         ignored=table["ignored"]["fields"],
     )
