@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check, sizes_to_check
 from calc.derivation import CoverageRow, Derivation, Quantity
@@ -191,15 +190,12 @@ def test_a_total_is_proved_if_a_part_of_it_is() -> None:
 
 
 def test_what_could_not_be_derived_or_measured_says_why() -> None:
-    """An LSTM hides its products from the counter; a quantity without a closed form keeps its own reason."""
-    spec = tiny.summed(
-        build=lambda s: nn.LSTM(s.n, s.m, batch_first=True), inputs=lambda s: (torch.ones(s.B, 3, s.n),), loss=lambda m, x: m(x)[0].sum()
-    )
-    formulas: dict[str, Formula | str] = {"flops.forward.matmul": lambda s: 1, "flops.forward.causal": "no mask was declared"}
-    report = check(derivation(spec, formulas))
+    """No instrument credits a mask; a quantity without a closed form keeps its own reason."""
+    formulas: dict[str, Formula | str] = {"flops.backward.causal": lambda s: 1, "flops.forward.causal": "no mask was declared"}
+    report = check(derivation(tiny.summed(), formulas))
 
-    assert NOT_MEASURED == report["flops.forward.matmul"].verdict
-    assert "aten.mkldnn_rnn_layer.default" in report["flops.forward.matmul"].because
+    assert NOT_MEASURED == report["flops.backward.causal"].verdict
+    assert "no instrument: torch counts attention in full and credits no mask" == report["flops.backward.causal"].because
     assert "not derived: no mask was declared" == report["flops.forward.causal"].because
 
 

@@ -75,8 +75,8 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
     [
         ("gtp2", "no model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
         (
-            "resnet",
-            "no model 'resnet': there are linear, two-layer, cruncher, mlp, gpt2"
+            "wavenet",
+            f"no model 'wavenet': there are {', '.join(CATALOGUE)}"
             " (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
         ),
         ("gpt2:drop=0.1", "gpt2 has no option 'drop': it has dropout"),
