@@ -1,7 +1,7 @@
 """Running operators on fake tensors, and what CPU kernels allocate that their shapes do not show.
 
 A fake kernel allocates as much as its result's shape says. These real ones differ; the test suite compares the storages
-of every operator it knows with those of the real kernel, so that this list is complete for them.
+of every operator that has a rule with those of the real kernel, so that this list is complete for them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch._decomp import decomposition_table
 
 from calc.errors import PinnedSizeError
 from calc.trace.grouped import grouped_mm
+from calc.trace.layouts import laid_out
 from calc.trace.results import RESULTS
 
 _NO_REDUCTION = 0
@@ -41,6 +42,10 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return grouped_mm(*args, **kwargs)
     if func is torch.ops.aten.linalg_solve_triangular.default:
         return _solved(*args, **kwargs)
+    return laid_out(func, args, _run(func, args, kwargs))
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in RESULTS:
         return RESULTS[func](*args, **kwargs)
     if func not in _by_decomposition:

@@ -62,7 +62,7 @@ operators(
 operators("traces", lambda w: torch.trace(w), w="m m", dims={"m": 5}, other={"m": 13})
 operators(
     "rarer order",
-    lambda w, v: w * torch.bucketize(v, v),
+    lambda w, v: [w * torch.bucketize(v, v), w * torch.searchsorted(v, v)],
     lambda w, v: w * torch.isin(v, v),
     inputs=row,
     dims={"m": 5, "n": 7},
@@ -161,8 +161,9 @@ for mode, weighted in (("sum", False), ("sum", True), ("mean", False), ("max", F
     )
 operators(
     "bags without a gradient",
-    lambda w, i, o: aten._embedding_bag_forward_only(w.detach(), i, o)[0],
-    inputs=lambda s: (torch.randint(s.m, (2 * s.k,)), torch.arange(s.k) * 2),
+    *(lambda w, i, o, v, m=mode: aten._embedding_bag_forward_only(w.detach(), i, o, False, m)[0] for mode in range(3)),
+    lambda w, i, o, v: aten._embedding_bag_forward_only(w.detach(), i, o, False, 0, False, v)[0],
+    inputs=lambda s: (torch.randint(s.m, (2 * s.k,)), torch.arange(s.k) * 2, torch.rand(2 * s.k)),
     dims={"m": 5, "n": 7, "k": 3},
     other={"m": 13, "n": 17, "k": 11},
 )

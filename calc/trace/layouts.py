@@ -1,0 +1,75 @@
+"""How real CPU kernels lay out results where torch's fake ones do it otherwise.
+
+It matters only for inputs that are transposed or have their channels last: what comes next may then have to copy its input, or not.
+The test suite compares the layout of every operator that has a rule, plain, transposed and with channels last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+aten = torch.ops.aten
+
+# The result is plain, whatever the input.
+_PLAIN = frozenset(
+    {
+        aten.native_layer_norm_backward.default,
+        aten._log_softmax_backward_data.default,
+        aten._weight_norm_interface.default,
+        aten.mse_loss_backward.default,
+        aten.smooth_l1_loss_backward.default,
+        aten.huber_loss_backward.default,
+        aten.nll_loss2d_forward.default,
+        aten.log_sigmoid_forward.default,
+        aten.pow.Scalar,
+        aten._transformer_encoder_layer_fwd.default,
+        aten.multi_margin_loss_backward.default,
+        aten.multilabel_margin_loss_backward.default,
+        aten.upsample_nearest3d_backward.default,
+        aten._upsample_nearest_exact3d_backward.default,
+        aten.upsample_bicubic2d_backward.default,
+        aten.rrelu_with_noise.default,
+        aten.angle.default,
+        aten.isin.Tensor_Tensor,
+        aten.poisson.default,
+    }
+)
+# The result has its channels last where that argument has, and is plain otherwise.
+_LIKE_IMAGES = {
+    aten.native_batch_norm.default: 0,
+    aten.native_batch_norm_backward.default: 1,
+    aten.max_unpool2d.default: 0,
+    aten.channel_shuffle.default: 0,
+    aten.reflection_pad2d_backward.default: 1,
+    aten.replication_pad2d_backward.default: 1,
+    aten.reflection_pad3d.default: 0,
+    aten.reflection_pad3d_backward.default: 1,
+    aten.replication_pad3d.default: 0,
+    aten.replication_pad3d_backward.default: 1,
+}
+
+
+def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """The result of ``func`` in the layout that a real run gives it."""
+    if func in _PLAIN:
+        # Where it has several results, those of a gradient's sums are plain as well; what has no elements has no layout.
+        return _each(out, lambda t: t.new_empty(t.shape))
+    if func is aten.native_dropout_backward.default:
+        return torch.empty_like(args[0])
+    place = _LIKE_IMAGES.get(func)
+    if place is None:
+        return out
+    form = suggest_memory_format(args[place])
+    first, *rest = out if isinstance(out, tuple) else (out,)
+    if isinstance(first, torch.Tensor):
+        first = torch.empty(first.shape, dtype=first.dtype, device=first.device, memory_format=form)
+    return (first, *rest) if isinstance(out, tuple) else first
+
+
+def _each(out: Any, make: Any) -> Any:
+    if isinstance(out, tuple):
+        return tuple(_each(part, make) for part in out)
+    return make(out) if isinstance(out, torch.Tensor) else out
