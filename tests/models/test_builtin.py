@@ -37,7 +37,7 @@ def test_every_built_in_model_is_tried_here() -> None:
     assert {name.partition(":")[0] for name in SMALL} == set(CATALOGUE)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "resnet50" else []) for n in SMALL])
 def test_a_model_trains(name: str) -> None:
     """Its loss is one number, every parameter gets a gradient, and a few steps on the same batch lower the loss."""
     torch.manual_seed(0)

@@ -185,6 +185,7 @@ network(
     {"B": 2, "z": 5, "c": 3, "f": 7},
     lambda module, noise, real: torch.stack(module(noise, real)).sum(),
     optimizer="adam",
+    slow=True,
 )
 
 # -- detection ------------------------------------------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ class Recurrent(nn.Module):
         return state
 
 
-network("recurrence", {"B": 3, "T": 7, "d": 5, "f": 11}, Recurrent, tokens, {"B": 2, "T": 4, "d": 13, "f": 3})
+network("recurrence", {"B": 3, "T": 7, "d": 5, "f": 11}, Recurrent, tokens, {"B": 2, "T": 4, "d": 13, "f": 3}, slow=True)
 
 # -- stacks of layers ---------------------------------------------------------------------------------------------------------
 

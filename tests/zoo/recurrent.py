@@ -29,20 +29,21 @@ def sequences(n: Any) -> tuple[Tensor, ...]:
     return (torch.rand(n.B, n.T, n.d),)
 
 
-def recurrent(name: str, kind: type[nn.RNNBase], ways: int = 1, width: Any = None, **options: Any) -> None:
+def recurrent(name: str, kind: type[nn.RNNBase], ways: int = 1, width: Any = None, slow: bool = False, **options: Any) -> None:
     network(
         name,
         SEQUENCE,
         lambda n: Reads(kind(n.d, n.f, batch_first=True, **options), ways * n.f if width is None else width),
         sequences,
         OTHER_SEQUENCE,
+        slow=slow,
     )
 
 
 for kind in (nn.LSTM, nn.GRU, nn.RNN):
     recurrent(f"{kind.__name__} layer", kind)
     recurrent(f"{kind.__name__} layer both ways", kind, 2, bidirectional=True)
-    recurrent(f"{kind.__name__} layers with dropout", kind, num_layers=2, dropout=0.25)
+    recurrent(f"{kind.__name__} layers with dropout", kind, num_layers=2, dropout=0.25, slow=True)
     recurrent(f"{kind.__name__} layer without bias", kind, bias=False)
 recurrent("LSTM layer that projects", nn.LSTM, width=2, proj_size=2)
 recurrent("RNN layer of relu", nn.RNN, nonlinearity="relu")
