@@ -5,38 +5,43 @@ from __future__ import annotations
 from typing import Any
 
 
+def head_width(n: Any) -> int:
+    """d/h where a model has no head width of its own."""
+    return int(getattr(n, "k", n.d // n.h))
+
+
 def decoder(n: Any, kv: int, feed_forward: int, head: int) -> int:
     """Projections of queries and output (d to h k), of keys and values (d to g k), attention, what follows, a head."""
-    q, tokens = n.h * n.k, n.B * n.T
+    q, tokens = n.h * head_width(n), n.B * n.T
     return n.L * (2 * tokens * n.d * (2 * q + 2 * kv) + 4 * n.B * n.T**2 * q + feed_forward) + head
 
 
 def gpt2(n: Any) -> int:
     tokens = n.B * n.T
-    return decoder(n, n.h * n.k, 4 * tokens * n.d * n.f, 2 * tokens * n.d * n.V)
+    return decoder(n, n.h * head_width(n), 4 * tokens * n.d * n.f, 2 * tokens * n.d * n.V)
 
 
 def llama(n: Any) -> int:
     tokens = n.B * n.T
-    return decoder(n, n.g * n.k, 6 * tokens * n.d * n.f, 2 * tokens * n.d * n.V)
+    return decoder(n, n.g * head_width(n), 6 * tokens * n.d * n.f, 2 * tokens * n.d * n.V)
 
 
 def mixtral(n: Any) -> int:
     """Every token meets e experts and the router."""
     tokens = n.B * n.T
-    return decoder(n, n.g * n.k, 6 * tokens * n.e * n.d * n.f + 2 * tokens * n.d * n.E, 2 * tokens * n.d * n.V)
+    return decoder(n, n.g * head_width(n), 6 * tokens * n.e * n.d * n.f + 2 * tokens * n.d * n.E, 2 * tokens * n.d * n.V)
 
 
 def bert(n: Any) -> int:
     """A head with a layer of its own."""
     tokens = n.B * n.T
-    return decoder(n, n.h * n.k, 4 * tokens * n.d * n.f, 2 * tokens * n.d * (n.d + n.V))
+    return decoder(n, n.h * head_width(n), 4 * tokens * n.d * n.f, 2 * tokens * n.d * (n.d + n.V))
 
 
 def t5(n: Any) -> int:
     """An encoder over T, a decoder over S that looks at both; as a denoiser of text, it gives back as many tokens as it reads."""
     S = getattr(n, "S", n.T)
-    inner, source, target = n.h * n.k, n.B * n.T, n.B * S
+    inner, source, target = n.h * head_width(n), n.B * n.T, n.B * S
     encoder = 8 * source * n.d * inner + 4 * n.B * n.T**2 * inner + 4 * source * n.d * n.f
     itself = 8 * target * n.d * inner + 4 * n.B * S**2 * inner
     across = 4 * target * n.d * inner + 4 * source * n.d * inner + 4 * n.B * S * n.T * inner
@@ -45,7 +50,7 @@ def t5(n: Any) -> int:
 
 def vit(n: Any) -> int:
     n.T = (n.S // n.P) ** 2 + 1
-    return decoder(n, n.h * n.k, 4 * n.B * n.T * n.d * n.f, 2 * n.B * n.d * n.K) + patches(n)
+    return decoder(n, n.h * head_width(n), 4 * n.B * n.T * n.d * n.f, 2 * n.B * n.d * n.K) + patches(n)
 
 
 def patches(n: Any) -> int:
