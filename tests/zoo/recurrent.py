@@ -63,7 +63,7 @@ class Given(nn.Module):
         return states.sum() + hidden.sum() + cells.sum()
 
 
-network("LSTM with a state", SEQUENCE, Given, lambda n: (torch.rand(n.T, n.B, n.d),), OTHER_SEQUENCE)
+network("LSTM with a state", SEQUENCE, Given, lambda n: (torch.rand(n.T, n.B, n.d),), OTHER_SEQUENCE, slow=True)
 
 
 class Cells(nn.Module):
