@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from calc.models.hf import vocabulary_of
 from calc.models.hf.dimensions import layout_of
 from calc.models.hf.layers import Pattern, pattern_of, without_memory
 from calc.models.hf.source import Source, quiet
@@ -116,6 +117,6 @@ def _run(source: Source, changes: Mapping[str, Any]) -> None:
     task = TASKS[source.task]
     with quiet():
         module = module_class(source)(config).train()
-    vocabulary = config.__dict__.get("vocab_size") or int(module.get_input_embeddings().num_embeddings)
+    vocabulary = config.__dict__.get("vocab_size") or vocabulary_of(module)
     with torch.no_grad():
         task.loss(module, *task.inputs(Sizes(**_TRIED_AT), vocabulary, config))

@@ -62,7 +62,9 @@ def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path
     from tests.sweep.reduce import reduced
 
     kind = model_type.partition(":")[0]
-    raw = {"model_type": kind, "architectures": [architecture]}
+    raw: dict[str, Any] = {"model_type": kind, "architectures": [architecture]}
+    if model_type.endswith("ForConditionalGeneration"):
+        raw["decoder_start_token_id"] = 0  # every file of such a model has it; the class has no default
     source = source_of(kind, raw)
     changes = reduced(source, seed)
     path = folder / kind / architecture / "config.json"

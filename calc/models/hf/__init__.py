@@ -40,7 +40,7 @@ def spec(path: str) -> Spec:
     dims, notes = dims_of(source, layout, config, task.dims(config, positions(config)))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, layout, dims, task, parameters)
-    vocabulary = _vocabulary(module)
+    vocabulary = vocabulary_of(module)
     import transformers
 
     digest = hashlib.sha256(text).hexdigest()
@@ -68,7 +68,7 @@ def _without_memory(source: Source, config: Any) -> Any:
         raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {said}") from None
 
 
-def _vocabulary(module: Any) -> int:
+def vocabulary_of(module: Any) -> int:
     """Rows of the input embedding: what a token's number is below, where the config has no vocabulary of its own."""
     try:
         return int(module.get_input_embeddings().num_embeddings)
