@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import math
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from torch.utils._sympy.functions import FloorDiv
 from calc.trace.symbols import SizeEnv
 
 _INSTALLED = tuple(f"{Path(__file__).parents[1]}/{folder}" for folder in ("trace", "measure", "derive"))
+_ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
 _LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
 
 
@@ -150,7 +153,7 @@ def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
-        changed += [(names, name, None) for name in ("int", "float") if name not in names]
+        changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in _element_types(names["__file__"])]
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
         names[name] = {"int": _Int, "float": _Float, "math": _MATH}[name]
@@ -173,6 +176,16 @@ def symbolic_numbers() -> Iterator[None]:
 def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
     """``2 ** size`` grows beyond any polynomial: the size is read as a number."""
     return base ** builtins.int(exponent)
+
+
+@functools.cache
+def _element_types(file: str) -> frozenset[str]:
+    """Which of ``int`` and ``float`` a file hands to torch as an element type: torch takes Python's own there and nothing else."""
+    try:
+        source = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:  # a module without its source
+        return frozenset()
+    return frozenset(_ELEMENT_TYPE.findall(source))
 
 
 def _of_a_model(module: ModuleType) -> bool:

@@ -177,14 +177,17 @@ def _has_symbol(value: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """The library logs opinions on token ids and defaults that are beside the point here."""
+    """The library logs opinions on token ids and defaults that are beside the point here; one of them reads the tokens for it."""
+    from transformers import PreTrainedModel
     from transformers.utils import logging
 
-    level = logging.get_verbosity()
+    level, warn = logging.get_verbosity(), PreTrainedModel.warn_if_padding_and_no_attention_mask
     logging.set_verbosity_error()
+    PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
     try:
         yield
     finally:
+        PreTrainedModel.warn_if_padding_and_no_attention_mask = warn
         logging.set_verbosity(level)
 
 
