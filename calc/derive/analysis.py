@@ -59,7 +59,7 @@ class Analysis:
     def certify(self, record: Record) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items()}
-        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites.general)
+        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites)
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
@@ -70,8 +70,8 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
     folder = Folder(algebra.parse, registry)
     found = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
-    bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most]
-    peaks = {name: memory.peaks(graph.records, step, algebra, sites.general, interpolate, bounds) for name, step in PEAKS.items()}
+    bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most in graph.basis]
+    peaks = {name: memory.peaks(graph.records, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
         graph=graph,
         registry=registry,

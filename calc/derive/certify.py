@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from calc.algebra import Algebra, Poly
 from calc.derive import memory
 from calc.derive.fold import Folder
+from calc.derive.loops import Sites
 from calc.derive.memory import Peak
 from calc.errors import CertificateError
 from calc.graph import Record
@@ -18,7 +19,7 @@ def certify(
     totals: Mapping[str, Poly],
     peaks: Mapping[str, tuple[int, Sequence[Peak]]],
     algebra: Algebra,
-    general: Callable[[str], str],
+    sites: Sites,
 ) -> int:
     """Number of quantities that agree at the sizes of ``record``; the first that does not is an error.
 
@@ -31,7 +32,7 @@ def certify(
         _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
     for quantity, (step, candidates) in peaks.items():
         found = memory.moments(record, step, int)
-        labels = memory.labelled(record, found, general)
+        labels = memory.labelled(record, found, sites)
         for peak in candidates:
             if peak.label in labels:
                 _compare(f"{quantity} at {peak.label}", algebra.value(peak.live, record.sizes), labels[peak.label].live, record)

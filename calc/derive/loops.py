@@ -49,6 +49,7 @@ class Sites:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._cache: dict[str, str] = {}
+        self._indices: dict[str, tuple[int, ...]] = {}
         children = [_children(record) for record in records]
         self.looped = {prefix for prefix in children[0] if any(c.get(prefix) != children[0][prefix] for c in children)}
 
@@ -59,6 +60,16 @@ class Sites:
             parts = site.split(".")
             found = self._cache[site] = ".".join(
                 "*" if part.isdigit() and ".".join(parts[:i]) in self.looped else part for i, part in enumerate(parts)
+            )
+        return found
+
+    def indices(self, site: str) -> tuple[int, ...]:
+        """The loop indices in a site, the outermost first: ``"h.3.mlp"`` → ``(3,)`` where ``h`` is looped over."""
+        found = self._indices.get(site)
+        if found is None:
+            parts = site.split(".")
+            found = self._indices[site] = tuple(
+                int(part) for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in self.looped
             )
         return found
 

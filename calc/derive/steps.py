@@ -293,10 +293,15 @@ def _argument(rule: Rule) -> str:
 
 def moment_name(peak: Peak) -> str:
     """Words for a candidate moment."""
-    phase, operator, site, end, place = peak.label
+    (phase, operator, site, _), place = peak.label
     short = operator.removeprefix("aten.").rsplit(".", 1)[0]
-    number = "" if place == 0 and end == "first" else f", {'the last' if place == 0 else f'number {place + 1} from the {end}'}"
-    return f"{phase}, after {short} at {site}{number}"
+    return f"{phase}, after {short} at {site}{''.join(_turn(*turn) for turn in place)}"
+
+
+def _turn(end: str, number: int) -> str:
+    if number == 0:
+        return "" if end == "first" else ", the last"
+    return f", number {number + 1} from the {end}"
 
 
 @dataclass(frozen=True, slots=True)
