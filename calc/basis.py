@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.algebra import Algebra, Poly, evaluate_text
+import sympy as sp
+
+from calc.algebra import Algebra, Poly, evaluate_text, to_sympy
 from calc.dims import Dim, names_in
 from calc.errors import SpecError
 
@@ -56,6 +58,11 @@ class Basis:
 
 def _quotient(fold: Fold) -> str:
     return f"({fold.whole} - {fold.plus})/{fold.part}" if fold.plus else f"{fold.whole}/{fold.part}"
+
+
+def in_dimensions(text: str, basis: Basis) -> str:
+    """An expression in basis symbols, with quotients that are no dimension written as such."""
+    return str(sp.cancel(to_sympy(_substitute(text, basis.hidden))))
 
 
 def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
@@ -125,7 +132,7 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
 def _substitute(text: str, known: Mapping[str, str]) -> str:
     class Names(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(f"({known[node.id]})", mode="eval").body
+            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
 
     return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
 

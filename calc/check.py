@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from calc import dims as dims_
 from calc.derivation import Derivation
 from calc.errors import BadInputError, MeasurementError
+from calc.observed import at_observed
 from calc.options import TRAIN, Options
 from calc.quantities import absent
 from calc.spec import Spec
@@ -138,7 +139,10 @@ def check(
     from calc.measure import measure
 
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
-    return compare(derivation, derived, measurement)
+    if not any(dim.decided_at for dim in derivation.dims):
+        return compare(derivation, derived, measurement)
+    observed = at_observed(derivation, _untied(derivation, at), measurement.decided)
+    return compare(derivation, observed.numbers, measurement, observed.open_)
 
 
 def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
@@ -163,9 +167,13 @@ def _follows(dim: dims_.Dim, value: int, sizes: Mapping[str, int]) -> bool:
 
 
 def _derived(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int | None]:
-    tied = {dim.name for dim in derivation.dims if dim.tied}
-    sizes = {name: value for name, value in at.items() if name in derivation.sizes and name not in tied}
+    sizes = _untied(derivation, at)
     return {name: None if q.text is None else q.at(**sizes) for name, q in derivation.quantities.items()}
+
+
+def _untied(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int]:
+    tied = {dim.name for dim in derivation.dims if dim.tied}
+    return {name: value for name, value in at.items() if name in derivation.sizes and name not in tied}
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:
@@ -184,8 +192,11 @@ def _options(derivation: Derivation) -> Options:
 # -- judging -----------------------------------------------------------------------------------------------------------
 
 
-def compare(derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement) -> Report:
-    """The verdicts of a measurement on the numbers derived for its sizes."""
+def compare(
+    derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement, open_: Mapping[str, str] | None = None
+) -> Report:
+    """The verdicts of a measurement on the numbers derived for its sizes. ``open_`` says why a derived quantity has no number there."""
+    open_ = open_ or {}
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     again = measurement.readings.get(_RECOMPUTE)
@@ -193,7 +204,7 @@ def compare(derivation: Derivation, derived: Mapping[str, int | None], measureme
     repeated = (derived.get(_RECOMPUTE) or 0) - ((again.value or 0) if again is not None else 0) if fused else 0
     mode = derivation.options.get("mode", TRAIN)
     verdicts = [
-        _judge(name, derived[name], derivation[name].unknown, measurement, repeated if name in _REPEATING else 0)
+        _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation
         if not absent(name, mode)  # nothing that does not run is open
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -45,7 +46,8 @@ class Dim:
     ``multiple_of``  an integer or the name of a dimension that must divide this one (``d`` by ``h``).
     ``plus``         with an integer ``multiple_of``: this one is a multiple of it and so much more (layers of a pattern of 6 and 2 others).
     ``tied``         always equal to its default expression, so it cannot be set.
-    ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned).
+    ``at_most``      the name of a dimension that bounds this one (``T`` by ``C`` where positions are learned), or an expression of several.
+    ``decided_at``   the place in the model's code whose data decide this one; its default is then its expected value, rounded up.
     """
 
     default: int | str
@@ -54,6 +56,7 @@ class Dim:
     tied: bool = False
     at_most: str | None = None
     plus: int = 0
+    decided_at: str = ""
 
 
 def meaning_of(name: str, dim: Dim) -> str:
@@ -163,6 +166,8 @@ def _default(name: str, dim: Dim, values: Mapping[str, int]) -> int:
     if not isinstance(dim.default, str):
         return check_size(name, dim.default)
     value = evaluate(dim.default, values)
+    if dim.decided_at:
+        return check_size(name, math.ceil(value))
     if value.denominator != 1:
         used = ", ".join(f"{n} = {values[n]}" for n in dict.fromkeys(names_in(dim.default)))
         raise DimensionError(f"{name} = {dim.default} is not an integer at {used}: choose sizes that divide")
@@ -198,7 +203,7 @@ def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
 def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
     if dim.at_most is None:
         return
-    bound = _value_of(dim.at_most, values, f"{name} is declared at most {dim.at_most!r}")
+    bound = evaluate(dim.at_most, values)
     if values[name] > bound:
         raise DimensionError(f"{name} = {values[name]} is more than {dim.at_most} = {bound}: this model needs {name} <= {dim.at_most}")
 

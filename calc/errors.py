@@ -7,6 +7,7 @@ Anything else that escapes is a bug of ours and keeps its traceback.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,16 +73,32 @@ class TraceError(NapkinError):
 
 
 class PinnedSizeError(TraceError):
-    """A dimension was read as one concrete number, so no closed form in it can be read off the record."""
+    """A dimension was read as one concrete number, so no closed form in it can be read off the record.
 
-    def __init__(self, dimension: str, where: str, message: str) -> None:
+    ``counts``: what was read is a polynomial in it alone, so that it may be the turns of a loop.
+    """
+
+    def __init__(self, dimension: str, where: str, message: str, counts: bool = False) -> None:
         super().__init__(message)
         self.dimension = dimension
         self.where = where
+        self.counts = counts
 
 
 class DataDependentError(TraceError):
     """The step branches on, or takes a size from, the data in a tensor."""
+
+
+class UndecidedSizeError(DataDependentError):
+    """A size that data decide was met and is no dimension yet.
+
+    ``place`` is what it is known by, ``where`` the line for readers. It is at most the product of ``shape``; expected is that
+    times ``share`` over the product of ``ways``, or nothing where ``share`` is 0. All sizes are in basis symbols.
+    """
+
+    def __init__(self, place: str, where: str, shape: tuple[int | str, ...], ways: tuple[int | str, ...], share: Fraction) -> None:
+        super().__init__(f"a size is taken from the data in a tensor at {where}: it has no closed form in the model's sizes")
+        self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
 
 
 class CertificateError(TraceError):

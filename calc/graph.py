@@ -129,6 +129,7 @@ class DimRecord:
     multiple_of: Size | None = None
     at_most: str | None = None
     plus: int = 0
+    decided_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

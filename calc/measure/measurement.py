@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import UnknownQuantityError
@@ -28,6 +28,7 @@ class Measurement:
     """The readings of real training steps at one set of sizes.
 
     ``operators``  every operator that the step executed, by the name torch gives it (``aten.mm.default``).
+    ``decided``    sizes that data decided: place in the model's code → the sizes in order, one each time it was passed.
     """
 
     model: str
@@ -36,6 +37,7 @@ class Measurement:
     readings: Mapping[str, Reading]
     operators: tuple[str, ...]
     provenance: Mapping[str, str]
+    decided: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> Reading:
         try:
@@ -61,4 +63,5 @@ class Measurement:
             },
             "operators": list(self.operators),
             "provenance": dict(self.provenance),
+            "decided": {place: list(sizes) for place, sizes in self.decided.items()},
         }

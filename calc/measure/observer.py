@@ -1,4 +1,4 @@
-"""A dispatch mode that does nothing but note the names of the operators that a run executes."""
+"""A dispatch mode that does nothing but note the operators that a run executes, and the sizes that their data decide."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.measure.choices import decided
 from calc.measure.composite import is_composite, taken_apart
 
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
@@ -16,18 +17,23 @@ _FAST_PATH = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 
 
 class Observer(TorchDispatchMode):
-    """``names`` are the operators executed under it, e.g. ``aten.mm.default``."""
+    """``names`` are the operators executed under it, e.g. ``aten.mm.default``; ``decided`` the sizes that data decided, by place."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
+        self.decided: dict[str, list[int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
         if getattr(func, "namespace", "") != "profiler":  # marks spans of time, computes nothing
             self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        size = decided(func, args, out)
+        if size is not None:
+            self.decided.setdefault(size[0], []).append(size[1])
+        return out
 
 
 def fused_attention(operators: set[str]) -> list[str]:

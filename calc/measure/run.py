@@ -48,10 +48,10 @@ def measure(
 
     tell("saved tensors, gradients, optimizer state, checkpoint")
     with training(spec, sizes, options, device) as run:
-        observed, state = _measure_state(run)
+        observer, state = _measure_state(run)
 
     tell("matmul FLOPs")
-    fused = fused_attention(observed)
+    fused = fused_attention(observer.names)
     with _no_fast_path(), training(spec, sizes, replace(options, attention="math"), device) as run:
         run.step()
         flops = measure_flops(run, fused)
@@ -66,7 +66,8 @@ def measure(
         sizes=sizes,
         options=options.to_json(),
         readings={**state, **readings, **flops, **counted},
-        operators=tuple(sorted(observed)),
+        operators=tuple(sorted(observer.names)),
+        decided={place: tuple(sizes) for place, sizes in observer.decided.items()},
         provenance=_provenance(device),
     )
 
@@ -97,14 +98,14 @@ def _no_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
+def _measure_state(run: Training) -> tuple[Observer, dict[str, Reading]]:
     """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint."""
     readings = {"parameters": measure_parameters(run)}
     run.step()
     if run.optimizer is None:
         with Observer() as observer:
             run.step()
-        return observer.names, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
+        return observer, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
     with Observer() as observer:
         saved = measure_saved(run)
         readings["gradients.bytes"] = measure_gradients(run)
@@ -113,7 +114,7 @@ def _measure_state(run: Training) -> tuple[set[str], dict[str, Reading]]:
     readings["optimizer_state.bytes"] = measure_optimizer_state(run)
     readings["activations.bytes"] = saved
     readings["checkpoint.bytes"] = measure_checkpoint(run)
-    return observer.names, readings
+    return observer, readings
 
 
 def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:

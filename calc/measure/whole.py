@@ -107,12 +107,13 @@ def _index_put(args: Args, outputs: Any) -> int:
 
 
 def indexed_elements(args: Args) -> int:
-    """Elements that ``self[indices]`` addresses (integer indices), found by indexing a ``meta`` copy."""
+    """Elements that ``self[indices]`` addresses, found by indexing a ``meta`` copy; a mask chooses where it is true."""
     with _disable_current_modes():
         source = as_meta(args["self"])
-        indices = [as_meta(i) if isinstance(i, Tensor) else i for i in args["indices"]]
-        if any(i is not None and i.dtype == torch.bool for i in indices):
-            return int(source.numel())  # as if the mask chose everything
+        indices: list[Tensor | None] = []
+        for index in args["indices"]:
+            masks = index is not None and index.dtype in (torch.bool, torch.uint8)
+            indices += [as_meta(p) for p in index.nonzero(as_tuple=True)] if masks else [None if index is None else as_meta(index)]
         return int(torch.ops.aten.index.Tensor(source, indices).numel())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, Term, View, free, rule
-from calc.rules.shapes import broadcast, each, given_number, indices_of, split, whole
+from calc.rules.shapes import broadcast, each, given_number, indices_of, is_mask, split, whole
 
 MOVES = "moves elements: no arithmetic"
 ADDS = "one addition per source element"
@@ -24,6 +24,10 @@ free(
     because="puts elements into a copy of the tensor: no arithmetic",
     moves=True,
 )
+
+
+free("aten.nonzero.default", because="finds the places of what is not zero: no arithmetic", moves=True)
+free("aten.masked_select.default", because="takes the elements that a mask chooses: no arithmetic", moves=True)
 
 
 def _taken(op: Operator, *indices: View | None) -> Cost:
@@ -43,12 +47,13 @@ def select(op: Operator) -> Cost:
 
 
 def _put_shape(op: Operator) -> tuple[Factor, ...]:
-    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed. A mask may choose everything."""
-    if any(i is not None and i.dtype == "bool" for i in op.value("indices", ())):
-        return op.shape("self")
+    """Shape of ``self[indices]``: the indices' common shape, and the axes that are not indexed. A mask stands for the positions
+    that it chooses, on as many axes as it has."""
     indices = indices_of(op)
-    rest = [s for i, s in enumerate(op.shape("self")) if i >= len(indices) or indices[i] is None]
-    return (*broadcast(*(i.shape for i in indices if i is not None)), *rest)
+    shapes = [(op.value("chosen"),) if is_mask(i) else i.shape for i in indices if i is not None]
+    axes = [i for i in indices for _ in range(len(i.shape) if i is not None and is_mask(i) else 1)]
+    rest = [s for i, s in enumerate(op.shape("self")) if i >= len(axes) or axes[i] is None]
+    return (*broadcast(*shapes), *rest)
 
 
 def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
@@ -56,7 +61,7 @@ def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
     return (*scaled, each("x[index] += source", shape))
 
 
-MASKS = "a mask of truth values is counted as if it chose everything"
+MASKS = "a mask of truth values stands for the positions that it chooses"
 
 
 @rule(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.cost import Factor, Operator, Term, View, term
-from calc.errors import NapkinError
 
 Shape = tuple[Factor, ...]
 
@@ -54,9 +53,9 @@ def given_number(operator: Operator, name: str) -> bool:
 
 def indices_of(operator: Operator) -> tuple[View | None, ...]:
     """The index tensors of ``index`` and ``index_put``; ``None`` stands for a whole axis."""
-    indices = operator.value("indices", ())
-    if any(isinstance(i, View) and i.dtype == "bool" for i in indices):
-        raise NapkinError(
-            f"{operator.name} selects by a boolean mask, so its size depends on data: select by position, or multiply by the mask"
-        )
-    return tuple(indices)
+    return tuple(operator.value("indices", ()))
+
+
+def is_mask(index: View | None) -> bool:
+    """Whether an index chooses by truth values, one for each place."""
+    return index is not None and index.dtype in ("bool", "uint8")

@@ -118,6 +118,24 @@ def _is_symbolic(x: Any) -> bool:
 _MATH = _Math("math")
 
 
+class _LooksLikeRange(type):
+    """``isinstance(x, range)`` keeps its meaning in files that see our ``range``."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, builtins.range)
+
+
+class _Range(metaclass=_LooksLikeRange):
+    """What a model's files call ``range``. How many turns of several at a time a size makes is no polynomial in it."""
+
+    def __new__(cls, *bounds: Any) -> Any:
+        if len(bounds) == 3 and any(map(_is_symbolic, bounds)) and bounds[2] not in (1, -1):
+            start, stop, step = bounds
+            count = (stop - start + step - 1) // step if step > 0 else (start - stop - step - 1) // -step
+            return builtins.range(start, start + step * builtins.int(count), step)
+        return builtins.range(*bounds)
+
+
 def _truncated(value: torch.SymFloat) -> Any:
     """The integer part of a positive number made of sizes, with its decimal factors as the fractions they stand for."""
     exact, env = _exact(value.node.expr), value.node.shape_env
@@ -150,13 +168,14 @@ def _exact(expr: Any) -> Any:
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
+    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
         changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in _element_types(names["__file__"])]
+        changed += [(names, "range", None)] if "range" not in names else []
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
-        names[name] = {"int": _Int, "float": _Float, "math": _MATH}[name]
+        names[name] = {"int": _Int, "float": _Float, "math": _MATH, "range": _Range}[name]
     # NumPy asks an object that it does not know for a method of the function's name.
     torch.SymInt.sqrt = torch.sym_sqrt  # type: ignore[attr-defined]  # torch has none
     power = torch.SymInt.__rpow__

@@ -44,12 +44,13 @@ def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:
     for frame in reversed(list(frames)):
         if frame.filename.endswith("/calc/trace/step.py"):
             return ""  # what lies outside only called us
-        if not _is_foreign(frame.filename):
+        if not is_foreign(frame.filename):
             return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
     return ""
 
 
-def _is_foreign(path: str) -> bool:
+def is_foreign(path: str) -> bool:
+    """Whether a file is torch's, Python's or this package's own recording, not one that a user wrote or chose."""
     if any(part in path for part in _OURS):
         return True
     return path.startswith(_STANDARD_LIBRARY) and _INSTALLED not in path

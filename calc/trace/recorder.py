@@ -16,7 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.graph import AGAIN, Call, Event, Op, Tensor
-from calc.trace import kernels
+from calc.trace import kernels, values
+from calc.trace.choices import Choices
 from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
@@ -29,10 +30,11 @@ _LIFT = torch.ops.aten.lift_fresh.default
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
 
-    def __init__(self, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
+    def __init__(self, size: Callable[[Any], int | str], hint: Callable[[Any], Any], decided: Mapping[str, Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.size = size
         self.shadows = Shadows(hint)
+        self.choices = Choices(decided, size, self.storage)
         self.repeats = Repeats()
         self.path = ModulePath()
         self.phase = ""
@@ -62,9 +64,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             # Inference mode leaves out the dispatch that takes such operators apart before they come here.
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
-        known, answer = self.shadows.answer(func, args)
-        out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
-        self.shadows.follow(func, args, kwargs, out)
+        decided, out = self._decided(func, args, kwargs)
+        if not decided:
+            known, answer = self.shadows.answer(func, args)
+            out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
+            self.shadows.follow(func, args, kwargs, out)
+        values.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
             self.tensor(out, self.path.current)
@@ -72,12 +77,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self._record(func, args, kwargs, out)
         return out
 
+    def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
+        """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
+        known, answer = self.choices.answer(func, args)
+        return (known, answer) if known else self.choices.run(func, args, kwargs)
+
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         names, mutated = self._schema(func)
         node = torch._C._current_autograd_node() if self.phase == "backward" else None
         name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
-        values = tuple((n, self._value(v)) for n, v in given)
-        site, call = self._site(func, node, values)
+        written = tuple((n, self._value(v)) for n, v in given)
+        chosen = self.choices.chosen(func, args)
+        if chosen is not None:
+            written += (("chosen", self.size(chosen)),)
+        site, call = self._site(func, node, written)
         index = len(self.ops)
         nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
@@ -90,7 +103,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 self.phase,
                 self.step,
                 site,
-                values,
+                written,
                 outputs,
                 mutated,
                 self._node(node),

@@ -13,6 +13,7 @@ from torch import nn
 
 from calc.trace.disguise import replaced
 from calc.trace.recurrent import cell_by_cell
+from calc.trace.values import Below, OneIn, known_of, note
 
 aten = torch.ops.aten
 _SMALL = 1024
@@ -31,10 +32,10 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 
 
 @contextlib.contextmanager
-def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[str], Any]) -> Iterator[None]:
+def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[str], Any], picking: Callable[[], Any]) -> Iterator[None]:
     """Context in which ``torch.histc`` counts into a symbolic number of bins, and ``interpolate`` scales a symbolic size.
     ``called(name, arguments)`` is a context in which the next operator is recorded under another name, ``within(part)`` one that
-    stands for a part of the running module."""
+    stands for a part of the running module, ``picking()`` one in which a value read from data only picks one of several alike."""
     original = torch.histc
 
     def histc(input: torch.Tensor, bins: Any = 100, min: float = 0, max: float = 0, *, out: Any = None) -> torch.Tensor:
@@ -46,8 +47,8 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
     interpolate = functools.partial(_interpolate, nn.functional.interpolate)
     with (
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
-        replaced(torch.Tensor, histc=histc),
-        replaced(nn.functional, interpolate=interpolate),
+        replaced(torch.Tensor, histc=histc, **_picked(picking)),
+        replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         cell_by_cell(within),
     ):
         yield
@@ -90,3 +91,42 @@ def _scaled(sizes: Sequence[Any], scale_factor: Any) -> list[Any] | None:
         return None
     pairs = zip(sizes, exact, strict=True)
     return [s * f.numerator // f.denominator if f.denominator > 1 else s * f.numerator for s, f in pairs]
+
+
+def _picked(picking: Callable[[], Any]) -> dict[str, Any]:
+    """Indexing, where an index that is one number in a tensor is read: it picks one of several parts of one size."""
+    take, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+
+    def getitem(self: torch.Tensor, index: Any) -> Any:
+        if not _picks(index):
+            return take(self, index)
+        with picking():
+            return take(self, index)
+
+    def setitem(self: torch.Tensor, index: Any, value: Any) -> None:
+        with picking() if _picks(index) else contextlib.nullcontext():
+            put(self, index, value)
+
+    return {"__getitem__": getitem, "__setitem__": setitem}
+
+
+def _picks(index: Any) -> bool:
+    if isinstance(index, tuple):
+        return any(_picks(i) for i in index)
+    return isinstance(index, torch.Tensor) and index.dim() == 0 and index.dtype not in (torch.bool, torch.uint8)
+
+
+def _one_hot(
+    original: Callable[..., torch.Tensor], picking: Callable[[], Any], tensor: torch.Tensor, num_classes: Any = -1
+) -> torch.Tensor:
+    """The operators that torch runs: its own function takes a plain number of classes, and reads values to check them."""
+    if isinstance(num_classes, int) and num_classes == -1:
+        return original(tensor)
+    low, high = torch.aminmax(tensor)
+    with picking():
+        low.item()
+        high.item()
+    made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
+    made.scatter_(-1, tensor.unsqueeze(-1), 1)
+    note(made, OneIn((num_classes,)) if isinstance(known_of(tensor), Below) else None)
+    return made

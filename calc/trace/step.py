@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,17 +40,23 @@ class Traced:
     answers: Mapping[str, str]
 
 
-def record_step(spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Traced:
+def record_step(
+    spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options, turns: Collection[str] = ()
+) -> Traced:
     """Record two training steps of ``spec``.
 
     ``hint_of`` gives the hint of each symbolic basis symbol, ``fixed`` the basis symbols that are plain integers in this
-    run (loop counts; all of them for a concrete run). The second step is the one that counts.
+    run (loop counts; all of them for a concrete run). Those of ``turns`` are sizes beside: they stay symbols, which are read as these
+    numbers. The second step is the one that counts.
     """
-    env = SizeEnv({n: hint_of[n] for n in basis.symbols if n not in fixed}) if len(fixed) < len(basis.symbols) else None
+    known = {**hint_of, **{name: fixed[name] for name in turns}}
+    free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
+    env = SizeEnv(free, turns) if free else None
     size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
-    values: dict[str, Any] = {**(env.symbols if env is not None else {}), **fixed}
+    values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
-    recorder = Recorder(size, hint)
+    decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
+    recorder = Recorder(size, hint, decided)
     # What the model prints is talk, and stdout is for data.
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
         record = _Run(spec, sizes, recorder, options).record(fixed)
@@ -123,7 +129,7 @@ class _Run:
         with (
             recorder.path.watch(self.module),
             disguise.calls_noted(self._noted, recorder.size),
-            standing_in(recorder.called, recorder.path.within),
+            standing_in(recorder.called, recorder.path.within, recorder.choices.picking),
             _attention(self.options),
         ):
             for number in (1, 2):

@@ -1,0 +1,93 @@
+"""What a recording finds out about a model's dimensions: sizes that data decide, and bounds that a count of turns sets.
+
+Sizes that data decide become dimensions ``n1``, ``n2``, … in the order in which a recording meets them.
+
+Such a size stands at its expected value, rounded up, under the assumption that says so; at its bound where nothing is
+expected of it; or at what the user gives (``-d n1=512``). Torch-free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from calc.basis import Basis, in_dimensions
+from calc.dims import Dim
+from calc.errors import UndecidedSizeError
+from calc.graph import Assumption, DimRecord, Graph
+from calc.spec import Spec
+
+
+class Declared(Exception):
+    """Something more is known of the model's dimensions: the recording starts anew with ``spec``, of which ``why`` is new."""
+
+    def __init__(self, spec: Spec, why: str) -> None:
+        super().__init__(why)
+        self.spec, self.why = spec, why
+
+
+_NAME = re.compile(r"n[1-9]\d*")
+
+
+def given_now(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """``sizes`` without those that may be of sizes which data decide and no recording has met yet."""
+    return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
+
+
+def with_size(spec: Spec, found: UndecidedSizeError, basis: Basis) -> Declared:
+    """``spec`` with one more dimension: the size that ``found`` met, in the symbols of ``basis``."""
+    bound = in_dimensions(_product(found.shape), basis)
+    expected = in_dimensions(_expected(found), basis) if found.share else bound
+    number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
+    dim = Dim(expected, f"chosen at {found.where}", at_most=bound, decided_at=found.place)
+    return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {found.where}: it is n{number}")
+
+
+def with_bound(spec: Spec, name: str, loop: str) -> Declared:
+    """``spec`` with a dimension that is at most a count of turns, as experts per token are at most the experts."""
+    dim = replace(spec.dimensions[name], at_most=loop)
+    return Declared(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
+
+
+def as_recorded(spec: Spec, graph: Graph) -> Spec:
+    """``spec`` with what ``graph`` found out about its dimensions."""
+    known = spec.dimensions
+    more = {
+        d.name: replace(known[d.name], at_most=d.at_most) if d.name in known else _dim(d)
+        for d in graph.dims
+        if d.name not in known or known[d.name].at_most != d.at_most
+    }
+    return replace(spec, dims={**spec.dims, **more}) if more else spec
+
+
+def _dim(d: DimRecord) -> Dim:
+    return Dim(d.expr or d.value, d.meaning, at_most=d.at_most, decided_at=d.decided_at)
+
+
+def assumptions(spec: Spec) -> list[Assumption]:
+    """What is taken for granted of each size that data decide."""
+    found = []
+    for name, dim in spec.dimensions.items():
+        if not dim.decided_at:
+            continue
+        where = dim.meaning.removeprefix("chosen at ")
+        if dim.default == dim.at_most:
+            because = f"data decide it at {where}; nothing is expected of it, so it stands at its bound; give another with -d {name}=…"
+        else:
+            because = (
+                f"data decide it at {where}, at most {dim.at_most}; expected where every value compared is as frequent as any other"
+                f" (balanced routing), rounded up; its mean where it is met several times; give another with -d {name}=…"
+            )
+        found.append(Assumption(f"Eq({name}, {dim.default})", because))
+    return found
+
+
+def _product(sizes: tuple[int | str, ...]) -> str:
+    return "*".join(f"({size})" for size in sizes) or "1"
+
+
+def _expected(found: UndecidedSizeError) -> str:
+    share = f"*{found.share.numerator}" if found.share.numerator != 1 else ""
+    below = "*".join(f"({way})" for way in (*found.ways, *((found.share.denominator,) if found.share.denominator != 1 else ())))
+    return f"{_product(found.shape)}{share}" + (f"/({below})" if below else "")

@@ -1,0 +1,200 @@
+"""What is known of values that depend on data: which whole numbers they may be, and how often a truth value is true.
+
+A router's choice is one of E numbers, so a mask that asks for one of them is expected to be true once in E times if all are
+chosen equally often (balanced routing), and asking for number E itself is never true. Such knowledge lives on the fake
+tensors; it gives a size that data decide its expected value, and never a size its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import sympy as sp
+import torch
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """Whole numbers from 0 to ``count`` - 1, each expected equally often."""
+
+    count: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The last axis holds places in a tensor: entry j is below ``counts[j]``."""
+
+    counts: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OneIn:
+    """Truth values (or 0 and 1): true ``share`` times in as many as the product of ``ways``."""
+
+    ways: tuple[Any, ...]
+    share: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Numbers spread evenly between 0 and 1."""
+
+
+NEVER = OneIn((), Fraction(0))
+
+_CARRYING = frozenset(
+    """view _unsafe_view _reshape_alias permute transpose t expand unsqueeze squeeze clone _to_copy detach alias slice select index
+    index_select gather split split_with_sizes unbind flip repeat roll lift_fresh take""".split()  # noqa: SIM905  # names of operators
+)
+_MAKING: dict[str, Callable[..., Any]] = {}
+
+
+def known_of(value: Any) -> Any:
+    """What is known of a fake tensor's values, or nothing."""
+    return getattr(value, "napkin_known", None)
+
+
+def note(out: Any, known: Any) -> None:
+    """Note that ``known`` holds of ``out``, or of each tensor in it."""
+    if known is None:
+        return
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
+            tensor.napkin_known = known  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+
+
+def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
+    name = func._schema.name.removeprefix("aten::")
+    if name.endswith("_"):
+        if args and known_of(args[0]) is not None:
+            del args[0].napkin_known
+        return
+    if name in _MAKING:
+        bound = {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
+        _MAKING[name](bound, out)
+    elif args and name in _CARRYING and known_of(args[0]) is not None:
+        _carry(name, args, kwargs, out)
+
+
+def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def put(make: Callable[..., Any]) -> Callable[..., Any]:
+        _MAKING.update(dict.fromkeys(names, make))
+        return make
+
+    return put
+
+
+def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """The same values in another place: columns are told apart where the last axis is taken apart."""
+    known = known_of(args[0])
+    if not isinstance(known, Columns):
+        note(out, known)
+        return
+    last = args[0].dim() - 1
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    if name == "select" and axis in (last, -1):
+        which = args[2]
+        note(out, Below(known.counts[which if isinstance(which, int) else 0]) if len(known.counts) == 1 or isinstance(which, int) else None)
+    elif name == "unbind" and axis in (last, -1):
+        for tensor, count in zip(out, known.counts, strict=True):
+            note(tensor, Below(count))
+    elif name == "squeeze" and len(known.counts) == 1:
+        note(out, Below(known.counts[0]))
+    elif name in ("select", "unbind", "clone", "detach", "_to_copy", "slice"):
+        note(out, known)
+
+
+# -- where such values come from ------------------------------------------------------------------------------------------
+
+
+@_making("topk", "sort")
+def _chosen(given: Mapping[str, Any], out: Any) -> None:
+    source = given["self"]
+    at = given.get("dim", -1)
+    note(out[1], Below(source.shape[at]) if isinstance(at, int) and source.dim() else None)
+
+
+@_making("argmax", "argmin", "argsort")
+def _best(given: Mapping[str, Any], out: Any) -> None:
+    at = given.get("dim")
+    note(out, Below(given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
+
+
+@_making("multinomial")
+def _drawn(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["self"].shape[-1]))
+
+
+@_making("randint")
+def _uniform(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["high"]) if given.get("low", 0) == 0 else None)
+
+
+@_making("randperm")
+def _shuffled(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["n"]))
+
+
+@_making("rand", "rand_like")
+def _even(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Even())
+
+
+@_making("nonzero")
+def _places(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Columns(tuple(given["self"].shape)))
+
+
+# -- questions about them -------------------------------------------------------------------------------------------------
+
+
+@_making("eq")
+def _equal(given: Mapping[str, Any], out: Any) -> None:
+    one, other = given["self"], given["other"]
+    known = known_of(one) or known_of(other)
+    if isinstance(known, Below):
+        note(out, NEVER if _at_least(other, known.count) else OneIn((known.count,)))
+    elif isinstance(known, OneIn) and isinstance(other, int) and other == 1:
+        note(out, known)
+
+
+@_making("ne", "gt")
+def _true(given: Mapping[str, Any], out: Any) -> None:
+    known = known_of(given["self"])
+    note(out, known if isinstance(known, OneIn) and given["other"] == 0 else None)
+
+
+@_making("lt", "le")
+def _share(given: Mapping[str, Any], out: Any) -> None:
+    share = given["other"]
+    if isinstance(known_of(given["self"]), Even) and isinstance(share, float) and 0 < share <= 1:
+        note(out, OneIn((), Fraction(repr(share))))
+
+
+@_making("bernoulli")
+def _tossed(given: Mapping[str, Any], out: Any) -> None:
+    share = given.get("p")
+    note(out, OneIn((), Fraction(repr(share))) if isinstance(share, float) and 0 < share <= 1 else None)
+
+
+@_making("logical_and", "bitwise_and")
+def _both(given: Mapping[str, Any], out: Any) -> None:
+    one, other = known_of(given["self"]), known_of(given["other"])
+    if isinstance(one, OneIn) and isinstance(other, OneIn):
+        note(out, OneIn((*one.ways, *other.ways), one.share * other.share))
+
+
+def _at_least(value: Any, count: Any) -> bool:
+    """Whether ``value`` is ``count`` or more at all sizes."""
+    if not isinstance(value, int | torch.SymInt):
+        return False
+    if isinstance(value, int) and isinstance(count, int):
+        return value >= count
+    one, other = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (value, count))
+    return bool((one - other).is_Integer and one - other >= 0)
