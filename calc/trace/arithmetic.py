@@ -171,7 +171,8 @@ def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
-        changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in _element_types(names["__file__"])]
+        taken = {*names, *_element_types(names["__file__"])}
+        changed += [(names, name, None) for name in ("int", "float") if name not in taken]
         changed += [(names, "range", None)] if "range" not in names else []
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
