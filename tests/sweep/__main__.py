@@ -86,7 +86,7 @@ def _swept(chosen: dict[str, str], folder: Path, options: argparse.Namespace) ->
                 _keep(path, Row(name, chosen[name], REFUSED, why, seconds=time.monotonic() - since))
             row = _read(path)
             print(
-                f"[{done}/{len(chosen)}] {name:<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:150]}",
+                f"[{done}/{len(chosen)}] {name:<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:300]}",
                 file=sys.stderr,
                 flush=True,
             )

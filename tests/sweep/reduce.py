@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from calc.models.hf import vocabulary_of
 from calc.models.hf.dimensions import layout_of
 from calc.models.hf.layers import Pattern, pattern_of, without_memory
-from calc.models.hf.source import Source, quiet
+from calc.models.hf.source import Source, inner_configs, quiet
 from calc.models.hf.table import FIELDS
-from calc.models.hf.tasks import TASKS
+from calc.models.hf.tasks import task_of
 from calc.spec import Sizes
 
 _HEADS, _HEAD_WIDTH, _EXPERTS, _CHOSEN, _VOCABULARY = 4, 16, 4, 2, 200
@@ -19,14 +20,31 @@ _LONGEST = 40  # layers
 _TRIED_AT = {"B": 2, "T": 7, "S": 5}
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A config with its dimensions and the pattern of its layers: the whole one, or one inside it, at ``path``."""
+
+    path: str
+    source: Source
+    config: Any
+    fields: Mapping[str, tuple[str, ...]]
+    layers: Pattern | None
+
+    def changes(self, random_: random.Random) -> list[dict[str, Any]]:
+        """Fields to set for each relative, under their paths."""
+        relatives = _relatives(self.source, self.config, self.fields, self.layers, random_)
+        return [{self.path + name: value for name, value in changes.items()} for changes in relatives]
+
+
 def reduced(source: Source, seed: int) -> dict[str, Any]:
     """Fields to set, beside the defaults: the smallest of a few relatives that the library builds and runs."""
     config = source.config({})
-    fields = layout_of(source, config)
-    depth = config.__dict__[fields["L"][0]] if "L" in fields else 1
-    layers = pattern_of(source, config, depth, without_memory(source, config)) if "L" in fields else None
+    module = without_memory(source, config)
+    random_ = random.Random(f"{seed} {source.architecture}")
+    parts = [_part(source, config, "", module), *(_part(source, config, name, module) for name in inner_configs(config))]
     last = "no relative was tried"
-    for changes in _relatives(source, config, fields, layers, random.Random(f"{seed} {source.architecture}")):
+    for together in zip(*(part.changes(random_) for part in parts), strict=True):
+        changes = _nothing_by_chance(config) | {name: value for some in together for name, value in some.items()}
         try:
             _run(source, changes)
         except Exception as error:  # the class's own demands on its sizes: the next relative has fewer changes
@@ -34,6 +52,20 @@ def reduced(source: Source, seed: int) -> dict[str, Any]:
         else:
             return changes
     raise RuntimeError(last)
+
+
+def _part(source: Source, config: Any, name: str, module: Any) -> Part:
+    part, known = (source.part(name), getattr(config, name)) if name else (source, config)
+    fields = layout_of(part, known)
+    depth = known.__dict__[fields["L"][0]] if "L" in fields else 1
+    layers = pattern_of(part, known, depth, module) if "L" in fields else None
+    return Part(f"{name}." if name else "", part, known, fields, layers)
+
+
+def _nothing_by_chance(config: Any) -> dict[str, Any]:
+    """Layers left out and inputs hidden at random are off: which operators run would depend on the draw."""
+    off: dict[str, Any] = {name: 0.0 for name in config.__dict__ if name.endswith("layerdrop")}
+    return off | {name: False for name in config.__dict__ if name == "apply_spec_augment"}
 
 
 def _relatives(
@@ -89,12 +121,14 @@ def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
     """Sizes of no dimension: by their names sizes, or words of a vocabulary, or layers of another stack."""
     if any(field in fields.get(letter, ()) for letter in FIELDS.dimensions):
         return False
-    return FIELDS.is_named_as_size(field) or "vocab" in field or field.endswith(("_layers", "_ffn_dim"))
+    return FIELDS.is_named_as_size(field) or "vocab" in field or field.endswith(("_layers", "_ffn_dim", "_source_positions"))
 
 
 def _own(field: str, value: int, random_: random.Random) -> int:
     if "vocab" in field:
         return min(value, random_.choice([181, 191]))
+    if field.endswith("_source_positions"):
+        return min(value, 24)
     if field.endswith("_layers"):
         return min(value, 2)
     if field.endswith("_heads"):
@@ -114,9 +148,9 @@ def _run(source: Source, changes: Mapping[str, Any]) -> None:
     from calc.models.hf.source import module_class
 
     config = source.config(changes)
-    task = TASKS[source.task]
+    task = task_of(source)
     with quiet():
         module = module_class(source)(config).train()
-    vocabulary = config.__dict__.get("vocab_size") or vocabulary_of(module)
+    vocabulary = config.__dict__.get("vocab_size") or vocabulary_of(module, config)
     with torch.no_grad():
-        task.loss(module, *task.inputs(Sizes(**_TRIED_AT), vocabulary, config))
+        task.step(module, *task.inputs(Sizes(**_TRIED_AT | task.small(config)), vocabulary, config))

@@ -30,16 +30,33 @@ class Row:
     seconds: float = 0.0
 
 
+# Of the other kinds of classes, one of the library's lists and the model types whose class in it is swept.
+OTHERS = {
+    "MODEL_FOR_MASKED_LM_MAPPING_NAMES": ("bert", "distilbert"),
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES": ("t5", "bart"),
+    "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES": ("vit", "convnext", "resnet"),
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES": ("whisper", "speech_to_text", "moonshine"),
+    "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES": ("clip", "siglip"),
+    "MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES": ("yolos", "rt_detr"),
+    "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES": ("wav2vec2", "audio-spectrogram-transformer"),
+    "MODEL_FOR_CTC_MAPPING_NAMES": ("hubert",),
+    "MODEL_FOR_MASKED_IMAGE_MODELING_MAPPING_NAMES": ("vit",),
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES": ("bert", "llama"),
+    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES": ("bert",),
+    "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES": ("bert",),
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES": ("llava", "paligemma"),
+    "MODEL_MAPPING_NAMES": ("bert", "vit", "t5", "wav2vec2", "llama"),
+}
+
+
 def names() -> dict[str, str]:
     """Name → architecture: every causal language model of the installed transformers by its model_type, and some other kinds."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as LANGUAGE
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as IMAGES
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
-    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES as PAIRS
+    from transformers.models.auto import modeling_auto
 
-    found = {name: _first(architecture) for name, architecture in LANGUAGE.items()}
-    others = {"bert": MASKED, "distilbert": MASKED, "t5": PAIRS, "bart": PAIRS, "vit": IMAGES, "convnext": IMAGES, "resnet": IMAGES}
-    return found | {f"{name}:{_first(lists[name])}": _first(lists[name]) for name, lists in others.items()}
+    language = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    found = {name: _first(architecture) for name, architecture in language.items()}
+    others = [(kind, _first(getattr(modeling_auto, mapping)[kind])) for mapping, kinds in OTHERS.items() for kind in kinds]
+    return found | {f"{kind}:{architecture}": architecture for kind, architecture in others}
 
 
 def _first(architecture: Any) -> str:
@@ -63,13 +80,15 @@ def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path
 
     kind = model_type.partition(":")[0]
     raw: dict[str, Any] = {"model_type": kind, "architectures": [architecture]}
-    if model_type.endswith("ForConditionalGeneration"):
-        raw["decoder_start_token_id"] = 0  # every file of such a model has it; the class has no default
+    if architecture.endswith("ForConditionalGeneration"):
+        raw |= {"decoder_start_token_id": 0, "pad_token_id": 0}  # every file of such a model has them; the class has no default
+    if architecture.endswith("ForSequenceClassification"):
+        raw["pad_token_id"] = 0  # likewise: the token before it is what is classified
     source = source_of(kind, raw)
     changes = reduced(source, seed)
     path = folder / kind / architecture / "config.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**raw, **changes}, default=str))
+    path.write_text(json.dumps({**raw, **source.merged(changes)}, default=str))
     return path
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from calc.dims import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
-from calc.models.hf.dimensions import Layout, dims_of, gives_way, layout_of, positions
+from calc.models.hf.dimensions import Layout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
-from calc.models.hf.source import Source, module_class, quiet
-from calc.models.hf.tasks import TASKS, Task
+from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
+from calc.models.hf.tasks import Task, stated, task_of
 from calc.spec import Spec
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
@@ -31,16 +31,13 @@ def spec(path: str) -> Spec:
     reading.refuse_what_is_not_supported(str(file), raw)
     reading.refuse_bad_sizes(str(file), raw)
     source = reading.source_of(str(file), raw)
+    task = task_of(source)
     config = reading.construct(source)
-    task = TASKS[source.task]
-    fields = layout_of(source, config)
     module = _without_memory(source, config)
-    depth = config.__dict__[fields["L"][0]] if "L" in fields else 1
-    layout = Layout(fields, pattern_of(source, config, depth, module) if "L" in fields else None)
-    dims, notes = dims_of(source, layout, config, task.dims(config, positions(config)))
+    layout, dims, notes = _dimensions(source, config, task, module)
     parameters = sum(p.numel() for p in module.parameters())
-    check_at = _check_at(source, layout, dims, task, parameters)
-    vocabulary = vocabulary_of(module)
+    check_at = _check_at(source, layout, dims, task.small(config), parameters)
+    vocabulary = vocabulary_of(module, config)
     import transformers
 
     digest = hashlib.sha256(text).hexdigest()
@@ -49,7 +46,7 @@ def spec(path: str) -> Spec:
         dims=dims,
         build=lambda n: _build(source, layout, n),
         inputs=lambda n: task.inputs(n, getattr(n, "V", vocabulary), config),
-        loss=task.loss,
+        loss=task.step,
         predict=task.predict,
         check_at=check_at,
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
@@ -60,6 +57,25 @@ def spec(path: str) -> Spec:
     )
 
 
+def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[Layout, dict[str, Dim], tuple[str, ...]]:
+    """Where the dimensions are in the config and in the configs inside it, and the dimensions with what a reader should know."""
+    home = home_of(config, bool({"T", "S"} & task.dims(config, None).keys()))
+    own, text = (source.part(home), getattr(config, home)) if home else (source, config)
+    towers = {prefix: (source.part(name), getattr(config, name), name) for prefix, name in towers_of(config, home).items()}
+    inner = {
+        prefix: Layout({letter: names for letter, names in layout_of(part, known).items() if letter != "L"}, None, name)
+        for prefix, (part, known, name) in towers.items()
+    }
+    fields = layout_of(own, text)
+    depth = text.__dict__[fields["L"][0]] if "L" in fields else 1
+    layout = Layout(fields, pattern_of(own, text, depth, module) if "L" in fields else None, home, inner)
+    dims, notes = dims_of(own, layout, text, task.dims(config, positions(text)))
+    for prefix, (part, known, _) in towers.items():
+        dims |= dims_of_tower(part, inner[prefix], known, prefix)
+    numbers = (f"the depth and the sizes of pictures and sounds of {', '.join(t[2] for t in towers.values())} are numbers here",)
+    return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
+
+
 def _without_memory(source: Source, config: Any) -> Any:
     try:
         return without_memory(source, config)
@@ -68,22 +84,22 @@ def _without_memory(source: Source, config: Any) -> Any:
         raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {said}") from None
 
 
-def vocabulary_of(module: Any) -> int:
-    """Rows of the input embedding: what a token's number is below, where the config has no vocabulary of its own."""
+def vocabulary_of(module: Any, config: Any) -> int:
+    """What a token's number is below, where no dimension says so: the rows of the input embedding, else what the config states."""
     try:
         return int(module.get_input_embeddings().num_embeddings)
     except (AttributeError, NotImplementedError):
-        return 0
+        return int(stated(config, "vocab_size", 0))
 
 
-def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], task: Task, parameters: int) -> dict[str, int]:
+def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int) -> dict[str, int]:
     """Sizes of the real checks: a short batch at full width, or a narrow relative where full width would not fit.
 
     Resolving the dimensions is also what finds that the config's own numbers do not divide.
     """
     try:
         sizes = resolve(dims, {})
-        small = {name: min(value, sizes[name]) if name != "B" else value for name, value in task.small.items()}
+        small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
             narrow = _narrow(sizes, layout, dims)
             small |= {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
@@ -108,5 +124,5 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
 def _build(source: Source, layout: Layout, n: Any) -> Any:
     """``cls(config)`` in training mode, with the fields of its dimensions at the given sizes; the class makes the others itself."""
     config = source.config(layout.changes(n))
-    with quiet():
+    with quiet(), symbolic_sizes_accepted():
         return module_class(source)(config).train()

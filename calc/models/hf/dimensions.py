@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.dims import Dim
+from calc.dims import Dim, meaning_of
 from calc.models.hf.layers import Pattern
-from calc.models.hf.source import Source
+from calc.models.hf.source import Source, inner_configs, parts_of
 from calc.models.hf.table import FIELDS, is_size
 
 # Elements in the 16 bytes that torch's grouped matrix products want rows to be multiples of, in fp32.
@@ -18,17 +19,60 @@ _ROW = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which fields hold which dimension, and how the layers repeat (``None``: the depth is a number)."""
+    """Which fields hold which dimension, and how the layers repeat (``None``: the depth is a number).
+
+    ``path`` is where those fields are: nothing, or the name of a config inside the config. ``inner`` are the layouts of further
+    ones, whose dimensions have the name of their config before the letter (``vision_d``).
+    """
 
     fields: Mapping[str, tuple[str, ...]]
     layers: Pattern | None
+    path: str = ""
+    inner: Mapping[str, Layout] = field(default_factory=dict)
 
-    def changes(self, n: Any) -> dict[str, Any]:
+    def changes(self, n: Any, prefix: str = "") -> dict[str, Any]:
         """Fields to set for sizes ``n``, the lists of the layers among them."""
-        found = {field: getattr(n, name) for name, fields in self.fields.items() if hasattr(n, name) for field in fields}
-        if self.layers is not None and hasattr(n, "L"):
-            found |= self.layers.stretched(n.L)
-        return found
+        found = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
+        if self.layers is not None and hasattr(n, prefix + "L"):
+            found |= self.layers.stretched(getattr(n, prefix + "L"))
+        there = {f"{self.path}.{name}" if self.path else name: value for name, value in found.items()}
+        for tower, layout in self.inner.items():
+            there |= layout.changes(n, tower)
+        return there
+
+
+def home_of(config: Any, tokens: bool) -> str:
+    """The config inside this one whose sizes go by the letters alone, where it is not this one: that of what reads the tokens."""
+    try:
+        text = config.get_text_config() if tokens else config
+    except ValueError:  # the library's objection to several of them
+        return ""
+    return next((name for name in inner_configs(config) if getattr(config, name) is text), "")
+
+
+def towers_of(config: Any, home: str) -> dict[str, str]:
+    """What the dimensions of further configs inside this one begin with, and the name of the config."""
+    return {name.removesuffix("_config") + "_": name for name in inner_configs(config) if name != home}
+
+
+def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> dict[str, Dim]:
+    """The dimensions of a config inside another, by names that begin with ``prefix``. Its depth stays a number."""
+    dims, _ = dims_of(source, layout, config, {})
+    name = prefix.removesuffix("_").replace("_", " ")
+
+    def renamed(value: Any) -> Any:
+        return re.sub(r"[A-Za-z_]\w*", lambda found: prefix + found[0], value) if isinstance(value, str) else value
+
+    return {
+        prefix + letter: replace(
+            dim,
+            default=renamed(dim.default),
+            meaning=f"{meaning_of(letter, dim)} ({name})",
+            multiple_of=renamed(dim.multiple_of),
+            at_most=renamed(dim.at_most),
+        )
+        for letter, dim in dims.items()
+    }
 
 
 def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
@@ -72,8 +116,8 @@ def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Di
     value = {name: config.__dict__[fields[0]] for name, fields in layout.fields.items()}
     notes: list[str] = []
     made = dict(inputs)
-    if "T" in made and "C" in value:
-        made["T"] = replace(made["T"], at_most="C")
+    if "C" in value:
+        made |= {name: replace(made[name], at_most="C") for name in ("T", "S") if name in made}
     made |= _attention(source, layout, config, value, notes)
     if "f" in value:
         made["f"] = Dim(value["f"] if value["f"] is not None else FIELDS.when_null[layout.fields["f"][0]])
@@ -94,7 +138,7 @@ def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Di
     }
     if "E" in made:
         made = _with_aligned_rows(made, value)
-    if config.__dict__.get("pad_token_id") is not None:
+    if any(part.__dict__.get("pad_token_id") is not None for part in parts_of(config)):
         notes.append("pad_token_id is 0 here, so that it is a token of any vocabulary size; no size or count depends on which token it is")
     return made, tuple(notes)
 

@@ -16,24 +16,47 @@ from calc.models.hf.table import FIELDS, is_size
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A config as read, with the library's classes for it. ``where`` begins every message about it; ``task`` is a key of
-    ``hf_fields.toml``'s tasks: what the model is fed and what its loss is."""
+    """A config as read, with the library's classes for it. ``where`` begins every message about it."""
 
     where: str
     raw: Mapping[str, Any]
     config_class: Any
     architecture: str
-    task: str
+    model_type: str
 
     def config(self, changes: Mapping[str, Any]) -> Any:
-        """The library's config object, with some fields of the file replaced. Sizes may be symbolic."""
-        aliases: Mapping[str, str] = self.config_class.attribute_map
-        kept = {name: value for name, value in self.raw.items() if aliases.get(name) not in changes}
-        with quiet(), _symbolic_sizes_accepted():
-            made = self.config_class(**{**kept, **changes})
-        if made.__dict__.get("pad_token_id") is not None:
-            made.__dict__["pad_token_id"] = 0  # a token of any vocabulary, whatever its size
+        """The library's config object, with some fields of the file replaced, or of a config inside it (``text_config.d_model``).
+
+        Sizes may be symbolic.
+        """
+        with quiet(), symbolic_sizes_accepted():
+            made = self.config_class(**self.merged(changes))
+        for part in parts_of(made):
+            if part.__dict__.get("pad_token_id") is not None:
+                part.__dict__["pad_token_id"] = 0  # a token of any vocabulary, whatever its size
         return made
+
+    def part(self, name: str) -> Source:
+        """The config inside this one of that name. Where the file leaves it out, it is what the class makes of nothing."""
+        with quiet():
+            known = getattr(self.config_class(**self.raw), name)
+        stated = self.raw.get(name)
+        raw = stated if isinstance(stated, dict) else {n: v for n, v in known.to_diff_dict().items() if n not in FIELDS.ignored}
+        kept = {n: v for n, v in raw.items() if n != "transformers_version"}
+        return Source(f"{self.where}, {name}", kept, type(known), self.architecture, known.model_type)
+
+    def merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of the file, and in their place what is changed."""
+        aliases: Mapping[str, str] = self.config_class.attribute_map
+        found = {name: value for name, value in self.raw.items() if aliases.get(name) not in changes}
+        inner: dict[str, dict[str, Any]] = {}
+        for path, value in changes.items():
+            name, dot, rest = path.partition(".")
+            if dot:
+                inner.setdefault(name, {})[rest] = value
+            else:
+                found[name] = value
+        return found | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
 
     def given(self, config: Any) -> dict[str, int]:
         """Fields whose integers the file or the class's defaults state; the class makes the others from these."""
@@ -41,6 +64,18 @@ class Source:
         stated = {aliases.get(name, name) for name in self.raw}
         stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
         return {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
+
+
+def parts_of(config: Any) -> Iterator[Any]:
+    """The config, then the configs inside it, theirs included."""
+    yield config
+    for name in inner_configs(config):
+        yield from parts_of(getattr(config, name))
+
+
+def inner_configs(config: Any) -> list[str]:
+    """Names of the configs inside this one that are there."""
+    return [name for name in getattr(config, "sub_configs", {}) if hasattr(getattr(config, name, None), "to_diff_dict")]
 
 
 def module_class(source: Source) -> Any:
@@ -97,9 +132,9 @@ def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
         if value is None or isinstance(value, list):
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{where}: {field} = {_clip(value)} is not an integer")
+            raise ConfigError(f"{where}: {field} = {clip(value)} is not an integer")
         if not 0 < value < 2**63:
-            raise ConfigError(f"{where}: {field} = {_clip(value)} is not a size: give an integer from 1 to 2**63 - 1")
+            raise ConfigError(f"{where}: {field} = {clip(value)} is not a size: give an integer from 1 to 2**63 - 1")
 
 
 def source_of(where: str, raw: Mapping[str, Any]) -> Source:
@@ -108,30 +143,11 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
 
     model_type, architecture = raw["model_type"], raw["architectures"][0]
     if model_type not in CONFIG_MAPPING:
-        raise ConfigError(f"{where}: model_type {_clip(model_type)!r} is not one that the installed transformers knows")
-    task = _task(where, model_type, architecture)
+        raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
     kept = {name: value for name, value in raw.items() if name not in ignored}
     with quiet():
-        return Source(where, kept, CONFIG_MAPPING[model_type], architecture, task)
-
-
-def _task(where: str, model_type: str, architecture: str) -> str:
-    """What the class is for, from the library's own lists of classes by model_type."""
-    from transformers.models.auto import modeling_auto
-
-    usable: list[str] = []
-    for task, lists in FIELDS.tasks.items():
-        for known in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
-            names = [known] if isinstance(known, str) else list(known)
-            if architecture in names:
-                return task
-            usable += names
-    instead = f"for {model_type!r} there is {', '.join(dict.fromkeys(usable))}" if usable else f"{model_type!r} has none"
-    raise ConfigError(
-        f"{where}: architecture {_clip(architecture)!r} is no language model, sequence-to-sequence model or image classifier of its"
-        f" model_type: {instead}"
-    )
+        return Source(where, kept, CONFIG_MAPPING[model_type], architecture, model_type)
 
 
 def transformers_needed() -> None:
@@ -152,7 +168,7 @@ def construct(source: Source) -> Any:
 
 
 @contextmanager
-def _symbolic_sizes_accepted() -> Iterator[None]:
+def symbolic_sizes_accepted() -> Iterator[None]:
     """The library's configs check the types of their fields; a symbolic integer, or a list with one, is as good as an integer."""
     from huggingface_hub import dataclasses as strict
 
@@ -200,6 +216,6 @@ def _last_line(error: BaseException) -> str:
     return (str(error).strip().rpartition("\n")[2].strip() or type(error).__name__)[:200]
 
 
-def _clip(value: object) -> str:
+def clip(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:39]}…"

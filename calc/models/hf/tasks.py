@@ -1,100 +1,324 @@
-"""What a model of transformers is fed, and its loss. Inputs and sizes of inputs go by the task alone, never by the model."""
+"""What a model of transformers is fed, and its loss. Inputs and sizes of inputs go by the task alone, never by the model.
+
+A task is one of the library's own kinds of classes (``hf_fields.toml`` says which lists are which). Where a class of a kind
+has no loss of its own that a table of sizes could follow, the loss is a stated simple one, and a note says so.
+"""
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calc.dims import Dim
-from calc.models.hf.source import quiet
+from calc.errors import ConfigError
+from calc.models.hf.source import Source, clip, module_class, parts_of, quiet, symbolic_sizes_accepted
+from calc.models.hf.table import FIELDS
 
 # Where a config bounds no positions, and for what a model is tried out at.
 _LENGTH, _TARGET, _SMALL = 1024, 128, 16
+# A second of sound, and of its spectrum.
+_SAMPLES, _FRAMES = 16_000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One tensor: ``dims`` makes its dimensions from (config, largest length), ``make`` the tensor from (sizes, vocabulary, config).
+
+    ``small`` are sizes to try it out at.
+    """
+
+    dims: Callable[[Any, int | None], dict[str, Dim]]
+    make: Callable[[Any, Any, Any], Any]
+    small: Callable[[Any], Mapping[str, int]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``dims`` makes the dimensions of the inputs from (config, largest length); ``inputs`` takes (sizes, vocabulary, config)."""
+    """``feeds`` go by the arguments of ``forward``; ``same`` are further arguments for the same tensors.
 
-    dims: Callable[[Any, int | None], dict[str, Dim]]
-    small: Mapping[str, int]
-    inputs: Callable[[Any, Any, Any], tuple[Any, ...]]
-    loss: Callable[..., Any]
-    predict: Callable[..., Any]
+    ``used`` are the arguments of a forward alone (argument → feed), ``outcome`` is what it gives. ``options`` are passed as they are.
+    """
 
+    feeds: Mapping[str, Feed]
+    loss: Callable[[Any], Any]
+    outcome: Callable[[Any], Any]
+    used: Mapping[str, str]
+    same: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
-def _tokens(_: Any, limit: int | None) -> dict[str, Dim]:
-    return {"B": Dim(1), "T": Dim(min(limit or _LENGTH, _LENGTH))}
+    @property
+    def arguments(self) -> frozenset[str]:
+        return frozenset([*self.feeds, *self.same, *self.options])
 
+    def dims(self, config: Any, limit: int | None) -> dict[str, Dim]:
+        return {"B": Dim(1)} | {name: dim for feed in self.feeds.values() for name, dim in feed.dims(config, limit).items()}
 
-def _pairs(config: Any, limit: int | None) -> dict[str, Dim]:
-    return {**_tokens(config, limit), "S": Dim(min(limit or _TARGET, _TARGET), "target length")}
+    def small(self, config: Any) -> dict[str, int]:
+        return {"B": 2} | {name: size for feed in self.feeds.values() for name, size in feed.small(config).items()}
 
+    def inputs(self, n: Any, vocabulary: Any, config: Any) -> tuple[Any, ...]:
+        return tuple(feed.make(n, vocabulary, config) for feed in self.feeds.values())
 
-def _pictures(config: Any, _: int | None) -> dict[str, Dim]:
-    return {"B": Dim(1)}
+    def step(self, model: Any, *inputs: Any) -> Any:
+        fed = dict(zip(self.feeds, inputs, strict=True))
+        shared = {argument: fed[name] for argument, name in self.same.items()}
+        with quiet(), symbolic_sizes_accepted():
+            return self.loss(model(**fed, **shared, **self.options, **_without_cache(model)))
 
-
-def _token_inputs(n: Any, vocabulary: Any, _: Any) -> tuple[Any, ...]:
-    import torch
-
-    return (torch.randint(vocabulary, (n.B, n.T)),)
-
-
-def _pair_inputs(n: Any, vocabulary: Any, _: Any) -> tuple[Any, ...]:
-    import torch
-
-    return (torch.randint(vocabulary, (n.B, n.T)), torch.randint(vocabulary, (n.B, n.S)))
-
-
-def _picture_inputs(n: Any, _: Any, config: Any) -> tuple[Any, ...]:
-    import torch
-
-    size = getattr(config, "image_size", None) or 224
-    height, width = size if isinstance(size, list | tuple) else (size, size)
-    return (torch.randn(n.B, getattr(config, "num_channels", 3), height, width), torch.randint(config.num_labels, (n.B,)))
+    def predict(self, model: Any, *inputs: Any) -> Any:
+        fed = dict(zip(self.feeds, inputs, strict=True))
+        with quiet(), symbolic_sizes_accepted():
+            return self.outcome(model(**{argument: fed[name] for argument, name in self.used.items()}, **_without_cache(model)))
 
 
-def _arguments(model: Any) -> dict[str, Any]:
+def _without_cache(model: Any) -> dict[str, Any]:
     """A cache of keys is for generation: a training step has none. Models without one do not know the argument."""
-    import inspect
-
     return {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
 
 
-def _token_loss(model: Any, ids: Any) -> Any:
-    with quiet():
-        return model(input_ids=ids, labels=ids, **_arguments(model)).loss
+# -- what is fed ---------------------------------------------------------------------------------------------------------------
 
 
-def _pair_loss(model: Any, ids: Any, labels: Any) -> Any:
-    with quiet():
-        return model(input_ids=ids, labels=labels, **_arguments(model)).loss
+def stated(config: Any, field_: str, default: Any) -> Any:
+    """A field of the config, or of the first config inside it that has one: a picture's size stands with what sees pictures."""
+    found = (part.__dict__.get(field_) for part in parts_of(config))
+    return next((value for value in found if value is not None), default)
 
 
-def _picture_loss(model: Any, pictures: Any, labels: Any) -> Any:
-    with quiet():
-        return model(pixel_values=pictures, labels=labels).loss
+def _no_dims(_: Any, __: int | None) -> dict[str, Dim]:
+    return {}
 
 
-def _token_predict(model: Any, ids: Any) -> Any:
-    with quiet():
-        return model(input_ids=ids, **_arguments(model)).logits
+def _length(_: Any, limit: int | None) -> dict[str, Dim]:
+    return {"T": Dim(min(limit or _LENGTH, _LENGTH))}
 
 
-def _pair_predict(model: Any, ids: Any, labels: Any) -> Any:
-    with quiet():
-        return model(input_ids=ids, decoder_input_ids=labels, **_arguments(model)).logits
+def _target(_: Any, limit: int | None) -> dict[str, Dim]:
+    return {"S": Dim(min(limit or _TARGET, _TARGET), "target length")}
 
 
-def _picture_predict(model: Any, pictures: Any, _: Any) -> Any:
-    with quiet():
-        return model(pixel_values=pictures).logits
+def _numbers_below(count: Callable[[Any, Any, Any], Any], *shape: str) -> Callable[[Any, Any, Any], Any]:
+    def make(n: Any, vocabulary: Any, config: Any) -> Any:
+        import torch
+
+        return torch.randint(count(n, vocabulary, config), tuple(getattr(n, name) for name in shape))
+
+    return make
 
 
-TASKS = {
-    "language": Task(_tokens, {"B": 2, "T": _SMALL}, _token_inputs, _token_loss, _token_predict),
-    "translation": Task(_pairs, {"B": 2, "T": _SMALL, "S": _SMALL - 5}, _pair_inputs, _pair_loss, _pair_predict),
-    "images": Task(_pictures, {"B": 2}, _picture_inputs, _picture_loss, _picture_predict),
+def _vocabulary(_: Any, vocabulary: Any, __: Any) -> Any:
+    return vocabulary
+
+
+def _classes(_: Any, __: Any, config: Any) -> Any:
+    return config.num_labels
+
+
+def _sequence(n: Any, _: Any, __: Any) -> Any:
+    return n.T
+
+
+def _height_and_width(config: Any) -> tuple[int, int]:
+    size = stated(config, "image_size", 224)
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return height, width
+
+
+def _picture(n: Any, _: Any, config: Any) -> Any:
+    import torch
+
+    return torch.randn(n.B, stated(config, "num_channels", 3), *_height_and_width(config))
+
+
+def _hidden_patches(n: Any, _: Any, config: Any) -> Any:
+    import torch
+
+    patch = stated(config, "patch_size", 16)
+    count = math.prod(side // patch for side in _height_and_width(config))
+    return torch.randint(2, (n.B, count)) > 0
+
+
+def _sound(config: Any, _: int | None) -> dict[str, Dim]:
+    if _fixed_spectrum(config):
+        return {}
+    stride = _stride(config)
+    return {"N": Dim(-(-_SAMPLES // stride) * stride, "audio samples", multiple_of=stride if stride > 1 else None)}
+
+
+def _stride(config: Any) -> int:
+    """How many samples a front end of convolutions makes one step of."""
+    return math.prod(stated(config, "conv_stride", ()))
+
+
+def _samples(n: Any, _: Any, config: Any) -> Any:
+    import torch
+
+    return torch.randn(n.B, *(_fixed_spectrum(config) or (n.N,)))
+
+
+def _fixed_spectrum(config: Any) -> tuple[int, int] | None:
+    """So many frames of so many bins, where the config states both: what is called values is a spectrum then."""
+    frames, bins = stated(config, "max_length", None), stated(config, "num_mel_bins", None)
+    return (frames, bins) if frames and bins else None
+
+
+def _few_samples(config: Any) -> dict[str, int]:
+    return {} if _fixed_spectrum(config) else {"N": 7 * _stride(config) if _stride(config) > 1 else _SAMPLES // 10}
+
+
+def _frames(config: Any, _: int | None) -> dict[str, Dim]:
+    return {} if _fixed_frames(config) else {"N": Dim(_FRAMES, "audio frames")}
+
+
+def _fixed_frames(config: Any) -> int | None:
+    """A table of source positions over a spectrum of so many bins: two frames a position, and no fewer are taken."""
+    positions = stated(config, "max_source_positions", None)
+    return 2 * positions if positions and stated(config, "num_mel_bins", None) else None
+
+
+_SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
+
+
+def _spectrum(n: Any, _: Any, config: Any) -> Any:
+    import torch
+
+    frames, bins = _fixed_frames(config), stated(config, "num_mel_bins", None)
+    if frames:
+        return torch.randn(n.B, bins, frames)
+    width = next((w for w in (bins, *(stated(config, name, None) for name in _SPECTRUM_WIDTHS)) if w), 80)
+    return torch.randn(n.B, n.N, width)
+
+
+TOKENS = Feed(_length, _numbers_below(_vocabulary, "B", "T"), lambda _: {"T": _SMALL})
+TARGETS = Feed(_target, _numbers_below(_vocabulary, "B", "S"), lambda _: {"S": _SMALL - 5})
+CLASSES = Feed(_no_dims, _numbers_below(_classes, "B"))
+CLASS_OF_EACH = Feed(_no_dims, _numbers_below(_classes, "B", "T"))
+PLACES = Feed(_no_dims, _numbers_below(_sequence, "B"))
+PICTURES = Feed(_no_dims, _picture)
+HIDDEN_PATCHES = Feed(_no_dims, _hidden_patches)
+SAMPLES = Feed(_sound, _samples, _few_samples)
+SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if _fixed_frames(config) else {"N": 2 * _SMALL})
+
+_OF_MAIN_INPUT = {"input_ids": TOKENS, "pixel_values": PICTURES, "input_values": SAMPLES, "input_features": SPECTRUM}
+
+
+# -- losses and outcomes -------------------------------------------------------------------------------------------------------
+
+
+def _own_loss(outputs: Any) -> Any:
+    return outputs.loss
+
+
+def _mean_of_squares(outputs: Any) -> Any:
+    return outputs[0].square().mean()
+
+
+def _boxes_and_classes(outputs: Any) -> Any:
+    return outputs.logits.square().mean() + outputs.pred_boxes.square().mean()
+
+
+def _logits(outputs: Any) -> Any:
+    return outputs.logits
+
+
+def _first(outputs: Any) -> Any:
+    return outputs[0]
+
+
+_NO_HEAD = "The class has no head and no loss of its own: the loss here is the mean of the squares of its first output."
+_NO_MATCHING = (
+    "The library's loss first matches boxes to objects, which depends on the data: the loss here is the mean of the squares of the"
+    " class scores and that of the boxes."
+)
+_NO_PICTURE = "Text alone is fed, no picture and no sound: what sees or hears stands in the parameters and runs no operator."
+
+
+# -- the tasks -----------------------------------------------------------------------------------------------------------------
+
+
+def _labelled(main: str, feed: Feed, labels: Feed) -> Task:
+    return Task({main: feed, "labels": labels}, _own_loss, _logits, {main: main})
+
+
+def _tokens_alone(notes: tuple[str, ...] = ()) -> Task:
+    return Task({"input_ids": TOKENS}, _own_loss, _logits, {"input_ids": "input_ids"}, {"labels": "input_ids"}, notes=notes)
+
+
+def _to_targets(main: str, feed: Feed) -> Task:
+    return Task({main: feed, "labels": TARGETS}, _own_loss, _logits, {main: main, "decoder_input_ids": "labels"})
+
+
+def _encoder(main: str, feed: Feed, decoder: Mapping[str, Feed]) -> Task:
+    feeds = {main: feed, **decoder}
+    return Task(feeds, _mean_of_squares, _first, {name: name for name in feeds}, notes=(_NO_HEAD,))
+
+
+def _text_and_picture(main: str, feed: Feed) -> Task:
+    both = {"input_ids": TOKENS, "pixel_values": PICTURES}
+    return Task(both, _own_loss, lambda outputs: outputs.logits_per_image, {name: name for name in both}, options={"return_loss": True})
+
+
+def _places(main: str, feed: Feed) -> Task:
+    feeds = {main: feed, "start_positions": PLACES, "end_positions": PLACES}
+    return Task(feeds, _own_loss, lambda outputs: outputs.start_logits, {main: main})
+
+
+_MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
+    "language": lambda *_: _tokens_alone(),
+    "pretraining": lambda *_: _tokens_alone(),
+    "multimodal": lambda *_: _tokens_alone((_NO_PICTURE,)),
+    "translation": lambda *_: _to_targets("input_ids", TOKENS),
+    "speech": lambda main, feed, _: _to_targets(main, feed),
+    "images": lambda *_: _labelled("pixel_values", PICTURES, CLASSES),
+    "hidden patches": lambda *_: Task(
+        {"pixel_values": PICTURES, "bool_masked_pos": HIDDEN_PATCHES}, _own_loss, _first, {"pixel_values": "pixel_values"}
+    ),
+    "sounds": lambda main, feed, _: _labelled(main, feed, CLASSES),
+    "recognition": lambda main, feed, _: _labelled(main, feed, TARGETS),
+    "detection": lambda *_: Task(
+        {"pixel_values": PICTURES}, _boxes_and_classes, _logits, {"pixel_values": "pixel_values"}, notes=(_NO_MATCHING,)
+    ),
+    "text and picture": lambda main, feed, _: _text_and_picture(main, feed),
+    "classes of texts": lambda main, feed, _: _labelled(main, feed, CLASSES),
+    "classes of tokens": lambda main, feed, _: _labelled(main, feed, CLASS_OF_EACH),
+    "answers": lambda main, feed, _: _places(main, feed),
+    "encoder": lambda main, feed, known: _encoder(main, feed, {"decoder_input_ids": TARGETS} if "decoder_input_ids" in known else {}),
 }
+
+
+def task_of(source: Source) -> Task:
+    """What the class is for, from the library's own lists of classes by model_type, the most particular list first."""
+    from transformers.models.auto import modeling_auto
+
+    model_type = source.model_type
+    kinds, usable = [], []
+    for kind, lists in FIELDS.tasks.items():
+        for known in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
+            names = [known] if isinstance(known, str) else list(known)
+            kinds += [kind] if source.architecture in names else []
+            usable += names
+    cls = module_class(source) if kinds else None
+    fitting = [task for task in (_task_of_kind(kind, cls) for kind in kinds) if task is not None]
+    if fitting:
+        return fitting[0]
+    where = f"{source.where}: architecture {clip(source.architecture)!r}"
+    if kinds:
+        raise ConfigError(f"{where} takes other inputs than its kind of class ({kinds[0]}): use FILE.py:NAME, with inputs of your own")
+    instead = f"for {model_type!r} there is {', '.join(dict.fromkeys(usable))}" if usable else f"{model_type!r} has none"
+    raise ConfigError(f"{where} is no class of its model_type with a known step: {instead}")
+
+
+def _task_of_kind(kind: str, cls: Any) -> Task | None:
+    """The task of a class of that kind, or nothing where its forward takes other arguments than the kind says."""
+    parameters = inspect.signature(cls.forward).parameters
+    feed = _OF_MAIN_INPUT.get(cls.main_input_name)
+    if feed is None:
+        return None
+    task = _MAKERS[kind](cls.main_input_name, feed, frozenset(parameters))
+    needed = {name for name, p in parameters.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and name != "self"}
+    fits = {*task.arguments, *task.used} <= parameters.keys() and needed <= task.arguments
+    return task if fits else None
