@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calc import graph_json
+from calc import decided, graph_json
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
 from calc.dims import names_in
@@ -25,6 +25,7 @@ from calc.errors import (
 from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
 from calc.spec import Spec
+from calc.turns import fewest, next_attempt
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -36,10 +37,8 @@ def _silent(_: str) -> None:
     pass
 
 
-# Loop counts recorded with symbolic sizes, then those of the certificates. Two depths tell what a layer adds; from 3 layers
-# on a layer in between is seen beside the first and the last, from 5 on three of them; more depths determine a polynomial
-# of higher degree.
-_DEPTHS = (((3, 4), (5, 6)), ((5, 6), (7, 8)), ((7, 8), (9, 10)), ((3, 4, 5), (6, 7)), ((3, 4, 5, 6), (7, 8)))
+# How often counts are tried of a loop that may stay a number just as well.
+_TRIES_OF_WALKED = 3
 
 
 def trace(
@@ -70,12 +69,9 @@ def derive(
     from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
-        try:
-            graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
-        except RefusedOperatorError as error:
-            raise error if error.at is None else error.at(source.sizes(sizes)) from None
+        graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
         same = analysis if registry is REGISTRY else None
-        return derive_graph(graph, sizes, registry, spec=source, analysis=same)
+        return derive_graph(graph, sizes, registry, spec=decided.as_recorded(source, graph), analysis=same)
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
@@ -84,17 +80,48 @@ def derive(
 def _traced(
     spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
 ) -> tuple[Graph, Analysis | None]:
-    """The graph at ``sizes``. The general one depends on the spec alone, so it is the same whatever was asked before."""
-    values = spec.sizes(sizes)
+    """The graph at ``sizes``, recorded anew for each size that turns out to be decided by data."""
+    while True:
+        try:
+            return _traced_once(spec, sizes or {}, options, cache, progress)
+        except decided.Declared as more:
+            spec = more.spec
+            progress(more.why)
+        except RefusedOperatorError as error:
+            raise error if error.at is None else error.at(spec.sizes(sizes)) from None
+
+
+def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: bool, progress: Progress) -> tuple[Graph, Analysis | None]:
+    """The general graph depends on the spec alone, so it is the same whatever was asked before."""
+    values = spec.sizes(decided.given_now(spec, sizes))
     graph, analysis = _kept(_Cache(spec, options, cache), progress, lambda: _general(spec, values, options, progress))
+    spec = decided.as_recorded(spec, graph)
+    values = spec.sizes(sizes)
     graph = _with_values(graph, values)
     if not graph.unmet(values):
         return graph, analysis
     general = graph
     apart = _Cache(spec, options, cache, repr(values))
+    walked = _walked_otherwise(spec, graph, values)
+    if walked:
+        held = {**graph.held, **{name: (values[name], why) for name, why in walked.items()}}
+        return _kept(apart, progress, lambda: _at_sizes(spec, replace(general, held=held), values, options, progress))
     if any(values[name] != value for name, (value, _) in general.held.items()):
         return _kept(apart, progress, lambda: _at_sizes(spec, general, values, options, progress))
     return _kept(apart, progress, lambda: _completed(spec, general, analysis, values, options, progress))
+
+
+def _walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
+    """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
+    found: dict[str, str] = {}
+    for condition in graph.unmet(values):
+        names = [n for n in names_in(condition.expr) if n in spec.walked and n in graph.pins and values[n] >= fewest(_counts(graph), n)]
+        found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
+    return found
+
+
+def _counts(graph: Graph) -> list[Mapping[str, int]]:
+    return [record.sizes for record in graph.records]
 
 
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -207,33 +234,44 @@ def _deep_enough(
     held: Mapping[str, str] | None = None,
 ) -> tuple[Graph, Analysis]:
     from calc import rules  # noqa: F401  # registers the rules
-    from calc.derive.analysis import analyse
+    from calc.derive.analysis import PEAKS, analyse
     from calc.trace import Recordings, certificate_sizes, record
 
     known: Recordings = {}
     failure: CertificateError | None = None
     pins: Mapping[str, str] = {}
-    for depths, certified in _DEPTHS:
-        graph = record(spec, values, options, depths, progress, equal, known, held)
+    attempt: int | None = 0
+    tries = 0
+    while attempt is not None:
+        graph = record(spec, values, options, attempt, progress, equal, known, held)
         try:
             analysis = analyse(graph, REGISTRY)
-            for at in certificate_sizes(graph, values, certified):
+            for at in certificate_sizes(graph, values, attempt):
                 graph = _with_certificate(spec, graph, analysis, at, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins):
                 raise  # depth is not what it depends on
-            failure, pins = error, graph.pins
+            failure, pins, tries = error, graph.pins, tries + 1
+            attempt = next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
+            if tries == _TRIES_OF_WALKED and spec.walked and pins:
+                break
             progress("the depths recorded do not tell enough: recording deeper")
             continue
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
-    for name, where in pins.items():
-        raise TraceError(
+    raise _no_polynomial(spec, pins, failure)
+
+
+def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError) -> TraceError:
+    """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw."""
+    for name, where in reversed([*pins.items()]):
+        said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"
         )
-    raise failure
+        return PinnedSizeError(name, where, said) if name in spec.walked else TraceError(said)
+    return failure
 
 
 def _probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
@@ -270,7 +308,8 @@ _ALIKE = 6
 def _degenerate(graph: Graph) -> list[dict[str, int]]:
     """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike."""
     certified = graph.certificates[0].sizes
-    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(_shallowest(graph) - 1, 0, -1)] if graph.loops else []
+    most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
+    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
     return [*few_turns, batch_of_one, alike]
@@ -282,18 +321,13 @@ def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
     return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
 
 
-def _shallowest(graph: Graph) -> int:
-    """The smallest loop count that was recorded."""
-    return min(count for record in graph.records for count in record.sizes.values())
-
-
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
     return any(c.expr == f"{loop} != {values[loop]}" for c in graph.unmet(values))
 
 
 def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, else equal ones."""
-    shallow = [name for name in graph.loops if values.get(name, _shallowest(graph)) < _shallowest(graph)]
+    shallow = [name for name in graph.loops if name in values and values[name] < fewest(_counts(graph), name)]
     few = {name: str(values[name]) for name in shallow if _is_unmet(graph, name, values)}
     ones = few | {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
     first = {value: name for name, value in reversed(list(values.items()))}

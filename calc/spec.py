@@ -33,6 +33,7 @@ class Spec:
     ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
     ``gives_way`` sets of dimensions to leave as numbers, tried in order, where the step cannot be recorded with them symbolic;
                   empty: such a model is refused.
+    ``walked``    those of ``gives_way`` that a step may walk turn by turn (time): read as a number, they are loop counts first.
     ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
@@ -49,6 +50,7 @@ class Spec:
     notes: tuple[str, ...] = ()
     predict: Callable[..., Any] | None = None
     gives_way: tuple[tuple[str, ...], ...] = ()
+    walked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.dims, Mapping) or not self.dims:

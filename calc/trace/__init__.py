@@ -7,14 +7,16 @@ import platform
 import random
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
+from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import meaning_of, names_in
-from calc.errors import PinnedSizeError, TraceError
+from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.graph import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
@@ -26,13 +28,15 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 
 # Each loop count doubles the number of recordings.
 _MOST_LOOPS = 3
+# No loop is recorded with fewer turns.
+_MOST_BOUNDED = 3
 
 
 def record(
     spec: Spec,
     sizes: Mapping[str, int],
     options: Options,
-    depths: Sequence[int] = (3, 4),
+    attempt: int = 0,
     progress: Progress = lambda _: None,
     equal: Mapping[str, str] | None = None,
     known: Recordings | None = None,
@@ -41,10 +45,10 @@ def record(
     """Record the training step of ``spec`` with symbolic sizes; the graph has no certificates yet.
 
     ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
-    read as a number is taken as a loop count: it is recorded at each of ``depths``. ``equal`` fixes dimensions to 1 or to
-    another one, for sizes at which the step runs otherwise. ``held`` names dimensions that stay numbers, at their value, and
-    says why. ``known`` keeps what was recorded for this spec, options and
-    ``equal``, so that recording deeper does not record the same again.
+    read as a number is taken as a loop count: it is recorded at several, the more the higher ``attempt`` is. ``equal`` fixes
+    dimensions to 1 or to another one, for sizes at which the step runs otherwise. ``held`` names dimensions that stay numbers,
+    at their value, and says why. ``known`` keeps what was recorded for this spec, options and ``equal``, so that recording
+    deeper does not record the same again.
     """
     held = {name: why for name, why in (held or {}).items() if name not in (equal or {})}
     basis = basis_of(spec.dimensions, {**{name: str(sizes[name]) for name in held}, **(equal or {})})
@@ -53,20 +57,56 @@ def record(
     known = {} if known is None else known
     while True:
         try:
-            runs = _symbolic_runs(spec, basis, sizes, loops, depths, options, progress, known)
+            runs = _symbolic_runs(spec, basis, sizes, loops, pins, attempt, options, progress, known)
             break
         except PinnedSizeError as pin:
             name = _whole(pin.dimension, basis)
-            if any(name in names for names in spec.gives_way):
+            if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
                 raise PinnedSizeError(name, pin.where, str(pin)) from None
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
                 raise TraceError(_pinned(spec, pin, basis)) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
-    graph = _graph(spec, basis, sizes, loops, depths, options, runs, pins)
+        except TraceError as error:
+            if type(error) is TraceError:
+                _require_unbounded(spec, basis, sizes, loops, attempt, options, error)
+            raise
+    graph = _graph(spec, basis, sizes, loops, attempt, options, runs, pins)
     kept = {name: (sizes[name], why) for name, why in held.items()}
     return replace(graph, held=kept, assumptions=(*graph.assumptions, *_held(held, sizes)))
+
+
+def _require_unbounded(
+    spec: Spec, basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], attempt: int, options: Options, error: TraceError
+) -> None:
+    """Start anew where the step fails for no other reason than that a dimension exceeds a loop count, which is small here:
+    as a router that chooses more experts than there are."""
+    dims = spec.dimensions
+    fixed = {name: counts[0] for name, counts in turns.recorded(attempt, loops).items()}
+    for loop, name in itertools.product(loops, basis.symbols):
+        if name in loops or name not in dims or loop not in dims or dims[name].at_most or sizes[name] > sizes[loop]:
+            continue
+        declared = decided.with_bound(spec, name, loop)
+        try:
+            record_step(spec, basis, hints(basis, sizes, bounded={name: _MOST_BOUNDED}), fixed, options)
+        except UndecidedSizeError:
+            raise declared from None
+        except TraceError as again:
+            if type(again) is TraceError and str(again) != str(error):
+                raise declared from None
+        else:
+            raise declared from None
+
+
+def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
+    """Dimensions that are at most a loop count, or one that is a number here, each with what it may be at most."""
+    found = {}
+    for name, dim in dims.items():
+        limit = basis.define.get(dim.at_most or "", "")
+        if dim.at_most in loops or limit.isdigit():
+            found[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
+    return found
 
 
 def _whole(symbol: str, basis: Basis) -> str:
@@ -87,14 +127,15 @@ def _symbolic_runs(
     basis: Basis,
     sizes: Mapping[str, int],
     loops: Sequence[str],
-    depths: Sequence[int],
+    pins: Mapping[str, str],
+    attempt: int,
     options: Options,
     progress: Progress,
     known: Recordings,
 ) -> list[Traced]:
-    hint_of = hints(basis, sizes)
-    counts = [dict(zip(loops, turns, strict=True)) for turns in itertools.product(depths, repeat=len(loops))]
-    return [_recorded(spec, basis, hint_of, fixed, options, known, progress) for fixed in counts]
+    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis))
+    counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*turns.recorded(attempt, loops).values())]
+    return [_recorded(spec, basis, hint_of, fixed, pins, options, known, progress) for fixed in counts]
 
 
 def _recorded(
@@ -102,6 +143,7 @@ def _recorded(
     basis: Basis,
     hint_of: Mapping[str, int],
     fixed: Mapping[str, int],
+    pins: Mapping[str, str],
     options: Options,
     known: Recordings,
     progress: Progress,
@@ -111,18 +153,52 @@ def _recorded(
     if key not in known:
         at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
         progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
-        known[key] = record_step(spec, basis, hint_of, fixed, options)
+        try:
+            known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins))
+        except UndecidedSizeError as found:
+            raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, options), basis) from None
     return known[key]
 
 
-def certificate_sizes(graph: Graph, sizes: Mapping[str, int], depths: Sequence[int]) -> list[dict[str, int]]:
-    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, loop counts of ``depths``."""
+_OTHER_COUNTS = (5, 7, 11)
+
+
+def _at_any_count(
+    found: UndecidedSizeError, spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options
+) -> UndecidedSizeError:
+    """``found`` with the loop counts that are numbers in this run told from other numbers, by a run at other counts."""
+    if not fixed:
+        return found
+    others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
+    try:
+        record_step(spec, basis, hint_of, others, options)
+    except UndecidedSizeError as again:
+        if again.place == found.place and len(again.shape) == len(found.shape) and len(again.ways) == len(found.ways):
+            shape = tuple(_named(a, b, fixed, others) for a, b in zip(found.shape, again.shape, strict=True))
+            ways = tuple(_named(a, b, fixed, others) for a, b in zip(found.ways, again.ways, strict=True))
+            if None not in shape and None not in ways:
+                return UndecidedSizeError(found.place, found.where, shape, ways, found.share)  # type: ignore[arg-type]  # none is None
+    raise DataDependentError(f"{spec.name}: {found}, and how large it can be depends on {', '.join(fixed)} in no simple way")
+
+
+def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
+    """A size that two runs at different loop counts have: the same, or one of the counts; nothing where it is neither."""
+    if size == again:
+        return size
+    return next((name for name in fixed if size == fixed[name] and again == others[name]), None)
+
+
+def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[dict[str, int]]:
+    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts."""
     basis = graph.as_basis()
     found = []
-    for number in range(len(depths)):
-        turns = {name: depths[(number + i) % len(depths)] for i, name in enumerate(graph.loops)}
-        sets = [hints(basis, sizes, turn=number + 1), *(hints(basis, sizes, shift=number + 1 + 3 * i) for i in range(3))]
-        found.append(next((at for at in sets if _as_recorded(graph, {**at, **turns})), sets[0]) | turns)
+    for number, counts in enumerate(turns.certified(attempt, graph.loops)):
+        bounded = bounded_by({d.name: d for d in graph.dims}, graph.loops, basis)
+        sets = [
+            hints(basis, sizes, turn=number + 1, bounded=bounded),
+            *(hints(basis, sizes, shift=number + 1 + 3 * i, bounded=bounded) for i in range(3)),
+        ]
+        found.append(next((at for at in sets if _as_recorded(graph, {**at, **counts})), sets[0]) | counts)
     return found
 
 
@@ -148,7 +224,7 @@ def _graph(
     basis: Basis,
     sizes: Mapping[str, int],
     loops: Sequence[str],
-    depths: Sequence[int],
+    attempt: int,
     options: Options,
     runs: Sequence[Traced],
     pins: Mapping[str, str],
@@ -158,7 +234,15 @@ def _graph(
         source=spec.source,
         dims=tuple(
             DimRecord(
-                n, meaning_of(n, d), sizes[n], d.default if isinstance(d.default, str) else None, d.tied, d.multiple_of, d.at_most, d.plus
+                n,
+                meaning_of(n, d),
+                sizes[n],
+                d.default if isinstance(d.default, str) else None,
+                d.tied,
+                d.multiple_of,
+                d.at_most,
+                d.plus,
+                d.decided_at,
             )
             for n, d in spec.dimensions.items()
         ),
@@ -167,8 +251,8 @@ def _graph(
         folds=basis.folds,
         loops=tuple(loops),
         options=options.to_json(),
-        assumptions=(*_assumptions(runs, pins, basis), *_branches(runs, basis)),
-        conditions=(*_depth_conditions(loops, depths), *_conditions(runs)),
+        assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *_branches(_conditions(runs, pins), basis)),
+        conditions=(*_depth_conditions(turns.recorded(attempt, loops)), *_conditions(runs, pins)),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),
@@ -185,15 +269,41 @@ def _provenance() -> dict[str, str]:
     return versions
 
 
-def _conditions(runs: Sequence[Traced]) -> list[Condition]:
-    return list({c.expr: c for run in runs if run.env is not None for c in run.env.conditions()}.values())
+def _conditions(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
+    """The questions of all runs, but for those about the number of turns that a run happened to have."""
+    asked = [(c, run) for run in runs if run.env is not None for c in run.env.conditions()]
+    return list({c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins)}.values())
 
 
-def _branches(runs: Sequence[Traced], basis: Basis) -> list[Assumption]:
+_ANY_COUNT = 2**63
+
+
+def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
+    """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
+    length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
+    names = {*names_in(condition.expr)}
+    if not names & {*pins}:
+        return False
+    generator = random.Random(0)
+    points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
+
+    def as_asked(at: Mapping[str, int]) -> set[bool]:
+        return {condition.same_at({**point, **{name: at[name] for name in pins}}) for point in points}
+
+    if as_asked(run.record.sizes) != {True}:
+        return False
+    if any(as_asked(other.record.sizes) != {True} for other in runs):
+        return True
+    # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
+    most = dict.fromkeys(pins, _ANY_COUNT)
+    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
+
+
+def _branches(conditions: Sequence[Condition], basis: Basis) -> list[Assumption]:
     """Conditions that other sizes of at least 2 would answer otherwise: the model, or torch, branches on them."""
     generator = random.Random(0)
     points = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
-    found = [c for c in _conditions(runs) if any(not c.same_at(at) for at in points)]
+    found = [c for c in conditions if any(not c.same_at(at) for at in points)]
     return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
 
 
@@ -205,9 +315,12 @@ def _in_dimensions(condition: Condition, basis: Basis) -> str:
     return text if condition.holds else f"not ({text})"
 
 
-def _depth_conditions(loops: Sequence[str], depths: Sequence[int]) -> list[Condition]:
+def _depth_conditions(counts: Mapping[str, Sequence[int]]) -> list[Condition]:
     """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
-    return [Condition(f"{name} != {few}", True, "the loop counts that were recorded") for name in loops for few in range(1, min(depths))]
+    return [Condition(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]
+
+
+_COUNTS = "the loop counts that were recorded"
 
 
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:

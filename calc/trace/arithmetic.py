@@ -168,7 +168,7 @@ def _exact(expr: Any) -> Any:
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's square root, keep symbolic sizes symbolic."""
+    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files and NumPy's root keep symbolic sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
         taken = {*names, *_element_types(names["__file__"])}

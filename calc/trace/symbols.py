@@ -2,7 +2,8 @@
 
 Torch's ``ShapeEnv`` answers such a question (a *guard*) by reasoning over ranges and may quietly replace a symbol by a
 number. Here the answer is read off the hints, and the question is written down: it is an assumption of the derivation.
-A size that is read as one number (``range(n)``, ``int(n)``) is refused with the line that read it; it is never replaced.
+A size that is read as one number (``range(n)``, ``int(n)``) is refused with the line that read it; it is never replaced. Only a
+size that is known to be the turns of a loop may be read, and only as a polynomial: it is its number of turns in this run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import sympy as sp
@@ -24,39 +25,46 @@ from calc.graph import Condition
 from calc.trace.lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
+_BOUNDED = (2, 3)
 
 
-def hints(basis: Basis, sizes: Mapping[str, int], turn: int = 0, shift: int = 0) -> dict[str, int]:
+def hints(
+    basis: Basis, sizes: Mapping[str, int], turn: int = 0, shift: int = 0, bounded: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
     as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
-    gives further ones that stay small, so many primes along.
+    gives further ones that stay small, so many primes along. Those ``bounded`` by a count of turns, or by a number, are no larger.
     """
     values = basis.values(sizes)
+    bounded = bounded or {}
     found: dict[str, int] = {}
     start = _SMALLEST
     for _ in range(shift):
         start = int(sp.nextprime(start))
-    for name in sorted(values, key=lambda n: values[n]):
+    # A size that data decide is at most what it is chosen from, which it may equal at these sizes.
+    for name in sorted(values, key=lambda n: (values[n], n not in basis.decided)):
+        if name in bounded:
+            continue  # set below
         last = max(found.values(), default=0)
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(sp.nextprime(at))
         found[name] = at
-    return found
+    return {name: found[name] if name in found else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
 
 
 # What a size's text consists of; anything else is a function of values.
 _KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
 
-
 class SizeEnv(ShapeEnv):
-    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked."""
+    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers."""
 
-    def __init__(self, hint_of: Mapping[str, int]) -> None:
+    def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
         super().__init__()
+        self._turns = turns
         self.names: dict[sp.Symbol, str] = {}
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
@@ -96,7 +104,7 @@ class SizeEnv(ShapeEnv):
                     f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
                     "make it depend on sizes"
                 )
-            if pinned and not self._constant(expr):
+            if pinned and not self._constant(expr) and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
                 raise self._pinned(expr)
             known = asked[expr] = (expr.xreplace(self._at), user_line())
         return known[0]
@@ -119,7 +127,11 @@ class SizeEnv(ShapeEnv):
     def _pinned(self, expr: Any) -> PinnedSizeError:
         name = min(self.names[s] for s in expr.free_symbols if s in self.names)
         where = user_line()
-        return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}")
+        counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
+        return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}", counts)
+
+    def _names(self, expr: Any) -> set[str]:
+        return {self.names.get(s, str(s)) for s in expr.free_symbols}
 
     def conditions(self) -> list[Condition]:
         """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
@@ -161,6 +173,10 @@ class SizeEnv(ShapeEnv):
             answer = value.node.expr.xreplace(self._at)
             return int(answer) if isinstance(value, torch.SymInt) else bool(answer) if isinstance(value, torch.SymBool) else float(answer)
         return value
+
+
+def _is_polynomial(expr: Any) -> bool:
+    return bool(expr.is_polynomial(*expr.free_symbols))
 
 
 _RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}

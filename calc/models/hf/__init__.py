@@ -54,6 +54,7 @@ def spec(path: str) -> Spec:
         key=f"hf:{digest}:transformers-{transformers.__version__}",
         notes=notes,
         gives_way=gives_way(dims),
+        walked=tuple(name for name in ("T", "S") if name in dims),
     )
 
 
