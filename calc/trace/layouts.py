@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -37,6 +37,29 @@ _PLAIN = frozenset(
         aten.poisson.default,
     }
 )
+# The result is laid out as torch's iterator lays out one of all tensor arguments together.
+_ITERATED = frozenset(
+    {
+        aten.logit_backward.default,
+        aten.softshrink_backward.default,
+        aten.hardshrink_backward.default,
+        aten.hardswish_backward.default,
+        aten.hardsigmoid_backward.default,
+        aten.softplus_backward.default,
+        aten.hardtanh_backward.default,
+        aten.elu_backward.default,
+        aten.copysign.Tensor,
+        aten.floor_divide.default,
+        aten.div.Tensor_mode,
+    }
+)
+# The result is laid out as that argument.
+_LIKE = {
+    aten.native_dropout_backward.default: 0,
+    aten.binary_cross_entropy.default: 0,
+    aten.binary_cross_entropy_backward.default: 1,
+    aten.rrelu_with_noise_backward.default: 2,
+}
 # The result has its channels last where that argument has, and is plain otherwise.
 _LIKE_IMAGES = {
     aten.native_batch_norm.default: 0,
@@ -57,8 +80,11 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     if func in _PLAIN:
         # Where it has several results, those of a gradient's sums are plain as well; what has no elements has no layout.
         return _each(out, lambda t: t.new_empty(t.shape))
-    if func is aten.native_dropout_backward.default:
-        return torch.empty_like(args[0])
+    if func in _LIKE and out.dim():
+        return torch.empty_like(args[_LIKE[func]])
+    if func in _ITERATED:
+        strides = compute_elementwise_output_strides(*_laid(args, out))
+        return torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device)
     place = _LIKE_IMAGES.get(func)
     if place is None:
         return out
@@ -67,6 +93,11 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     if isinstance(first, torch.Tensor):
         first = torch.empty(first.shape, dtype=first.dtype, device=first.device, memory_format=form)
     return (first, *rest) if isinstance(out, tuple) else first
+
+
+def _laid(args: tuple[Any, ...], out: torch.Tensor) -> list[torch.Tensor]:
+    """The tensor arguments, in the result's shape."""
+    return [a.expand(out.shape) for a in args if isinstance(a, torch.Tensor)]
 
 
 def _each(out: Any, make: Any) -> Any:
