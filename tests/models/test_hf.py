@@ -184,6 +184,19 @@ def test_layers_that_stand_apart_are_so_many_more_than_the_pattern(tmp_path: Pat
         cut.sizes({"L": 12})
 
 
+def test_layers_that_are_counted_by_kind_follow_the_depth(tmp_path: Path) -> None:
+    """Global and local in turn, said as three times the pair: a depth of 4 is the four kinds, once."""
+    neo = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "hidden_size": 48, "num_heads": 6, "vocab_size": 97}
+    spec = spec_of(tmp_path, neo | {"num_layers": 6, "attention_types": [[["global", "local"], 3]]})
+
+    with torch.device("meta"):
+        module = spec.build(Sizes(**spec.sizes({"L": 4})))
+
+    assert spec.dimensions["L"].multiple_of == 2
+    assert module.config.attention_types == [[["global", "local", "global", "local"], 1]]
+    assert [block.attn.attention_type for block in module.transformer.h] == ["global", "local"] * 2
+
+
 def test_the_length_is_at_most_1024_by_default(tmp_path: Path) -> None:
     """T = min(C, 1024)."""
     assert spec_of(tmp_path, LLAMA | {"max_position_embeddings": 8192}).sizes()["T"] == 1024

@@ -16,12 +16,14 @@ from calc.models.hf.source import Source, module_class, quiet
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``lists`` are the config's fields with an entry per layer, as the config has them."""
+    """``lists`` are the config's fields with an entry per layer. Those in ``counted`` the config has as kinds of layers with how
+    often they repeat (``[[["global", "local"], 12]]``)."""
 
     before: int
     period: int
     after: int
     lists: Mapping[str, tuple[Any, ...]]
+    counted: frozenset[str] = frozenset()
 
     @property
     def apart(self) -> int:
@@ -29,7 +31,8 @@ class Pattern:
 
     def stretched(self, depth: int) -> dict[str, list[Any]]:
         """The lists for another depth of the same pattern."""
-        return {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
+        found = {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
+        return {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
 
     def _same(self, i: int, depth: int, known: int) -> int:
         """A layer of the known depth that is like layer ``i`` of another depth."""
@@ -59,15 +62,25 @@ def _repeats(kinds: Sequence[Hashable], period: int) -> bool:
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern | None:
     """The pattern of the layers of ``module``, or nothing where they repeat none."""
     own = set(type(config).__dataclass_fields__)
-    lists = {
-        name: tuple(value)
-        for name, value in config.__dict__.items()
-        if name in own and isinstance(value, list | tuple) and len(value) == depth
-    }
+    stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
+    counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value)) == depth}
+    lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted
     kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
     stacks = _stacks(module, depth)
     found = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
-    return None if found is None else Pattern(*found, lists)
+    return None if found is None else Pattern(*found, lists, frozenset(counted))
+
+
+def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
+    """Kinds of layers with how often they repeat, as an entry per layer; nothing where the list is no such thing."""
+    entries: list[Any] = []
+    for group in groups:
+        match group:
+            case [list() | tuple() as kinds, int() as times]:
+                entries += [*kinds] * times
+            case _:
+                return ()
+    return tuple(entries)
 
 
 def without_memory(source: Source, config: Any) -> Any:
