@@ -32,11 +32,13 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them."""
+    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them. Those of ``decided``
+    are decided by data, so that each is at most a product of others."""
 
     symbols: tuple[str, ...]
     define: Mapping[str, str]
     folds: tuple[Fold, ...]
+    decided: tuple[str, ...] = ()
 
     def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Values of the symbols at given values of the dimensions."""
@@ -101,7 +103,8 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
 
     for name in dims:
         visit(name)
-    return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds))
+    decided = tuple(name for name, dim in dims.items() if dim.decided_at)
+    return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds), decided)
 
 
 def _divides_itself(part: int | str, name: str) -> bool:

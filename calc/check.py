@@ -120,9 +120,7 @@ class Report:
         return "\n".join(self.lines())
 
 
-def check(
-    derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int
-) -> Report:
+def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int) -> Report:
     """Run the derived step for real at ``sizes`` and compare every quantity.
 
     Sizes not given are those the spec names for checks, then the derivation's own.
@@ -141,7 +139,7 @@ def check(
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
     if not any(dim.decided_at for dim in derivation.dims):
         return compare(derivation, derived, measurement)
-    observed = at_observed(derivation, _untied(derivation, at), measurement.decided)
+    observed = at_observed(derivation, at, measurement.decided)
     return compare(derivation, observed.numbers, measurement, observed.open_)
 
 

@@ -212,4 +212,4 @@ class Graph:
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""
-        return Basis(self.symbols, self.basis, self.folds)
+        return Basis(self.symbols, self.basis, self.folds, tuple(d.name for d in self.dims if d.decided_at))

@@ -306,13 +306,16 @@ _ALIKE = 6
 
 
 def _degenerate(graph: Graph) -> list[dict[str, int]]:
-    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike."""
+    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
+    chosen by each mask, or none."""
     certified = graph.certificates[0].sizes
     most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
-    return [*few_turns, batch_of_one, alike]
+    chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
+    few_chosen = [{**certified, **dict.fromkeys(chosen, few)} for few in (1, 0)] if chosen else []
+    return [*few_turns, batch_of_one, alike, *few_chosen]
 
 
 def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import sympy as sp
@@ -18,7 +20,7 @@ from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
 from calc.errors import DimensionError
-from calc.graph import Graph
+from calc.graph import DimRecord, Graph
 from calc.quantities import QUANTITIES, Definition, absent, definitions
 
 ORDER = tuple(QUANTITIES)
@@ -89,8 +91,8 @@ def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     recorded = {d.name: d.value for d in graph.dims}
     table: dict[str, Dim] = {}
     for d in graph.dims:
-        follows = d.expr is not None and dims.evaluate(d.expr, recorded) == d.value
-        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus)
+        follows = d.expr is not None and _rounded(d, dims.evaluate(d.expr, recorded)) == d.value
+        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
     values = dims.resolve(table, given)
     for condition in graph.unmet(values):
         raise DimensionError(
@@ -98,6 +100,11 @@ def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
             f" (asked at {condition.where}): record it at these sizes, by deriving the model with them"
         )
     return values
+
+
+def _rounded(d: DimRecord, value: Fraction) -> Fraction | int:
+    """An expected value is rounded up to a size."""
+    return math.ceil(value) if d.decided_at else value
 
 
 def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]:

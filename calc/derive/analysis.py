@@ -70,7 +70,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
     folder = Folder(algebra.parse, registry)
     found = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
-    bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most in graph.basis]
+    bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
     peaks = {name: memory.peaks(graph.records, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
         graph=graph,

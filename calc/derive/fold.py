@@ -15,7 +15,7 @@ from calc.units import Amount, Unit, bytes_of
 Read = Callable[[Size], Any]
 
 # Arguments that are sizes of their own: no tensor of the operator has them.
-SIZES = ("num_head", "num_heads")
+SIZES = ("num_head", "num_heads", "chosen")
 
 PHASES = ("forward", "backward", "optimizer")
 

@@ -12,14 +12,17 @@ import torch
 _STANDARD = sysconfig.get_path("stdlib")
 _OWN = ("/calc/measure/", "site-packages/torch/", "site-packages/sympy/")
 _BY_VALUE = ("aten::nonzero", "aten::masked_select")
+_DIFFERENT = {"aten::_unique2": torch.unique, "aten::unique_consecutive": torch.unique_consecutive}
 _INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put")
 
 
-def decided(func: Any, args: tuple[Any, ...], out: Any) -> tuple[str, int] | None:
+def decided(func: Any, args: tuple[Any, ...]) -> tuple[str, int] | None:
     """(place, how many) of an operator whose size its data decided; nothing for others, and where no line of the model asked."""
     name = func._schema.name
     if name in _BY_VALUE:
-        count = int(out.shape[0])
+        count = int(args[-1].count_nonzero())
+    elif name in _DIFFERENT:
+        count = int(_DIFFERENT[name](args[0]).numel())
     elif name in _INDEXING and (masks := [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]):
         count = int(masks[0].count_nonzero())
     else:

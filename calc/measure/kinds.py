@@ -47,8 +47,8 @@ FREE = names(
     # Comparisons, selections, logic, order.
     "eq ge gt le lt ne isnan isinf isfinite isneginf isposinf signbit sign sgn maximum minimum fmax fmin where masked_fill"
     " all any equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not"
-    " bitwise_left_shift bitwise_right_shift argmax argmin sort topk histc kthvalue median nonzero unique_dim _unique2 searchsorted"
-    " bucketize isin heaviside tril triu masked_select cummax cummin is_same_size _local_scalar_dense mode"
+    " bitwise_left_shift bitwise_right_shift argmax argmin sort topk histc kthvalue median nonzero _unique2 searchsorted"
+    " unique_consecutive bincount bucketize isin heaviside tril triu masked_select cummax cummin is_same_size _local_scalar_dense mode"
     " nanmedian softshrink_backward hardshrink_backward threshold nan_to_num _is_all_true _is_any_true _linalg_check_errors"
     # Casts and rounding.
     " _to_copy ceil floor round trunc conj_physical"

@@ -41,6 +41,7 @@ free(
 )
 free(
     *_aten("argmax.default argmin.default sort.default sort.stable topk.default histc.default searchsorted.Tensor"),
+    *_aten("_unique2.default unique_consecutive.default bincount.default"),
     because="orders or sorts elements into bins by comparing them: no arithmetic",
     moves=True,
 )

@@ -7,6 +7,7 @@ says what the size is at most and what is expected of it; the recording starts a
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -17,7 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, UndecidedSizeError
 from calc.trace.lines import is_foreign, user_line
-from calc.trace.values import NEVER, OneIn, known_of
+from calc.trace.values import NEVER, Below, OneIn, at_least, known_of, writes_to
 
 aten = torch.ops.aten
 _ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
@@ -31,7 +32,7 @@ class Choices:
         self._sizes = sizes
         self._write = write
         self._storage = storage
-        self._of_mask: dict[tuple[int, int, tuple[int | str, ...]], Any] = {}
+        self._of_values: dict[tuple[Any, ...], Any] = {}
         self._only_picking = False
 
     @contextlib.contextmanager
@@ -63,28 +64,37 @@ class Choices:
         masks = _masks(args[1]) if func in _PUTS else []
         return self.count(masks[0]) if masks else None
 
-    def count(self, mask: torch.Tensor) -> Any:
-        """How many elements of ``mask`` are true. The same values have the same count."""
-        key = (self._storage(mask), 0 if mask.is_inference() else mask._version, tuple(self._write(s) for s in mask.shape))
-        if key not in self._of_mask:
-            self._of_mask[key] = self._count(mask)
-        return self._of_mask[key]
+    def count(self, x: torch.Tensor, what: str = "true") -> Any:
+        """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
+        layout = (*x.shape, *x.stride(), x.storage_offset())
+        key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
+        if key not in self._of_values:
+            self._of_values[key] = self._count(x, what)
+        return self._of_values[key]
 
-    def _count(self, mask: torch.Tensor) -> Any:
+    def _count(self, x: torch.Tensor, what: str) -> Any:
         place = user_place()
         if not place:
             raise DataDependentError(
                 f"a size is taken from the data in a tensor in {user_line()}: no line of the model's decides it, so it has no name;"
                 " choose by position, or multiply by the mask"
             )
-        if place not in self._sizes:
-            raise UndecidedSizeError(place, user_line(), tuple(self._write(s) for s in mask.shape), *self._expected(mask))
-        return self._sizes[place]
+        known = place if place in self._sizes else self._passed_before(place)
+        if known is None:
+            raise UndecidedSizeError(place, user_line(), tuple(self._write(s) for s in x.shape), *self._expected(x, what))
+        return self._sizes[known]
 
-    def _expected(self, mask: torch.Tensor) -> tuple[tuple[int | str, ...], Fraction]:
+    def _passed_before(self, place: str) -> str | None:
+        """The place in the forward that a part of it, run again in the backward, comes to: who called that part is not known then."""
+        if torch._C._current_autograd_node() is None:
+            return None
+        found = [known for known in self._sizes if known.startswith(f"{place} < ")]
+        return found[0] if len(found) == 1 else None
+
+    def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
         """Of how many elements one is expected to be chosen, and the share where it is no such fraction; 0 where nothing is known."""
-        known = known_of(mask)
-        if not isinstance(known, OneIn):
+        known = known_of(x)
+        if what != "true" or not isinstance(known, OneIn):
             return (), Fraction(0)
         return tuple(self._write(way) for way in known.ways), known.share
 
@@ -98,7 +108,11 @@ def _nonzero(choices: Choices, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _masked_select(choices: Choices, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return x.new_empty((choices.count(mask),))
+    """A mask that is spread over further axes chooses as often as they are long."""
+    whole = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
+    own = (*[1] * (len(whole) - mask.dim()), *mask.shape)
+    times = [size for size, mine in zip(whole, own, strict=True) if isinstance(mine, int) and mine == 1]
+    return x.new_empty((math.prod(times, start=choices.count(mask)),))
 
 
 def _index(choices: Choices, x: torch.Tensor, indices: Any) -> Any:
@@ -113,7 +127,48 @@ def _index(choices: Choices, x: torch.Tensor, indices: Any) -> Any:
     return aten.index.Tensor(x, positions)
 
 
+def _unique(choices: Choices, x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    shape = (choices.count(x, "different"),)
+    inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
+    return x.new_empty(shape), inverse, x.new_empty(shape if return_counts else (0,), dtype=torch.int64)
+
+
+def _unique_consecutive(
+    choices: Choices, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The real kernel makes room for as many as there are, and keeps it."""
+    if dim is not None:
+        raise _refused("unique_consecutive along one axis")
+    count = choices.count(x, "different runs")
+    inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
+    room = x.new_empty(x.numel() if return_counts else 0, dtype=torch.int64)
+    return x.new_empty(x.numel())[:count], inverse, room[:count] if return_counts else room
+
+
+def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
+    known = known_of(x)
+    if weights is not None:
+        raise _refused("bincount with weights")
+    if not isinstance(known, Below) or not at_least(minlength, known.count):
+        raise _refused("bincount without a minlength above every value")
+    return x.new_empty((minlength,), dtype=torch.int64)
+
+
+def _refused(what: str) -> DataDependentError:
+    return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
+
+
+def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
+    if output_size is None:
+        raise _refused("repeat_interleave by a tensor, without output_size,")
+    return repeats.new_empty((output_size,))
+
+
 _RESULTS: dict[Any, Callable[..., Any]] = {
+    aten._unique2.default: _unique,
+    aten.unique_consecutive.default: _unique_consecutive,
+    aten.bincount.default: _bincount,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.nonzero.default: _nonzero,
     aten.masked_select.default: _masked_select,
     aten.index.Tensor: _index,

@@ -56,6 +56,10 @@ def _laid_out(like: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=suggest_memory_format(like))
 
 
+def _as_wide_as_both(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.broadcast_shapes(x.shape, other.shape))  # type: ignore[no-untyped-call]  # untyped in torch
+
+
 def _blocks(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """``block_diag`` of matrices."""
     return tensors[0].new_empty((sum(t.shape[0] for t in tensors), sum(t.shape[1] for t in tensors)))
@@ -125,6 +129,7 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._embedding_bag.default: _bags,
     torch.ops.aten._embedding_bag_forward_only.default: _bags,
     torch.ops.aten.block_diag.default: _blocks,
+    torch.ops.aten.masked_scatter.default: lambda x, mask, _: _as_wide_as_both(x, mask),
     torch.ops.aten.trace.default: lambda x: x.new_empty(()),
     torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),
     torch.ops.aten.cholesky_solve.default: lambda b, *_: _columns_first(b),

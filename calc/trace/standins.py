@@ -13,7 +13,7 @@ from torch import nn
 
 from calc.trace.disguise import replaced
 from calc.trace.recurrent import cell_by_cell
-from calc.trace.values import Below, OneIn, known_of, note
+from calc.trace.values import Below, OneIn, known_of, mark_picked, note
 
 aten = torch.ops.aten
 _SMALL = 1024
@@ -47,7 +47,8 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
     interpolate = functools.partial(_interpolate, nn.functional.interpolate)
     with (
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
-        replaced(torch.Tensor, histc=histc, **_picked(picking)),
+        replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
+        replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select), **_picked(picking)),
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         cell_by_cell(within),
     ):
@@ -93,6 +94,40 @@ def _scaled(sizes: Sequence[Any], scale_factor: Any) -> list[Any] | None:
     return [s * f.numerator // f.denominator if f.denominator > 1 else s * f.numerator for s, f in pairs]
 
 
+class _MaskedSelect(torch.autograd.Function):
+    """What torch keeps and runs: its own backward asks for sizes as plain numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, choose: Callable[..., torch.Tensor], x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, mask)
+        return choose(x, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor, None]:
+        x, mask = ctx.saved_tensors
+        shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
+        whole = torch.zeros_like(x.expand(shape))
+        return None, whole.masked_scatter(mask, gradients[0]).sum_to_size(x.shape), None
+
+
+def _masked_select(
+    original: Callable[..., torch.Tensor], input: torch.Tensor, mask: torch.Tensor, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    if out is not None or not (input.requires_grad and torch.is_grad_enabled()):
+        return original(input, mask) if out is None else original(input, mask, out=out)
+    chosen: torch.Tensor = _MaskedSelect.apply(original, input, mask)  # type: ignore[no-untyped-call]  # untyped in torch
+    return chosen
+
+
+def _method(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as a method of tensors: a partial function is none."""
+
+    def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return function(original, self, *args, **kwargs)
+
+    return method
+
+
 def _picked(picking: Callable[[], Any]) -> dict[str, Any]:
     """Indexing, where an index that is one number in a tensor is read: it picks one of several parts of one size."""
     take, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
@@ -101,7 +136,9 @@ def _picked(picking: Callable[[], Any]) -> dict[str, Any]:
         if not _picks(index):
             return take(self, index)
         with picking():
-            return take(self, index)
+            part = take(self, index)
+        mark_picked(part)
+        return part
 
     def setitem(self: torch.Tensor, index: Any, value: Any) -> None:
         with picking() if _picks(index) else contextlib.nullcontext():

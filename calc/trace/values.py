@@ -7,6 +7,8 @@ tensors; it gives a size that data decide its expected value, and never a size i
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,8 +57,9 @@ _MAKING: dict[str, Callable[..., Any]] = {}
 
 
 def known_of(value: Any) -> Any:
-    """What is known of a fake tensor's values, or nothing."""
-    return getattr(value, "napkin_known", None)
+    """What is known of a fake tensor's values, or nothing. What is written over, through whichever view, is forgotten."""
+    known, writes = getattr(value, "napkin_known", (None, 0))
+    return known if known is not None and writes == writes_to(value) else None
 
 
 def note(out: Any, known: Any) -> None:
@@ -65,21 +68,55 @@ def note(out: Any, known: Any) -> None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
-            tensor.napkin_known = known  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+            tensor.napkin_known = known, writes_to(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """How often the storage behind ``tensor`` was written over. Torch counts that too, but not in inference mode."""
+    return getattr(tensor.untyped_storage(), "napkin_writes", 0)
+
+
+@functools.cache
+def _written(func: Any) -> tuple[tuple[int, str], ...]:
+    return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
+
+
+def _count_writes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    for place, name in _written(func):
+        value = args[place] if place < len(args) else kwargs.get(name)
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, torch.Tensor):
+                tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
-    name = func._schema.name.removeprefix("aten::")
-    if name.endswith("_"):
-        if args and known_of(args[0]) is not None:
-            del args[0].napkin_known
+    if _written(func):
+        _count_writes(func, args, kwargs)
         return
+    if args and hasattr(args[0], "napkin_pick"):
+        _carry_pick(args[0], out)
+    name = func._schema.name.removeprefix("aten::")
     if name in _MAKING:
         bound = {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
         _MAKING[name](bound, out)
     elif args and name in _CARRYING and known_of(args[0]) is not None:
         _carry(name, args, kwargs, out)
+
+
+_numbers = itertools.count(1)
+
+
+def mark_picked(part: torch.Tensor) -> None:
+    """Note that ``part`` is one of several parts of a tensor, and that data decide which: no other is known to be the same."""
+    part.napkin_pick = next(_numbers)  # type: ignore[attr-defined]  # ours, as above
+
+
+def _carry_pick(part: torch.Tensor, out: Any) -> None:
+    storage = part.untyped_storage()._cdata
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata == storage:
+            tensor.napkin_pick = part.napkin_pick  # type: ignore[attr-defined]  # ours, as above
 
 
 def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -94,7 +131,7 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
     """The same values in another place: columns are told apart where the last axis is taken apart."""
     known = known_of(args[0])
     if not isinstance(known, Columns):
-        note(out, known)
+        note(out, known if name != "_to_copy" or _keeps(known, out.dtype) else None)
         return
     last = args[0].dim() - 1
     axis = kwargs.get("dim", args[1] if len(args) > 1 else 0)
@@ -106,8 +143,15 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
             note(tensor, Below(count))
     elif name == "squeeze" and len(known.counts) == 1:
         note(out, Below(known.counts[0]))
-    elif name in ("select", "unbind", "clone", "detach", "_to_copy", "slice"):
+    elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
         note(out, known)
+
+
+def _keeps(known: Any, dtype: torch.dtype) -> bool:
+    """Whether values of which ``known`` holds are the same as elements of that type."""
+    if isinstance(known, Below):
+        return dtype in (torch.int32, torch.int64)
+    return isinstance(known, OneIn) or dtype.is_floating_point
 
 
 # -- where such values come from ------------------------------------------------------------------------------------------
@@ -118,6 +162,12 @@ def _chosen(given: Mapping[str, Any], out: Any) -> None:
     source = given["self"]
     at = given.get("dim", -1)
     note(out[1], Below(source.shape[at]) if isinstance(at, int) and source.dim() else None)
+
+
+@_making("max", "min")
+def _largest(given: Mapping[str, Any], out: Any) -> None:
+    if isinstance(out, tuple):
+        _chosen(given, out)
 
 
 @_making("argmax", "argmin", "argsort")
@@ -146,6 +196,11 @@ def _even(given: Mapping[str, Any], out: Any) -> None:
     note(out, Even())
 
 
+@_making("_unique2", "unique_consecutive", "unique_dim")
+def _different(given: Mapping[str, Any], out: Any) -> None:
+    note(out[0], known_of(given["self"]))
+
+
 @_making("nonzero")
 def _places(given: Mapping[str, Any], out: Any) -> None:
     note(out, Columns(tuple(given["self"].shape)))
@@ -159,7 +214,7 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
     one, other = given["self"], given["other"]
     known = known_of(one) or known_of(other)
     if isinstance(known, Below):
-        note(out, NEVER if _at_least(other, known.count) else OneIn((known.count,)))
+        note(out, NEVER if at_least(other, known.count) else OneIn((known.count,)))
     elif isinstance(known, OneIn) and isinstance(other, int) and other == 1:
         note(out, known)
 
@@ -190,7 +245,7 @@ def _both(given: Mapping[str, Any], out: Any) -> None:
         note(out, OneIn((*one.ways, *other.ways), one.share * other.share))
 
 
-def _at_least(value: Any, count: Any) -> bool:
+def at_least(value: Any, count: Any) -> bool:
     """Whether ``value`` is ``count`` or more at all sizes."""
     if not isinstance(value, int | torch.SymInt):
         return False
