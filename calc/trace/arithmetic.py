@@ -28,6 +28,7 @@ from torch.utils._sympy.functions import FloorDiv
 from calc.trace.symbols import SizeEnv
 
 _INSTALLED = tuple(f"{Path(__file__).parents[1]}/{folder}" for folder in ("trace", "measure", "derive"))
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
 _LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
 
@@ -215,4 +216,4 @@ def _of_a_model(module: ModuleType) -> bool:
         return False
     if file.startswith(_INSTALLED):
         return False
-    return "site-packages" in file or not file.startswith(sysconfig.get_path("stdlib"))
+    return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)

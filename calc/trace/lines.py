@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import linecache
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = "site-packages/"
@@ -18,12 +22,12 @@ _elsewhere: list[Elsewhere] = []
 
 def user_line() -> str:
     """``file:line: source`` of who asked; where torch asks by itself, in a backward say, what it was doing."""
-    return _innermost(traceback.extract_stack()[:-1]) or elsewhere()
+    return _innermost(traceback.walk_stack(sys._getframe(1))) or elsewhere()
 
 
 def raising_line(error: BaseException) -> str:
     """``file:line: source`` of what raised ``error``."""
-    return _innermost(traceback.extract_tb(error.__traceback__)) or elsewhere()
+    return _innermost(reversed(list(traceback.walk_tb(error.__traceback__)))) or elsewhere()
 
 
 @contextlib.contextmanager
@@ -40,15 +44,18 @@ def elsewhere() -> str:
     return _elsewhere[-1]() if _elsewhere else "a place of torch's own"
 
 
-def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:
-    for frame in reversed(list(frames)):
-        if frame.filename.endswith("/calc/trace/step.py"):
+def _innermost(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The line of the first of ``frames``, innermost first, that is a user's."""
+    for frame, line in frames:
+        file = frame.f_code.co_filename
+        if file.endswith("/calc/trace/step.py"):
             return ""  # what lies outside only called us
-        if not is_foreign(frame.filename):
-            return f"{_short(frame.filename)}:{frame.lineno}: {(frame.line or '').strip()[:80]}"
+        if not is_foreign(file):
+            return f"{_short(file)}:{line}: {linecache.getline(file, line).strip()[:80]}"
     return ""
 
 
+@functools.cache
 def is_foreign(path: str) -> bool:
     """Whether a file is torch's, Python's or this package's own recording, not one that a user wrote or chose."""
     if any(part in path for part in _OURS):
