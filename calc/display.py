@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction as Rational
 from typing import Any
 
 from calc.errors import NapkinError
@@ -194,6 +195,11 @@ def is_operator(name: str) -> bool:
     return not name.isidentifier() and not isinstance(ast.parse(name, mode="eval").body, ast.Call)
 
 
+def _over(top: Any, bottom: Any) -> Any:
+    """Python's own quotient of two integers is no exact number."""
+    return Rational(top, bottom) if isinstance(top, int) and isinstance(bottom, int) else top / bottom
+
+
 def value(tree: Display, leaf: Callable[[str], Any]) -> Any:
     """The tree's value, with ``leaf`` giving the value of each name (a polynomial, an int, …)."""
     match tree:
@@ -211,9 +217,9 @@ def value(tree: Display, leaf: Callable[[str], Any]) -> Any:
         case Power(base, exponent):
             return value(base, leaf) ** exponent
         case Fraction(top, Number(bottom)):
-            return value(top, leaf) / bottom
+            return _over(value(top, leaf), bottom)
         case Fraction(top, bottom):
-            return value(top, leaf) / value(bottom, leaf)
+            return _over(value(top, leaf), value(bottom, leaf))
         case Negative(body):
             return -value(body, leaf)
         case OverLayers(_, upper, body):

@@ -140,6 +140,15 @@ def test_a_tree_is_written_as_it_was_argued(written: str, tree: Display) -> None
     assert written == text(tree)
 
 
+def test_a_number_over_a_number_is_exact() -> None:
+    """L/3 - 2624/3, as a depth of 3 n + 2 layers leaves it: no float comes in between."""
+    algebra = Algebra(["L"])
+    tree = Sum((Fraction(L, Number(3)), Negative(Fraction(Number(2624), Number(3)))))
+
+    assert algebra.value(value(tree, algebra.gen), {"L": 2627}) == 1
+    assert value(tree, {"L": 2627}.__getitem__) == 1
+
+
 def test_labels_change_no_value() -> None:
     """They are words under a brace."""
     assert value(Labelled(Sum((B, T)), "tokens"), leaf) == 2 + 7
