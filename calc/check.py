@@ -139,8 +139,19 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
     if not any(dim.decided_at for dim in derivation.dims):
         return compare(derivation, derived, measurement)
-    observed = at_observed(derivation, at, measurement.decided)
+    observed = at_observed(derivation, at, measurement.decided, measurement.decided_first, lambda: _recounted(derivation, at, measurement))
     return compare(derivation, observed.numbers, measurement, observed.open_)
+
+
+def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
+    """The quantities of a record in which each mask chooses as many as it did in the real run, counted by the same rules."""
+    from calc.trace import again
+
+    assert isinstance(derivation.spec, Spec)
+    assert derivation.recount is not None
+    places = {*measurement.decided_first, *measurement.decided}
+    met = {p: (*measurement.decided_first.get(p, ()), *measurement.decided.get(p, ())) for p in places}
+    return derivation.recount(again(derivation.spec, derivation.held, at, met, _options(derivation)))
 
 
 def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> dict[str, int]:

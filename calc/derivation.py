@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from calc.coverage import CoverageRow as CoverageRow
 from calc.coverage import Ledger
 from calc.display import Display
 from calc.errors import UnknownQuantityError
-from calc.graph import Assumption, DimRecord
+from calc.graph import Assumption, DimRecord, Record
 from calc.units import Unit
 
 
@@ -123,7 +123,8 @@ class Certificate:
 class Derivation:
     """Every quantity of one training step with the steps that derive it.
 
-    ``held`` are the sizes of the special case in force: a check of this derivation keeps them.
+    ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``recount`` counts a further concrete
+    record by the same rules.
     """
 
     model: str
@@ -139,6 +140,7 @@ class Derivation:
     notes: tuple[str, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
+    recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Quantity:
         try:

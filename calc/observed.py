@@ -6,15 +6,15 @@ own number of tokens), a quantity that is linear in it is exact at the mean, and
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import sympy as sp
 
 from calc.derivation import Derivation, Quantity
-from calc.errors import DimensionError
+from calc.errors import NapkinError
 
 Counts = Mapping[str, tuple[int, ...]]
 
@@ -30,56 +30,70 @@ class Observed:
     open_: Mapping[str, str]
 
 
-def at_observed(derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> Observed:
-    """Every quantity at ``sizes`` (all of them), with the sizes that data decide as they came out: place in the code → one each time."""
-    seen = {d.name: decided.get(d.decided_at, ()) for d in derivation.dims if d.decided_at}
-    constant = {name: counts[0] for name, counts in seen.items() if len(set(counts)) == 1 and counts[0] > 0}
-    varied = {name: counts for name, counts in seen.items() if name not in constant}
-    known = {**{name: size for name, size in sizes.items() if name not in varied}, **constant}
+def at_observed(
+    derivation: Derivation, sizes: Mapping[str, int], decided: Counts, first: Counts, recount: Callable[[], Mapping[str, int]]
+) -> Observed:
+    """Every quantity at ``sizes`` (all of them), with the sizes that data decide as they came out: place in the code → one each time.
+
+    ``decided`` are those of the second step, which is the one that counts, ``first`` those of the step before. ``recount`` counts a
+    recording in which each size comes out as it did: a mean says the same only if every time counts alike, as it does not where the
+    first of several layers needs no gradient for its input.
+    """
+    both = {step: _Met.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
+    again = functools.cache(lambda: _or_error(recount))
     numbers: dict[str, int | None] = {}
     open_: dict[str, str] = {}
-    apart = _otherwise(derivation, known, varied)
     for name, quantity in derivation.quantities.items():
         numbers[name] = None
         if quantity.text is None:
             continue
         try:
-            if apart:
-                raise _Undecided(apart)
-            numbers[name] = _at_means(quantity, known, varied) if varied else quantity.at(**_free(derivation, known))
-        except (DimensionError, _Undecided) as error:
+            numbers[name] = both[1 if name.endswith("first_step") else 2].number(derivation, quantity, again)
+        except NapkinError as error:
             open_[name] = str(error)
     return Observed(numbers, open_)
 
 
-class _Undecided(Exception):
+@dataclass(frozen=True, slots=True)
+class _Met:
+    """What one step met: the sizes that were the same throughout, and those that varied."""
+
+    known: Mapping[str, int]
+    varied: Counts
+
+    @classmethod
+    def of(cls, derivation: Derivation, sizes: Mapping[str, int], decided: Counts) -> _Met:
+        seen = {d.name: decided.get(d.decided_at, ()) for d in derivation.dims if d.decided_at}
+        constant = {name: counts[0] for name, counts in seen.items() if len(set(counts)) == 1 and counts[0] > 0}
+        varied = {name: counts for name, counts in seen.items() if name not in constant}
+        return cls({**{name: size for name, size in sizes.items() if name not in varied}, **constant}, varied)
+
+    def number(self, derivation: Derivation, quantity: Quantity, again: Callable[[], Mapping[str, int] | NapkinError]) -> int:
+        if not self.varied:
+            return quantity.at(**_free(derivation, self.known))
+        value = _at_means(quantity, self.known, self.varied)
+        recounted = again()
+        if isinstance(recounted, NapkinError):
+            raise recounted
+        if recounted.get(quantity.name) != value:
+            raise _Undecided(f"{_came_out(self.varied)}, and not every time counts alike")
+        return value
+
+
+class _Undecided(NapkinError):
     """No number follows from what was observed."""
+
+
+def _or_error(recount: Callable[[], Mapping[str, int]]) -> Mapping[str, int] | NapkinError:
+    try:
+        return recount()
+    except NapkinError as error:
+        return error
 
 
 def _free(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
     free = {d.name for d in derivation.dims if not d.tied}
     return {name: size for name, size in sizes.items() if name in free}
-
-
-def _otherwise(derivation: Derivation, known: Mapping[str, int], varied: Counts) -> str:
-    """Why the step may run otherwise than its closed forms say at some of the counts that were met, if it may.
-
-    A question is asked about one such size or two, so all pairs are tried."""
-    asked = next((q for q in derivation.quantities.values() if q.text is not None), None)
-    for name, counts in varied.items():
-        if 0 in counts and all(c.sizes.get(name) != 0 for c in derivation.certificates):
-            return f"{name} came out as 0, and the step was not recorded there"
-    met = {name: sorted({*counts} - {0}) for name, counts in varied.items()}
-    tried = [name for name, counts in met.items() if counts]
-    base = {name: met[name][-1] for name in tried}
-    for pair in itertools.combinations(tried, 2) if len(tried) > 1 else [tuple(tried)]:
-        for counts in itertools.product(*(met[name] for name in pair)):
-            try:
-                if asked is not None:
-                    asked.at(**_free(derivation, {**known, **base, **dict(zip(pair, counts, strict=True))}))
-            except DimensionError as error:
-                return str(error)
-    return ""
 
 
 def _at_means(quantity: Quantity, known: Mapping[str, int], varied: Counts) -> int:

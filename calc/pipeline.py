@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from calc import decided, graph_json
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
-from calc.dims import names_in
+from calc.dims import evaluate, names_in
 from calc.errors import (
     BadInputError,
     CertificateError,
@@ -307,15 +307,22 @@ _ALIKE = 6
 
 def _degenerate(graph: Graph) -> list[dict[str, int]]:
     """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
-    chosen by each mask, or none."""
+    chosen by each mask."""
     certified = graph.certificates[0].sizes
     most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
     chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
-    few_chosen = [{**certified, **dict.fromkeys(chosen, few)} for few in (1, 0)] if chosen else []
-    return [*few_turns, batch_of_one, alike, *few_chosen]
+    one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
+    return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
+
+
+def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of which none that data decide is more than what it is chosen from."""
+    sizes = graph.as_basis().sizes(at)
+    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.decided_at and d.at_most}
+    return {name: min(value, most.get(name, value)) for name, value in at.items()}
 
 
 def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:

@@ -16,11 +16,12 @@ from calc.cost import REGISTRY, Registry
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
 from calc.derive import cases, coverage, groups
 from calc.derive.analysis import PEAKS, Analysis, analyse
+from calc.derive.fold import Folder
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
 from calc.errors import DimensionError
-from calc.graph import DimRecord, Graph
+from calc.graph import DimRecord, Graph, Record
 from calc.quantities import QUANTITIES, Definition, absent, definitions
 
 ORDER = tuple(QUANTITIES)
@@ -77,7 +78,19 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         notes=graph.notes,
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
+        recount=lambda record: _recounted(record, analysis.registry, analysis.mode),
     )
+
+
+def _recounted(record: Record, registry: Registry, mode: str) -> dict[str, int]:
+    """Every counted quantity of one concrete record, and what they add up to."""
+    found = {d.name: 0 for d in definitions(mode) if not d.parts and d.step is None}
+    for entry in Folder(int, registry).entries(record):
+        found[entry.quantity] = found.get(entry.quantity, 0) + int(entry.count)
+    for definition in definitions(mode):
+        if definition.parts:
+            found[definition.name] = sum(found.get(part, 0) for part in definition.parts)
+    return found
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

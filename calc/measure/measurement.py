@@ -28,7 +28,8 @@ class Measurement:
     """The readings of real training steps at one set of sizes.
 
     ``operators``  every operator that the step executed, by the name torch gives it (``aten.mm.default``).
-    ``decided``    sizes that data decided: place in the model's code → the sizes in order, one each time it was passed.
+    ``decided``    sizes that data decided in the second step: place in the model's code → the sizes in order, one each time it was
+                   passed. ``decided_first`` are those of the first step.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Measurement:
     operators: tuple[str, ...]
     provenance: Mapping[str, str]
     decided: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    decided_first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> Reading:
         try:
@@ -64,4 +66,5 @@ class Measurement:
             "operators": list(self.operators),
             "provenance": dict(self.provenance),
             "decided": {place: list(sizes) for place, sizes in self.decided.items()},
+            "decided_first": {place: list(sizes) for place, sizes in self.decided_first.items()},
         }

@@ -48,7 +48,7 @@ def measure(
 
     tell("saved tensors, gradients, optimizer state, checkpoint")
     with training(spec, sizes, options, device) as run:
-        observer, state = _measure_state(run)
+        first, observer, state = _measure_state(run)
 
     tell("matmul FLOPs")
     fused = fused_attention(observer.names)
@@ -68,6 +68,7 @@ def measure(
         readings={**state, **readings, **flops, **counted},
         operators=tuple(sorted(observer.names)),
         decided={place: tuple(sizes) for place, sizes in observer.decided.items()},
+        decided_first={place: tuple(sizes) for place, sizes in first.decided.items()},
         provenance=_provenance(device),
     )
 
@@ -98,14 +99,16 @@ def _no_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _measure_state(run: Training) -> tuple[Observer, dict[str, Reading]]:
-    """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint."""
+def _measure_state(run: Training) -> tuple[Observer, Observer, dict[str, Reading]]:
+    """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint. Both steps are
+    observed."""
     readings = {"parameters": measure_parameters(run)}
-    run.step()
+    with Observer() as first:
+        run.step()
     if run.optimizer is None:
         with Observer() as observer:
             run.step()
-        return observer, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
+        return first, observer, {**readings, "checkpoint.bytes": measure_checkpoint(run)}
     with Observer() as observer:
         saved = measure_saved(run)
         readings["gradients.bytes"] = measure_gradients(run)
@@ -114,7 +117,7 @@ def _measure_state(run: Training) -> tuple[Observer, dict[str, Reading]]:
     readings["optimizer_state.bytes"] = measure_optimizer_state(run)
     readings["activations.bytes"] = saved
     readings["checkpoint.bytes"] = measure_checkpoint(run)
-    return observer, readings
+    return first, observer, readings
 
 
 def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:

@@ -156,7 +156,7 @@ def _recorded(
         try:
             known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins))
         except UndecidedSizeError as found:
-            raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, options), basis) from None
+            raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, pins, options), basis) from None
     return known[key]
 
 
@@ -164,14 +164,20 @@ _OTHER_COUNTS = (5, 7, 11)
 
 
 def _at_any_count(
-    found: UndecidedSizeError, spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options
+    found: UndecidedSizeError,
+    spec: Spec,
+    basis: Basis,
+    hint_of: Mapping[str, int],
+    fixed: Mapping[str, int],
+    pins: Collection[str],
+    options: Options,
 ) -> UndecidedSizeError:
     """``found`` with the loop counts that are numbers in this run told from other numbers, by a run at other counts."""
     if not fixed:
         return found
     others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
     try:
-        record_step(spec, basis, hint_of, others, options)
+        record_step(spec, basis, hint_of, others, options, tuple(pins))
     except UndecidedSizeError as again:
         if again.place == found.place and len(again.shape) == len(found.shape) and len(again.ways) == len(found.ways):
             shape = tuple(_named(a, b, fixed, others) for a, b in zip(found.shape, again.shape, strict=True))
@@ -210,6 +216,12 @@ def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
     """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
     return record_step(spec, graph.as_basis(), {}, values, Options(**graph.options)).record
+
+
+def again(spec: Spec, held: Mapping[str, int], sizes: Mapping[str, int], met: Mapping[str, Sequence[int]], options: Options) -> Record:
+    """A concrete record at ``sizes`` in which the sizes that data decide come one after the other as a real run ``met`` them."""
+    basis = basis_of(spec.dimensions, {name: str(value) for name, value in held.items()})
+    return record_step(spec, basis, {}, basis.values(sizes), options, met=met).record
 
 
 def _pinned(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.algebra import log2_ceiling
 from calc.graph import AGAIN, Call, Event, Op, Tensor
-from calc.trace import kernels, values
+from calc.trace import fourier, kernels, values
 from calc.trace.choices import Choices
 from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
@@ -30,11 +31,17 @@ _LIFT = torch.ops.aten.lift_fresh.default
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
 
-    def __init__(self, size: Callable[[Any], int | str], hint: Callable[[Any], Any], decided: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        size: Callable[[Any], int | str],
+        hint: Callable[[Any], Any],
+        decided: Mapping[str, Any],
+        met: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.size = size
         self.shadows = Shadows(hint)
-        self.choices = Choices(decided, size, self.storage)
+        self.choices = Choices(decided, size, self.storage, met or {})
         self.repeats = Repeats()
         self.path = ModulePath()
         self.phase = ""
@@ -90,6 +97,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         chosen = self.choices.chosen(func, args)
         if chosen is not None:
             written += (("chosen", self.size(chosen)),)
+        if func in fourier.TRANSFORMS:
+            written += (("stages", tuple(log2_ceiling(self.size(n)) for n in fourier.lengths(args, out))),)
         site, call = self._site(func, node, written)
         index = len(self.ops)
         nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)

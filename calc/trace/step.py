@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,13 +41,20 @@ class Traced:
 
 
 def record_step(
-    spec: Spec, basis: Basis, hint_of: Mapping[str, int], fixed: Mapping[str, int], options: Options, turns: Collection[str] = ()
+    spec: Spec,
+    basis: Basis,
+    hint_of: Mapping[str, int],
+    fixed: Mapping[str, int],
+    options: Options,
+    turns: Collection[str] = (),
+    met: Mapping[str, Sequence[int]] | None = None,
 ) -> Traced:
     """Record two training steps of ``spec``.
 
     ``hint_of`` gives the hint of each symbolic basis symbol, ``fixed`` the basis symbols that are plain integers in this
     run (loop counts; all of them for a concrete run). Those of ``turns`` are sizes beside: they stay symbols, which are read as these
-    numbers. The second step is the one that counts.
+    numbers. ``met`` has the sizes that data decide, one each time, where they are not the same every time. The second step is the
+    one that counts.
     """
     known = {**hint_of, **{name: fixed[name] for name in turns}}
     free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
@@ -56,7 +63,7 @@ def record_step(
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
-    recorder = Recorder(size, hint, decided)
+    recorder = Recorder(size, hint, decided, met)
     # What the model prints is talk, and stdout is for data.
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
         record = _Run(spec, sizes, recorder, options).record(fixed)

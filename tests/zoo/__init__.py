@@ -6,6 +6,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     architectures_sequence,
     architectures_vision,
     architectures_wiring,
+    decided,
     images,
     language,
     lists,
@@ -15,6 +16,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     operators,
     recurrent,
     training,
+    walked,
 )
 from tests.zoo.exhibit import ZOO as ZOO
 from tests.zoo.exhibit import Exhibit as Exhibit
