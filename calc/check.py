@@ -144,13 +144,13 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
 
 
 def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
-    """The quantities of a record in which each mask chooses as many as it did in the real run, counted by the same rules."""
+    """The quantities of a record, counted by the same rules, in which masks choose as many as in the real run's second step."""
     from calc.trace import again
 
     assert isinstance(derivation.spec, Spec)
     assert derivation.recount is not None
-    places = {*measurement.decided_first, *measurement.decided}
-    met = {p: (*measurement.decided_first.get(p, ()), *measurement.decided.get(p, ())) for p in places}
+    # Both steps of the record run as the one that counts: what is saved is seen in the first.
+    met = {place: 2 * counts for place, counts in measurement.decided.items()}
     return derivation.recount(again(derivation.spec, derivation.held, at, met, _options(derivation)))
 
 
