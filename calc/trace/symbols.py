@@ -68,6 +68,7 @@ class SizeEnv(ShapeEnv):
         self.names: dict[sp.Symbol, str] = {}
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
+        self._said_aside: dict[Any, tuple[Any, str]] = {}
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
@@ -112,7 +113,7 @@ class SizeEnv(ShapeEnv):
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Context in which questions are answered and not written down: they are ours, about a result already worked out."""
-        self._aside = {}
+        self._aside = self._said_aside
         try:
             yield
         finally:

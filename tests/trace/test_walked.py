@@ -1,0 +1,137 @@
+"""A length that a step walks turn by turn: the number of turns is a loop count, and the length itself stays a symbol beside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import turns
+from calc.derivation import Derivation
+from calc.errors import TraceError
+from calc.spec import Spec
+from tests.trace.modules import spec
+
+DIMS = {"B": 3, "T": 5, "d": 7}
+
+
+class Walk(nn.Module):
+    """One cell at each of the places that ``places`` gives of a length."""
+
+    def __init__(self, n: Any, places: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.cell, self.places = nn.Linear(n.d, n.d, bias=False), places
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = torch.zeros_like(x[:, 0])
+        for t in self.places(x.shape[1]):
+            state = torch.tanh(self.cell(x[:, t] + state))
+        return state
+
+
+def walk(places: Callable[[Any], Any], **changes: Any) -> Spec:
+    return spec(lambda n: Walk(n, places), **{"dims": DIMS, "inputs": lambda n: (torch.randn(n.B, n.T, n.d),), **changes})
+
+
+def yielding(places: Callable[[Any], Any]) -> Spec:
+    """The same, of a spec that lets its length be a number."""
+    return walk(places, gives_way=(("T",),), walked=("T",))
+
+
+def derived(s: Spec, **sizes: int) -> Derivation:
+    return calc.derive(s, sizes, cache=False, optimizer="sgd")
+
+
+def every(length: Any) -> Any:
+    return range(length)
+
+
+def backwards(length: Any) -> Any:
+    return range(length - 1, -1, -1)
+
+
+def every_fourth(length: Any) -> Any:
+    return range(0, length, 4)
+
+
+def chunks(length: Any) -> Any:
+    return range((length + 15) // 16)
+
+
+def longer_than_eight(length: Any) -> Any:
+    return [0, *range(length)] if length > 8 else range(length)
+
+
+def products(result: Derivation, **sizes: int) -> int:
+    """Cells run, by the products of the forward: 2 B d² each."""
+    known = {**DIMS, **sizes}
+    return result["flops.forward.matmul"].at(**sizes) // (2 * known["B"] * known["d"] ** 2)
+
+
+@pytest.mark.parametrize("places", [every, backwards])
+def test_every_turn_is_counted_at_any_length(places: Callable[[Any], Any]) -> None:
+    """T cells, each once, up and down."""
+    result = derived(walk(places))
+
+    assert [products(result, T=T) for T in (6, 8, 11, 1000)] == [6, 8, 11, 1000]
+
+
+def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None:
+    """Nothing is held, and a thousand turns need no recording of a thousand turns."""
+    result = derived(yielding(every))
+
+    assert dict(result.held) == {}
+    assert products(result, T=1000) == 1000
+
+
+@functools.cache
+def branching(yields: bool) -> Derivation:
+    return derived((yielding if yields else walk)(longer_than_eight))
+
+
+def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
+    """Longer sequences take one cell more: they are recorded at that length where it may be a number, else refused."""
+    s = yielding(longer_than_eight)
+    long = derived(s, T=11)
+
+    assert products(branching(True), T=7) == 7
+    assert products(long) == 11 + 1
+    assert long.held == {"T": 11}
+    with pytest.raises(TraceError, match=r"takes another path than its closed forms \(T > 8 is no longer False\)"):
+        derived(walk(longer_than_eight), T=11)
+
+
+@pytest.mark.parametrize("places", [every_fourth, chunks])
+def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any], Any]) -> None:
+    """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number, or is refused."""
+    at = derived(yielding(places), T=37)
+
+    assert at.held == {"T": 37}
+    assert products(at) == len(places(37))
+    with pytest.raises(TraceError, match=r"was read as one number at .*no closed form in T can be read off"):
+        derived(walk(places), T=37)
+
+
+@pytest.mark.parametrize("loops", [["L"], ["L", "T"], ["L", "T", "E"]])
+def test_certificates_have_other_counts_than_recordings(loops: list[str]) -> None:
+    """In every loop, at every attempt; two certificates differ in all of them."""
+    attempt: int | None = 0
+    while attempt is not None:
+        first, second = turns.certified(attempt, loops)
+        for name, counts in turns.recorded(attempt, loops).items():
+            assert {first[name], second[name]}.isdisjoint(counts)
+            assert first[name] != second[name]
+        attempt = turns.next_attempt(attempt, loops, degree=False)
+
+
+def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones() -> None:
+    """Of two loops the inner one first."""
+    later = turns.next_attempt(0, ["L", "T"], degree=True)
+
+    assert later is not None
+    assert turns.recorded(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
