@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from calc.check import FAILED, Report, check, compare
 from calc.cost import REGISTRY, Operator, Registry
 from calc.derivation import CoverageRow, Derivation, Quantity
 from calc.derive.fold import PHASES, Folder
+from calc.errors import UndecidedSizeError
 from calc.graph import Record
 from calc.measure import Measurement, measure
 from calc.pipeline import derive
@@ -58,15 +59,26 @@ def recorded(model: str) -> Record:
     exhibit = ZOO[model]
     spec = exhibit.make()
     basis = basis_of(spec.dimensions)
-    return record_step(spec, basis, {}, basis.values(spec.sizes(exhibit.sizes)), exhibit.options).record
+    record = partial(record_step, spec, basis, {}, basis.values(spec.sizes(exhibit.sizes)), exhibit.options)
+    try:
+        return record().record
+    except UndecidedSizeError:
+        # What data decide is as the real run had it, in both of its steps alike.
+        return record(met={place: 2 * counts for place, counts in ran(model).decided.items()}).record
+
+
+@cache
+def ran(model: str) -> Measurement:
+    """The same step run for real."""
+    exhibit = ZOO[model]
+    spec = exhibit.make()
+    return measure(spec, spec.sizes(exhibit.sizes), options=exhibit.options)
 
 
 @cache
 def measured(model: str) -> Measurement:
-    """The same step run for real. With the rules as they are, nothing of it fails: else every error would seem noticed."""
-    exhibit = ZOO[model]
-    spec = exhibit.make()
-    measurement = measure(spec, spec.sizes(exhibit.sizes), options=exhibit.options)
+    """The run. With the rules as they are, nothing of it fails: else every error would seem noticed."""
+    measurement = ran(model)
     assert [] == failed(compared(recorded(model), REGISTRY, measurement)), model
     return measurement
 
@@ -190,6 +202,8 @@ WHOLE_WAY = [
     ("grouped convolution", "aten.convolution_backward.default", "flops.backward.matmul"),
     ("attention, fused", "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "flops.backward.matmul"),
     ("trained by adamw", "aten.addcdiv_.default", "flops.optimizer.elementwise"),
+    ("a scatter by a mask", "aten.index_put.default", "flops.forward.elementwise"),
+    pytest.param("experts in a loop", "aten.mm.default", "flops.backward.matmul", marks=pytest.mark.slow),
 ]
 
 

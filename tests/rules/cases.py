@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils import flop_counter
 
-from tests.rules import cases_images, cases_numerics, cases_updates  # noqa: F401  # each adds its calls
+from tests.rules import cases_decided, cases_images, cases_numerics, cases_updates  # noqa: F401  # each adds its calls
 from tests.rules.calls import CASES as CASES
 from tests.rules.calls import add, bits, call, ints, on_meta, r, spread
 from tests.rules.operators import Case
