@@ -26,6 +26,11 @@ Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
 _FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 
+def log2_ceiling(size: int | str) -> int | str:
+    """⌈log₂ n⌉ of a size as records write it: how often 1 is doubled until n is reached."""
+    return (size - 1).bit_length() if isinstance(size, int) else f"ceiling(log({size}, 2))"
+
+
 def symbol(name: str) -> sp.Symbol:
     """The one SymPy symbol of a dimension. Same-named symbols with other assumptions would not cancel."""
     return sp.Symbol(name, positive=True, integer=True)
@@ -40,7 +45,7 @@ class Algebra:
         trees = {text: ast.parse(text, mode="eval").body for text in set(texts)}
         for tree in trees.values():
             for node in ast.walk(tree):
-                if isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)):
+                if _is_atom(node):
                     atoms[ast.unparse(node)] = None
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
@@ -161,6 +166,13 @@ def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
     return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
 
 
+def _is_atom(node: ast.AST) -> bool:
+    """Whether a part of a size is no polynomial. A logarithm by itself is no size: only rounded is it one."""
+    if isinstance(node, ast.Call):
+        return not (isinstance(node.func, ast.Name) and node.func.id == "log")
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)
+
+
 def to_sympy(text: str) -> sp.Expr:
     """A size's text as a SymPy expression over positive integer symbols; ``a//b`` becomes ``floor(a/b)``."""
     return _to_sympy(ast.parse(text, mode="eval").body)
@@ -174,6 +186,8 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
             return symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_to_sympy(operand)
+        case ast.Call(func=ast.Name(id="log"), args=[x, ast.Constant(value=2)]):
+            return sp.log(_to_sympy(x), 2)
         case ast.Call(func=ast.Name(id="Max"), args=args) if len(args) > 2:
             return maximum([_to_sympy(a) for a in args])
         case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
@@ -225,6 +239,8 @@ def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Fraction:
             return Fraction(values[name])
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_evaluate(operand, values)
+        case ast.Call(func=ast.Name(id="ceiling"), args=[ast.Call(func=ast.Name(id="log"), args=[size, ast.Constant(value=2)])]):
+            return Fraction((_evaluate(size, values).__ceil__() - 1).bit_length())
         case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
             a = [_evaluate(x, values) for x in args]
             match function:

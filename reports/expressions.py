@@ -82,4 +82,4 @@ def has_layers(tree: Display) -> bool:
             return False
 
 
-FUNCTIONS = frozenset({"floor", "ceiling", "Max", "Min", "Mod", "Eq", "Ne"})
+FUNCTIONS = frozenset({"floor", "ceiling", "Max", "Min", "Mod", "log", "Eq", "Ne"})

@@ -17,7 +17,7 @@ from calc.errors import NapkinError
 
 COMMANDS = frozenset({
     r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,",
-    r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
+    r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\log", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
     r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
 })  # fmt: skip
 LABEL_LENGTH = 48
@@ -269,6 +269,8 @@ def _function(name: str, args: list[str], nodes: list[ast.expr]) -> str:
             return rf"\left\lfloor {x} \right\rfloor"
         case "ceiling", [x]:
             return rf"\left\lceil {x} \right\rceil"
+        case "log", [_, base]:
+            return rf"\log_{base} {args[0]}" if isinstance(nodes[0], ast.Name) else rf"\log_{base}({args[0]})"
         case "Mod", [_, _]:
             return rf"{_tight(nodes[0])} \bmod {_tight(nodes[1])}"
         case ("Max" | "Min"), [_, *_]:

@@ -10,7 +10,7 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.algebra import Algebra, evaluate_text, symbol, to_sympy
+from calc.algebra import Algebra, evaluate_text, log2_ceiling, symbol, to_sympy
 from calc.errors import NapkinError
 
 NAMES = ("B", "T", "d")
@@ -168,6 +168,8 @@ ATOMS = {
     "Mod(T, 3)": lambda T, d: T % 3,
     "T//3": lambda T, d: T // 3,
     "T % d": lambda T, d: T % d,
+    "ceiling(log(T, 2))": lambda T, d: next(n for n in range(99) if 2**n >= T),
+    "ceiling(log((2*T + d), 2))": lambda T, d: next(n for n in range(99) if 2**n >= 2 * T + d),
     "floor((floor((T)/(2)) + d)/(3))": lambda T, d: (T // 2 + d) // 3,
 }
 
@@ -194,6 +196,17 @@ def test_an_atom_reads_back_from_its_text_and_in_sympy(text: str) -> None:
     assert a.parse(a.text(poly)) == poly
     for expr in (a.expr(poly), to_sympy(a.text(poly))):
         assert expr.subs({symbol("T"): 17, symbol("d"): 5}) == 3 * ATOMS[text](17, 5) + 5
+
+
+@given(n=st.integers(1, 10**9))
+def test_a_rounded_logarithm_of_a_size_is_written_down_or_computed(n: int) -> None:
+    """A number is doubled that often until it reaches the size; a symbol's is an atom with the same value."""
+    stages = log2_ceiling(n)
+
+    assert isinstance(stages, int)
+    assert 2**stages >= n
+    assert n == 1 or 2 ** (stages - 1) < n
+    assert evaluate_text(str(log2_ceiling("(n)")), {"n": n}) == stages
 
 
 def test_an_atom_is_spelt_in_one_way() -> None:

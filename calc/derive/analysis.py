@@ -108,8 +108,8 @@ def _texts(records: Sequence[Record]) -> Iterator[str]:
             for tensor in op.outputs:
                 yield from _sizes(tensor)
             for name, value in op.args:
-                if name in SIZES and isinstance(value, str):
-                    yield value
+                if name in SIZES:
+                    yield from _written(*(value if isinstance(value, tuple) else (value,)))
                 for item in value if isinstance(value, tuple) else (value,):
                     if isinstance(item, Tensor):
                         yield from _sizes(item)

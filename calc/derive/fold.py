@@ -15,7 +15,7 @@ from calc.units import Amount, Unit, bytes_of
 Read = Callable[[Size], Any]
 
 # Arguments that are sizes of their own: no tensor of the operator has them.
-SIZES = ("num_head", "num_heads", "chosen")
+SIZES = ("num_head", "num_heads", "chosen", "stages")
 
 PHASES = ("forward", "backward", "optimizer")
 
@@ -125,10 +125,13 @@ class Folder:
         """The operator with sizes that compute, as rules see it."""
         return Operator(
             op.name,
-            {n: self.read(v) if n in SIZES else self._argument(v) for n, v in op.args},
+            {n: self._size(v) if n in SIZES else self._argument(v) for n, v in op.args},
             tuple(self._view(t) for t in op.outputs),
             op.mutates,
         )
+
+    def _size(self, value: Any) -> Any:
+        return tuple(self.read(v) for v in value) if isinstance(value, tuple) else self.read(value)
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):

@@ -10,6 +10,8 @@
 - margin losses backward: the margins are found again, every one adds to its class and takes from the target's;
 - distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
   division, per element a difference, a product and a sum, and the powers that p asks for;
+- Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N has the
+  N // 2 + 1 frequencies that are kept in place of N. Normalising multiplies every result element once;
 - factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs.
 """
 
@@ -99,6 +101,16 @@ def _distance_backward(args: Args, outputs: Any) -> int:
     return pairs + (3 if args["p"] == 2 else 5) * pairs * width
 
 
+def _fourier(args: Args, outputs: Any) -> int:
+    given = args["self"]
+    spectrum = given if given.is_complex() else outputs
+    lines = [given.shape[axis] for axis in args["dim"]]
+    if "last_dim_size" in args:
+        lines[-1] = args["last_dim_size"]
+    stages = sum(math.ceil(math.log2(length)) for length in lines)
+    return 5 * int(spectrum.numel()) * stages + (int(outputs.numel()) if args["normalization"] else 0)
+
+
 def terms_of_product(args: Args) -> int:
     """Terms of Σ i1 i2 i3, each given axes that it lacks."""
     shapes = []
@@ -138,6 +150,9 @@ def _two_triangles(args: Args, outputs: Any) -> int:
 
 
 NUMERICS: dict[str, Count] = {
+    "_fft_c2c": _fourier,
+    "_fft_r2c": _fourier,
+    "_fft_c2r": _fourier,
     "logcumsumexp": _log_cumulative,
     "_weight_norm_interface_backward": _weight_norm_backward,
     "_embedding_bag": _bag,

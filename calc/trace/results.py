@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
+from calc.trace import fourier
+
 
 def _columns(
     x: torch.Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
@@ -124,6 +126,7 @@ def _on_lists(ending: str) -> list[Any]:
 
 
 RESULTS: dict[Any, Callable[..., Any]] = {
+    **fourier.RESULTS,
     torch.ops.aten.im2col.default: _columns,
     torch.ops.aten.col2im.default: _image,
     torch.ops.aten._embedding_bag.default: _bags,

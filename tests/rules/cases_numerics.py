@@ -35,6 +35,36 @@ add("threshold.default threshold_.default", lambda: call(r(3, 5), 1.0, 0.0))
 add("rrelu_with_noise.default", lambda: call(r(3, 5), torch.empty(3, 5), 0.1, 0.3, True))
 add("rrelu_with_noise_backward.default", lambda: call(r(3, 5), r(3, 5), r(3, 5), 0.1, 0.3, True, False))
 
+# -- Fourier transforms: lines of 5, 6, 7 and 8 ----------
+
+
+def _c(*shape: int) -> torch.Tensor:
+    return torch.complex(r(*shape), r(*shape))
+
+
+add(
+    "_fft_c2c.default",
+    lambda: call(_c(3, 6, 5), [1], 0, True),
+    lambda: call(_c(3, 6, 5), [2], 1, False),
+    lambda: call(_c(3, 7, 8), [2, 1], 2, True),
+    lambda: call(_c(3, 2, 7, 5), [0, 3], 0, True),
+)
+add(
+    "_fft_r2c.default",
+    lambda: call(r(3, 7, 6), [2], 0, True),
+    lambda: call(r(3, 7, 5), [1], 0, False),
+    lambda: call(r(3, 7, 6), [1], 2, True),
+    lambda: call(r(3, 7, 8), [2, 1], 1, True),
+    lambda: call(r(3, 2, 7, 5), [0, 3], 0, True),
+)
+add(
+    "_fft_c2r.default",
+    lambda: call(_c(3, 7, 4), [2], 0, 6),
+    lambda: call(_c(3, 7, 4), [2], 2, 7),
+    lambda: call(_c(3, 5, 7), [1], 2, 8),
+    lambda: call(_c(3, 5, 7), [2, 1], 1, 8),
+)
+
 # -- reductions and order ----------
 
 add("logcumsumexp.default", lambda: call(r(2, 3, 5), 1))

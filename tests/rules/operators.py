@@ -11,9 +11,11 @@ import torch
 from torch.utils import flop_counter
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from calc.algebra import log2_ceiling
 from calc.cost import Cost, Operator, Registry, Term, View, cost_of
 from calc.dtypes import item_size
 from calc.measure.reference import ReferenceCounter
+from calc.trace import fourier
 
 aten = torch.ops.aten
 
@@ -59,6 +61,12 @@ def described(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs
     """A call as a rule sees it."""
     arguments = func._schema.arguments
     bound = {n: _value(v) for n, v in [*zip([a.name for a in arguments], args, strict=False), *kwargs.items()]}
+    if func in fourier.TRANSFORMS:
+        bound["stages"] = tuple(log2_ceiling(n) for n in fourier.lengths(tuple(args), outputs))
+    indices = args[1] if "index" in func._schema.name and len(args) > 1 and isinstance(args[1], list) else []
+    masks = [i for i in indices if isinstance(i, torch.Tensor) and i.dtype is torch.bool]
+    if masks:
+        bound["chosen"] = int(masks[0].numpy().sum())  # no operator that the counter would see
     mutates = tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
     return Operator(str(func), bound, tuple(_views(outputs)), mutates)
 

@@ -113,6 +113,61 @@ operators(
     dims={"m": 5, "n": 7},
 )
 
+# -- Fourier transforms -------------------------------------------------------------------------------------------------------
+
+
+class SpectralMixing(nn.Module):
+    """Tokens and features mixed by a transform over both, in place of attention."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.up = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.fft.fft2(self.up(x), norm="ortho").real + torch.fft.ifft(torch.fft.fft(x * self.up(x)), dim=1).real
+
+
+class LongConvolution(nn.Module):
+    """A filter as long as the sequence, applied by transforms of twice its length."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.rand(n.d, n.T))
+        self.up = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        signal = torch.fft.rfft(self.up(x).transpose(1, 2), n=2 * length)
+        return torch.fft.irfft(signal * torch.fft.rfft(self.kernel, n=2 * length), n=2 * length)[..., :length].transpose(1, 2)
+
+
+class SpectralFilter(nn.Module):
+    """Every frequency of an image multiplied by a weight of its own."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(n.p, n.q // 2 + 1, n.d, 2))
+        self.up = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.fft.rfft2(self.up(x), dim=(1, 2), norm="ortho") * torch.view_as_complex(self.weight)
+        return torch.fft.irfft2(y, s=x.shape[1:3], dim=(1, 2), norm="ortho")
+
+
+def tokens(n: Any) -> tuple[Tensor, ...]:
+    return (torch.rand(n.B, n.T, n.d),)
+
+
+network("spectral mixing", {"B": 3, "T": 7, "d": 5}, SpectralMixing, tokens, {"B": 2, "T": 11, "d": 17})
+network("long convolution", {"B": 3, "T": 7, "d": 5}, LongConvolution, tokens, {"B": 2, "T": 17, "d": 13})
+network(
+    "spectral filter",
+    {"B": 3, "p": 7, "q": 11, "d": 5},
+    SpectralFilter,
+    lambda n: (torch.rand(n.B, n.p, n.q, n.d),),
+    {"B": 2, "p": 6, "q": 17, "d": 13},
+)
+
 # -- weights made of weights --------------------------------------------------------------------------------------------------
 
 ROWS = {"B": 3, "n": 5, "m": 7}

@@ -1,0 +1,48 @@
+"""Fourier transforms.
+
+How many operations a fast transform makes depends on the plan that a library draws up for a length, so they are counted by the
+formula by which libraries are compared: every one of ⌈log₂ N⌉ stages takes 5 operations for each element of a line of N.
+"""
+
+from __future__ import annotations
+
+from calc.cost import Cost, Operator, Term, View, rule, term
+from calc.rules.shapes import each
+
+STAGES = "Frigo & Johnson, The Design and Implementation of FFTW3, section IV: 5 N log₂ N real operations, the logarithm rounded up"
+BY_AXES = "several axes one after another; a factor of normalisation is one product per result element"
+
+
+def _transforms(op: Operator, lines: View) -> tuple[Term, ...]:
+    """Transforms along every axis of complex ``lines``, and their normalisation."""
+    stages = op.value("stages")
+    normalised = (each("scale y", op.out.shape),) if op.value("normalization") != 0 else ()
+    return (*(term(f"5 N ⌈log₂ N⌉ per line, axis {i + 1} of {len(stages)}", 5, *lines.shape, n) for i, n in enumerate(stages)), *normalised)
+
+
+@rule("aten._fft_c2c.default", statement="y[k] = Σₙ x[n] exp(∓2πi k n/N), along each axis", source=STAGES, convention=BY_AXES)
+def complex_to_complex(op: Operator) -> Cost:
+    """Shapes: x (*), complex → y (*), complex."""
+    return Cost(elementwise=_transforms(op, op.out))
+
+
+@rule(
+    "aten._fft_r2c.default",
+    statement="y[k] = Σₙ x[n] exp(-2πi k n/N), along each axis",
+    source=STAGES,
+    convention="frequencies that are returned are counted: ⌊N/2⌋ + 1 of N on the last axis, or all if all are asked for; " + BY_AXES,
+)
+def real_to_complex(op: Operator) -> Cost:
+    """Shapes: x (*, N), real → y (*, ⌊N/2⌋ + 1) or (*, N), complex."""
+    return Cost(elementwise=_transforms(op, op.out))
+
+
+@rule(
+    "aten._fft_c2r.default",
+    statement="x[n] = Σₖ y[k] exp(2πi k n/N), along each axis, where y[N - k] is the conjugate of y[k]",
+    source=STAGES,
+    convention="frequencies that are given are counted: ⌊N/2⌋ + 1 of N on the last axis; " + BY_AXES,
+)
+def complex_to_real(op: Operator) -> Cost:
+    """Shapes: y (*, ⌊N/2⌋ + 1), complex → x (*, N), real."""
+    return Cost(elementwise=_transforms(op, op.tensor("self")))
