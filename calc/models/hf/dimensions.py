@@ -12,6 +12,7 @@ from calc.dims import Dim, meaning_of
 from calc.models.hf.layers import Pattern
 from calc.models.hf.source import Source, inner_configs, parts_of
 from calc.models.hf.table import FIELDS, is_size
+from calc.models.hf.tasks import fixed_frames
 
 # Elements in the 16 bytes that torch's grouped matrix products want rows to be multiples of, in fp32.
 _ROW = 4
@@ -88,6 +89,8 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     for name, value in given.items():
         if name not in used and value > 1 and name.isidentifier() and FIELDS.is_named_as_size(name):
             found[name] = (name,)
+    if fixed_frames(config) and "max_source_positions" in given:
+        found["max_source_positions"] = ("max_source_positions",)
     return found
 
 
@@ -238,13 +241,14 @@ def learned_positions(config: Any) -> bool:
 
 def gives_way(dims: Mapping[str, Dim]) -> tuple[tuple[str, ...], ...]:
     """Sets of dimensions to leave as numbers where the step cannot be recorded with all of them: own names first, sequence last."""
-    own = tuple(name for name in dims if name not in FIELDS.dimensions and name not in ("B", "T", "S"))
+    lengths = tuple(name for name in dims if name in ("T", "S", "N") or name.endswith("_positions"))
+    own = tuple(name for name in dims if name not in FIELDS.dimensions and name != "B" and name not in lengths)
     widths = tuple(name for name in ("d", "h", "g", "k", "f", "E", "e") if name in dims and not dims[name].tied)
     sets: Sequence[tuple[str, ...]] = [
         own,
         widths,
         ("L",) if "L" in dims else (),
         tuple(n for n in ("V", "C") if n in dims),
-        tuple(n for n in ("T", "S") if n in dims),
+        lengths,
     ]
     return tuple(s for s in sets if s)

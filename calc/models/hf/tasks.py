@@ -171,13 +171,12 @@ def _few_samples(config: Any) -> dict[str, int]:
 
 
 def _frames(config: Any, _: int | None) -> dict[str, Dim]:
-    return {} if _fixed_frames(config) else {"N": Dim(_FRAMES, "audio frames")}
+    return {} if fixed_frames(config) else {"N": Dim(_FRAMES, "audio frames")}
 
 
-def _fixed_frames(config: Any) -> int | None:
+def fixed_frames(config: Any) -> bool:
     """A table of source positions over a spectrum of so many bins: two frames a position, and no fewer are taken."""
-    positions = stated(config, "max_source_positions", None)
-    return 2 * positions if positions and stated(config, "num_mel_bins", None) else None
+    return bool(stated(config, "max_source_positions", None) and stated(config, "num_mel_bins", None))
 
 
 _SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
@@ -186,9 +185,9 @@ _SPECTRUM_WIDTHS = ("input_feat_per_channel", "feature_projection_input_dim")
 def _spectrum(n: Any, _: Any, config: Any) -> Any:
     import torch
 
-    frames, bins = _fixed_frames(config), stated(config, "num_mel_bins", None)
-    if frames:
-        return torch.randn(n.B, bins, frames)
+    bins = stated(config, "num_mel_bins", None)
+    if fixed_frames(config):
+        return torch.randn(n.B, bins, 2 * getattr(n, "max_source_positions", stated(config, "max_source_positions", None)))
     width = next((w for w in (bins, *(stated(config, name, None) for name in _SPECTRUM_WIDTHS)) if w), 80)
     return torch.randn(n.B, n.N, width)
 
@@ -201,7 +200,7 @@ PLACES = Feed(_no_dims, _numbers_below(_sequence, "B"))
 PICTURES = Feed(_no_dims, _picture)
 HIDDEN_PATCHES = Feed(_no_dims, _hidden_patches)
 SAMPLES = Feed(_sound, _samples, _few_samples)
-SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if _fixed_frames(config) else {"N": 2 * _SMALL})
+SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if fixed_frames(config) else {"N": 2 * _SMALL})
 
 _OF_MAIN_INPUT = {"input_ids": TOKENS, "pixel_values": PICTURES, "input_values": SAMPLES, "input_features": SPECTRUM}
 
