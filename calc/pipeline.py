@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -200,7 +201,24 @@ def _completed(
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
-    equal = _coincidences(graph, values)
+    attempts = _coincidences(graph, values, changed)
+    for equal in attempts[:-1]:
+        with contextlib.suppress(TraceError):
+            return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
+    return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
+
+
+def _apart(
+    spec: Spec,
+    graph: Graph,
+    analysis: Analysis,
+    values: Mapping[str, int],
+    options: Options,
+    equal: Mapping[str, str],
+    changed: Condition,
+    progress: Progress,
+) -> tuple[Graph, Analysis]:
+    """The graph with the case where ``equal`` dimensions are 1 or equal, recorded apart; nothing equal: the case itself."""
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
@@ -213,7 +231,7 @@ def _completed(
         )
     if not equal:
         return case, inner
-    because = f"there {changed[0].expr} is {not changed[0].holds}, asked at {changed[0].where}; that case was recorded apart"
+    because = f"there {changed.expr} is {not changed.holds}, asked at {changed.where}; that case was recorded apart"
     noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
     return replace(graph, special=(Special(equal, case),), assumptions=noted), replace(analysis, special=inner)
 
@@ -335,14 +353,27 @@ def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
     return any(c.expr == f"{loop} != {values[loop]}" for c in graph.unmet(values))
 
 
-def _coincidences(graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
-    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, else equal ones."""
+def _coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
+    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
+    that the ``changed`` conditions are about, then all."""
     shallow = [name for name in graph.loops if name in values and values[name] < fewest(_counts(graph), name)]
     few = {name: str(values[name]) for name in shallow if _is_unmet(graph, name, values)}
-    ones = few | {name: "1" for name, value in values.items() if value == 1 and name not in graph.loops}
-    first = {value: name for name, value in reversed(list(values.items()))}
-    same = {name: first[value] for name, value in values.items() if first[value] != name and name not in graph.loops}
-    return ones or same
+    asked = {name for condition in changed for name in names_in(condition.expr)}
+    about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
+    some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
+    return [some, all_] if some != all_ else [all_]
+
+
+def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
+    """Of ``names``, those that are 1 or equal to an earlier one, and what they equal."""
+    tied = {dim.name for dim in graph.dims if dim.tied}
+    first: dict[int, str] = {1: "1"}
+    found: dict[str, str] = {}
+    for name in values:
+        if name in names and name not in graph.loops and name not in tied:
+            to = first.setdefault(values[name], name)
+            found |= {name: to} if to != name else {}
+    return found
 
 
 class _Cache:

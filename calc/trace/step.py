@@ -305,7 +305,7 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
             ) from None
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
-        first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
+        first = " ".join(str(error).split())[:200] or "no message"
         said = env.named(first) if env is not None else first
         raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}") from None
 
