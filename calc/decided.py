@@ -67,20 +67,15 @@ def _dim(d: DimRecord) -> Dim:
 
 def assumptions(spec: Spec) -> list[Assumption]:
     """What is taken for granted of each size that data decide."""
-    found = []
-    for name, dim in spec.dimensions.items():
-        if not dim.decided_at:
-            continue
-        where = dim.meaning.removeprefix("chosen at ")
-        if dim.default == dim.at_most:
-            because = f"data decide it at {where}; nothing is expected of it, so it stands at its bound; give another with -d {name}=…"
-        else:
-            because = (
-                f"data decide it at {where}, at most {dim.at_most}; expected where every value compared is as frequent as any other"
-                f" (balanced routing), rounded up; its mean where it is met several times; give another with -d {name}=…"
-            )
-        found.append(Assumption(f"Eq({name}, {dim.default})", because))
-    return found
+    return [Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in spec.dimensions.items() if dim.decided_at]
+
+
+def _because(name: str, dim: Dim) -> str:
+    number = f"number of elements {dim.meaning}"
+    other = f"-d {name}=… for another"
+    if dim.default == dim.at_most:
+        return f"most that the {number} can be; data decide it, and nothing is expected of them; {other}"
+    return f"expected {number}, rounded up, if all choices are equally frequent; data decide it, at most {dim.at_most}; {other}"
 
 
 def _product(sizes: tuple[int | str, ...]) -> str:

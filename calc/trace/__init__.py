@@ -15,7 +15,7 @@ import torch
 
 from calc import decided, turns
 from calc.basis import Basis, basis_of
-from calc.dims import meaning_of, names_in
+from calc.dims import Dim, evaluate, meaning_of, names_in
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.graph import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
@@ -241,6 +241,8 @@ def _graph(
     runs: Sequence[Traced],
     pins: Mapping[str, str],
 ) -> Graph:
+    conditions = _conditions(runs, pins)
+    branches = _branches([c for c in conditions if not _asked_of_every_count(c, runs, pins)], basis, spec.dimensions)
     return Graph(
         model=spec.name,
         source=spec.source,
@@ -263,8 +265,8 @@ def _graph(
         folds=basis.folds,
         loops=tuple(loops),
         options=options.to_json(),
-        assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *_branches(_conditions(runs, pins), basis)),
-        conditions=(*_depth_conditions(turns.recorded(attempt, loops)), *_conditions(runs, pins)),
+        assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
+        conditions=(*_depth_conditions(turns.recorded(attempt, loops)), *conditions),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),
@@ -311,12 +313,33 @@ def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], 
     return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
 
 
-def _branches(conditions: Sequence[Condition], basis: Basis) -> list[Assumption]:
-    """Conditions that other sizes of at least 2 would answer otherwise: the model, or torch, branches on them."""
+def _asked_of_every_count(condition: Condition, runs: Sequence[Traced], pins: Collection[str]) -> bool:
+    """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch."""
+    asked = [({c.expr for c in run.env.conditions()}, run.record.sizes) for run in runs if run.env is not None]
+    for name in {*names_in(condition.expr)} & {*pins}:
+        for exprs, sizes in asked:
+            own = re.compile(rf"\b{sizes[name]}\b")
+            alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
+            if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
+                return True
+    return False
+
+
+def _branches(conditions: Sequence[Condition], basis: Basis, dims: Mapping[str, Dim]) -> list[Assumption]:
+    """Conditions that other sizes of at least 2, within their bounds, would answer otherwise: the model, or torch, branches on them."""
     generator = random.Random(0)
-    points = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
+    tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
+    points = [_within_bounds(at, basis, dims) for at in tried]
     found = [c for c in conditions if any(not c.same_at(at) for at in points)]
     return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
+
+
+def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:
+    found = dict(at)
+    for name, dim in dims.items():
+        if dim.at_most and name in found:
+            found[name] = min(found[name], int(evaluate(dim.at_most, basis.sizes(found))))
+    return found
 
 
 def _in_dimensions(condition: Condition, basis: Basis) -> str:

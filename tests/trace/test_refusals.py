@@ -80,23 +80,6 @@ def test_a_value_read_out_of_data_is_refused(of: Callable[[Tensor], Tensor]) -> 
     assert "depends on the data, so no closed form follows" in str(error)
 
 
-def rows_of_nonzero(x: Tensor) -> Tensor:
-    return x[x.nonzero()[:, 0]]
-
-
-def masked(x: Tensor) -> Tensor:
-    return x[x > 0]
-
-
-@pytest.mark.parametrize("of", [rows_of_nonzero, masked])
-def test_a_size_that_data_decides_is_refused(of: Callable[[Tensor], Tensor]) -> None:
-    """How many elements are positive no size says."""
-    error = refusal(function(of))
-
-    assert isinstance(error, TraceError)
-    assert_names_line(error, of)
-
-
 def test_a_parameter_read_as_a_number_is_data() -> None:
     """Weights are not sizes either."""
 

@@ -1,0 +1,166 @@
+"""A check at sizes that data decided: exact at the mean where every time counts alike, and open where nothing follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc.check import EXACT, FAILED, NOT_MEASURED, Report
+from calc.derivation import Derivation
+from calc.errors import TraceError
+from calc.observed import at_observed
+from calc.spec import Spec
+
+PEAKS = ("memory.peak", "memory.peak.first_step")
+
+
+class Shared(nn.Module):
+    """E matrices, each for the rows that are labelled with its number."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.first = nn.Linear(n.d, n.d)
+        self.experts = nn.ModuleList([nn.Linear(n.d, n.f) for _ in range(n.E)])
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        x = self.first(x)
+        total = torch.zeros(())
+        for i, expert in enumerate(self.experts):
+            total = total + expert(x[labels == i]).pow(2).sum()
+        return total
+
+
+def shared(labels: list[int] | None = None) -> Spec:
+    """Rows that are labelled by chance, or as given."""
+
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        x = torch.randn(n.B, n.d)
+        # What a recording reads of labels is how many there can be.
+        given = labels if labels is not None and isinstance(n.B, int) and n.B == len(labels) else None
+        return x, torch.randint(n.E, (n.B,)) if given is None else torch.tensor(given)
+
+    return Spec("shared", {"B": 12, "d": 5, "f": 7, "E": 3}, Shared, inputs, lambda module, x, labels: module(x, labels))
+
+
+@cache
+def derivation() -> Derivation:
+    return calc.derive(shared(), cache=False, optimizer="sgd")
+
+
+def checked(*labels: int) -> Report:
+    """The check of that derivation on rows labelled so."""
+    spec = derivation().spec
+    return calc.check(replace(derivation(), spec=replace(spec, inputs=shared(list(labels)).inputs)), B=len(labels), E=3)
+
+
+def verdicts(report: Report, verdict: str) -> list[str]:
+    return [v.quantity for v in report.verdicts if v.verdict == verdict]
+
+
+def test_equal_counts_are_exact_in_every_quantity() -> None:
+    """Four rows each: the peak is the peak."""
+    report = checked(0, 1, 2, 0, 1, 2, 0, 1, 2, 2, 1, 0)
+
+    assert [] == verdicts(report, FAILED)
+    assert {EXACT} == {report[peak].verdict for peak in PEAKS}
+
+
+def test_different_counts_are_exact_where_only_their_sum_matters() -> None:
+    """Seven, three and two rows count as three times four; a peak is that of the largest, which no mean tells."""
+    report = checked(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2)
+
+    assert [] == verdicts(report, FAILED)
+    assert {NOT_MEASURED} == {report[peak].verdict for peak in PEAKS}
+    assert "not derived: n1 came out differently each time it was met, and a maximum is not that of means" == report["memory.peak"].because
+    assert 2 * 12 * 5 * 5 + 2 * 12 * 5 * 7 == report["flops.forward.matmul"].derived == report["flops.forward.matmul"].measured
+    assert {EXACT} == {report[name].verdict for name in ("activations.bytes", "bytes_moved.backward", "flops.step.total")}
+
+
+def test_one_row_counts_as_one() -> None:
+    """A sum over one row adds nothing."""
+    assert [] == verdicts(checked(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2), FAILED)
+
+
+def test_no_row_at_all_is_exact_where_no_rule_counts_from_one() -> None:
+    """Products and kept tensors vanish with the rows; a sum of nothing is not minus one addition."""
+    report = checked(0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1)
+
+    assert [] == verdicts(report, FAILED)
+    assert EXACT == report["flops.backward.matmul"].verdict
+    assert EXACT == report["activations.bytes"].verdict
+    because = "not derived: n1 came out as 0 too, and a sum of no elements is not what its rule counts"
+    assert because == report["flops.forward.elementwise"].because
+
+
+class Gated(nn.Module):
+    """Two layers for rows drawn at random, of which the first needs no gradient for its input."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(n.d, n.d) for _ in range(2)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            rows = (torch.rand(x.shape[0]) < 0.5).nonzero()[:, 0]
+            x = x.index_add(0, rows, layer(x[rows]))
+        return x
+
+
+def test_a_mean_is_not_taken_where_times_count_differently() -> None:
+    """The rows of the first layer have one product less in the backward, so it matters which layer had how many."""
+    spec = Spec("unlike", {"B": 53, "d": 5}, Gated, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+    report = calc.check(calc.derive(spec, cache=False, optimizer="sgd"))
+
+    assert [] == verdicts(report, FAILED)
+    assert EXACT == report["flops.forward.matmul"].verdict
+    assert NOT_MEASURED == report["flops.backward.matmul"].verdict
+
+
+# -- by hand --------------------------------------------------------------------------------------------------------------
+
+
+def numbers(counts: Mapping[str, tuple[int, ...]], recount: Mapping[str, int] | None = None) -> Any:
+    sizes = {**derivation().sizes}
+    place = next(d.decided_at for d in derivation().dims if d.decided_at)
+    decided = {place: counts["n1"]}
+
+    def again() -> Mapping[str, int]:
+        if recount is None:
+            raise TraceError("the step could not be recorded again")
+        return recount
+
+    return at_observed(derivation(), sizes, decided, decided, again)
+
+
+def test_a_recount_that_differs_leaves_a_quantity_open() -> None:
+    """2*12*5*5 + 2*5*7*(7 + 3 + 2) = 1440, unless rows of one expert count more than those of another."""
+    right = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1440})
+    wrong = numbers({"n1": (7, 3, 2)}, {"flops.forward.matmul": 1441})
+
+    assert 1440 == right.numbers["flops.forward.matmul"]
+    assert wrong.numbers["flops.forward.matmul"] is None
+    assert "n1 came out differently each time it was met, and not every time counts alike" == wrong.open_["flops.forward.matmul"]
+
+
+def test_a_step_that_cannot_be_recorded_again_leaves_its_quantities_open() -> None:
+    """With the reason; what does not vary needs no recount."""
+    assert "the step could not be recorded again" == numbers({"n1": (7, 3, 2)}).open_["flops.forward.matmul"]
+    assert {} == dict(numbers({"n1": (4, 4, 4)}).open_)
+
+
+def test_a_place_that_was_never_passed_leaves_its_quantities_open() -> None:
+    """There is no mean of nothing."""
+    assert "the real run never came to where n1 is decided" == numbers({"n1": ()}).open_["flops.forward.matmul"]
+
+
+@pytest.mark.parametrize("counts", [(4, 4, 4), (7, 3, 2)])
+def test_what_data_do_not_touch_is_there_either_way(counts: tuple[int, ...]) -> None:
+    """5*5 + 5 and three times 5*7 + 7 parameters."""
+    assert 156 == numbers({"n1": counts}, {"parameters": 156}).numbers["parameters"]
