@@ -102,11 +102,11 @@ class UndecidedSizeError(DataDependentError):
 
 
 class CertificateError(TraceError):
-    """A closed form disagrees with a recording at sizes outside its derivation."""
+    """A closed form disagrees with a recording at ``sizes`` (of the basis symbols) outside its derivation."""
 
-    def __init__(self, quantity: str, message: str) -> None:
+    def __init__(self, quantity: str, message: str, sizes: Mapping[str, int] | None = None) -> None:
         super().__init__(message)
-        self.quantity = quantity
+        self.quantity, self.sizes = quantity, sizes or {}
 
 
 class MeasurementError(NapkinError):

@@ -261,6 +261,7 @@ def _deep_enough(
     attempt: int | None = 0
     tries = 0
     while attempt is not None:
+        analysis: Analysis | None = None
         graph = record(spec, values, options, attempt, progress, equal, known, held)
         try:
             analysis = analyse(graph, REGISTRY)
@@ -268,7 +269,7 @@ def _deep_enough(
                 graph = _with_certificate(spec, graph, analysis, at, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
-            if not graph.loops or (again and not graph.pins):
+            if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
                 raise  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
             attempt = next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
@@ -279,6 +280,20 @@ def _deep_enough(
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
     raise _no_polynomial(spec, pins, failure)
+
+
+def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:
+    """Whether a closed form that failed a certificate fails at a depth it was recorded at too: then deeper recordings are in vain."""
+    from calc.derive.analysis import PEAKS
+
+    if analysis is None or not error.sizes or error.quantity in PEAKS:
+        return False
+    at = {**error.sizes, **{name: graph.records[0].sizes[name] for name in graph.loops}}
+    try:
+        _with_certificate(spec, graph, analysis, at, progress)
+    except CertificateError as again:
+        return again.quantity == error.quantity
+    return False
 
 
 def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError) -> TraceError:

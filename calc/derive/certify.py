@@ -47,4 +47,5 @@ def _compare(what: str, derived: int, recorded: int, record: Record) -> None:
             what.partition(" at ")[0],
             f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {sizes}: "
             "the step is not the same polynomial at all sizes, so no closed form is given",
+            record.sizes,
         )
