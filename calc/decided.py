@@ -40,7 +40,7 @@ def with_size(spec: Spec, found: UndecidedSizeError, basis: Basis) -> Declared:
     bound = in_dimensions(_product(found.shape), basis)
     expected = in_dimensions(_expected(found), basis) if found.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
-    dim = Dim(expected, f"chosen at {found.where}", at_most=bound, decided_at=found.place)
+    dim = Dim(expected, f"elements chosen at {found.where}", at_most=bound, decided_at=found.place)
     return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {found.where}: it is n{number}")
 
 
@@ -71,7 +71,7 @@ def assumptions(spec: Spec) -> list[Assumption]:
 
 
 def _because(name: str, dim: Dim) -> str:
-    number = f"number of elements {dim.meaning}"
+    number = f"number of {dim.meaning}"
     other = f"-d {name}=… for another"
     if dim.default == dim.at_most:
         return f"most that the {number} can be; data decide it, and nothing is expected of them; {other}"

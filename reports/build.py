@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from calc.textbook import Comparison
 from reports import expressions, latex, numbers, rulebook
 from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_symbol, place, trees
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
-from reports.conventions import NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
+from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
@@ -58,6 +58,7 @@ def build(
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     shown = list(trees(derivation, comparisons))
     sizes, anchors = known_sizes(derivation, shown), Anchors()
+    decided = [dim.name for dim in derivation.dims if dim.decided_at]
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     chapters = tuple(chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
     return Page(
@@ -69,8 +70,8 @@ def build(
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(a) for a in (*_declared(derivation), *derivation.assumptions)),
-        conventions=tuple(AssumptionRow(None, *convention) for convention in conventions(mode)),
+        assumptions=tuple(_assumption(a, decided) for a in (*_declared(derivation), *derivation.assumptions)),
+        conventions=tuple(AssumptionRow(None, *convention) for convention in conventions(mode, bool(decided))),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
@@ -153,18 +154,24 @@ def _declared(derivation: Derivation) -> Iterator[Assumption]:
         if dim.multiple_of is not None:
             conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
         if dim.at_most is not None:
-            conditions.append((f"{dim.name} <= {dim.at_most}", f"the model is made for at most {dim.at_most}"))
+            why = "no more can be chosen than there are" if dim.decided_at else f"the model is made for at most {dim.at_most}"
+            conditions.append((f"{dim.name} <= {dim.at_most}", why))
         for expr, because in conditions:
             if expr not in stated:
                 yield Assumption(expr, because)
 
 
-def _assumption(assumption: Assumption) -> AssumptionRow:
+def _assumption(assumption: Assumption, decided: Collection[str]) -> AssumptionRow:
+    """``decided`` are the sizes that data decide: what is expected of them is no condition of the closed forms."""
     written = latex.relation(assumption.expr)
     divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", assumption.expr)
-    words = f"{divides.group(2)} divides {divides.group(1)}" if divides else assumption.expr.replace("<=", "≤").replace(">=", "≥")
+    equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", assumption.expr)
+    plain = f"{equal.group(1)} = {equal.group(2)}" if equal else assumption.expr
+    words = f"{divides.group(2)} divides {divides.group(1)}" if divides else plain.replace("<=", "≤").replace(">=", "≥")
     formula = Formula((written,), (words,), latex.width(written) > latex.WIDE) if written else None
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
+    if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
+        effect = GIVEN
     return AssumptionRow(formula, "" if formula else assumption.expr, assumption.because, effect)
 
 

@@ -32,11 +32,17 @@ CONVENTIONS: tuple[tuple[str, str, str], ...] = (
         "A mask is credited only in the quantities named causal, and only where the model's call declares it.",
         "A kernel that skips masked blocks does up to half of the attention products.",
     ),
-    (
-        "Values do not depend on data.",
-        "Sizes alone decide what a step of this model runs.",
-        "A model that branches on its data is refused rather than averaged.",
-    ),
+)
+
+_NONE_BY_DATA = (
+    "Values do not depend on data.",
+    "Sizes alone decide what a step of this model runs.",
+    "A model that branches on its data is refused rather than averaged.",
+)
+_SOME_BY_DATA = (
+    "A size that data decide is a symbol of its own: n1, n2, …",
+    "How many elements a mask chooses is known only when a step runs; its symbol stands for each time that its line is passed.",
+    "Where the number differs from time to time, sums are those of the mean, and the peak is that of equal numbers.",
 )
 
 # What stands in place of the step and its optimizer where nothing is trained.
@@ -54,11 +60,12 @@ STEPS: Mapping[str, str] = {
 }
 
 
-def conventions(mode: str) -> tuple[tuple[str, str, str], ...]:
-    """The conventions that say something about a step in ``mode``."""
+def conventions(mode: str, decided: bool = False) -> tuple[tuple[str, str, str], ...]:
+    """The conventions that say something about a step in ``mode``, of which data decide some sizes or none."""
+    last = _SOME_BY_DATA if decided else _NONE_BY_DATA
     if mode == TRAIN:
-        return CONVENTIONS
-    return (_FORWARD_ALONE, *(c for c in CONVENTIONS if not c[0].startswith(_TRAINING_ONLY)))
+        return (*CONVENTIONS, last)
+    return (_FORWARD_ALONE, *(c for c in CONVENTIONS if not c[0].startswith(_TRAINING_ONLY)), last)
 
 
 NOT_COVERED: tuple[str, ...] = (
@@ -70,4 +77,5 @@ NOT_COVERED: tuple[str, ...] = (
 )
 
 REFUSED = "Sizes that break it are refused: the model cannot run at them."
+GIVEN = "The closed forms hold as they are: give the number that comes out."
 OTHERWISE = "At sizes that break it, the closed forms need not hold: derive again at such sizes."

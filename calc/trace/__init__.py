@@ -203,6 +203,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         sets = [
             hints(basis, sizes, turn=number + 1, bounded=bounded),
             *(hints(basis, sizes, shift=number + 1 + 3 * i, bounded=bounded) for i in range(3)),
+            hints(basis, sizes, shift=-2 - number, bounded=bounded),  # where a question is about a number, as whether rows are more than 25
         ]
         found.append(next((at for at in sets if _as_recorded(graph, {**at, **counts})), sets[0]) | counts)
     return found
@@ -241,7 +242,7 @@ def _graph(
     runs: Sequence[Traced],
     pins: Mapping[str, str],
 ) -> Graph:
-    conditions = _conditions(runs, pins)
+    conditions = _conditions(runs, pins, spec.dimensions)
     branches = _branches([c for c in conditions if not _asked_of_every_count(c, runs, pins)], basis, spec.dimensions)
     return Graph(
         model=spec.name,
@@ -283,10 +284,19 @@ def _provenance() -> dict[str, str]:
     return versions
 
 
-def _conditions(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
+def _conditions(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
     """The questions of all runs, but for those about the number of turns that a run happened to have."""
     asked = [(c, run) for run in runs if run.env is not None for c in run.env.conditions()]
-    return list({c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins)}.values())
+    kept = {c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    return list(kept.values())
+
+
+def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
+    """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
+    asked = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
+    if asked is None or not condition.holds or asked[1] not in dims:
+        return False
+    return run.record.sizes.get(dims[asked[1]].at_most or "") == int(asked[2])
 
 
 _ANY_COUNT = 2**63

@@ -96,7 +96,7 @@ def test_an_expert_has_its_share_of_the_tokens(routed: Derivation) -> None:
     assert {"n1": ("B*T*e/E", "B*T*e")} == by_name(routed)
     assert 2 * 12 * 2 // 4 == routed.sizes["n1"]
     (dim,) = decided(routed)
-    assert re.fullmatch(r"chosen at test_decided\.py:\d+: token, place = torch\.where\(chosen == i\)", dim.meaning)
+    assert re.fullmatch(r"elements chosen at test_decided\.py:\d+: token, place = torch\.where\(chosen == i\)", dim.meaning)
 
 
 def test_all_experts_together_have_every_token_e_times(routed: Derivation) -> None:
