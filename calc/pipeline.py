@@ -364,15 +364,21 @@ def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
     return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
 
 
-def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int]) -> bool:
-    return any(c.expr == f"{loop} != {values[loop]}" for c in graph.unmet(values))
+def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
+    return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
+
+
+def _dimension(graph: Graph, symbol: str) -> str:
+    """The dimension that a symbol is, or is a quotient of."""
+    return symbol if symbol in graph.basis else next(fold.whole for fold in graph.folds if fold.quotient == symbol)
 
 
 def _coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
     that the ``changed`` conditions are about, then all."""
-    shallow = [name for name in graph.loops if name in values and values[name] < fewest(_counts(graph), name)]
-    few = {name: str(values[name]) for name in shallow if _is_unmet(graph, name, values)}
+    turns = graph.as_basis().values(values)
+    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name) and _is_unmet(graph, name, values, turns[name])]
+    few = {whole: str(values[whole]) for whole in (_dimension(graph, name) for name in shallow)}
     asked = {name for condition in changed for name in names_in(condition.expr)}
     about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
     some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
@@ -385,7 +391,8 @@ def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dic
     first: dict[int, str] = {1: "1"}
     found: dict[str, str] = {}
     for name in values:
-        if name in names and name not in graph.loops and name not in tied:
+        turns = set(names_in(graph.basis[name])) & set(graph.loops)
+        if name in names and name not in tied and not turns:
             to = first.setdefault(values[name], name)
             found |= {name: to} if to != name else {}
     return found
