@@ -18,7 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, TraceError, UndecidedSizeError
 from calc.trace.lines import is_foreign, user_line
-from calc.trace.values import NEVER, Below, OneIn, at_least, known_of, writes_to
+from calc.trace.values import NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
 
 aten = torch.ops.aten
 _ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
@@ -97,7 +97,7 @@ class Choices:
             )
         known = place if place in self._sizes else self._passed_before(place)
         if known is None:
-            raise UndecidedSizeError(place, user_line(), tuple(self._write(s) for s in x.shape), *self._expected(x, what))
+            raise UndecidedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
         return self._sizes[known]
 
     def _passed_before(self, place: str) -> str | None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from calc.trace.disguise import replaced
 from calc.trace.recurrent import cell_by_cell
-from calc.trace.values import Below, OneIn, known_of, mark_picked, note
+from calc.trace.values import Below, OneIn, Within, known_of, mark_picked, note
 
 aten = torch.ops.aten
 _SMALL = 1024
@@ -165,5 +165,7 @@ def _one_hot(
         high.item()
     made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
-    note(made, OneIn((num_classes,)) if isinstance(known_of(tensor), Below) else None)
+    known = known_of(tensor)
+    if isinstance(known, Below):
+        note(made, OneIn((known.count,), within=Within(tensor.dim(), known.count)))
     return made

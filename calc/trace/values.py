@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,10 +36,20 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class OneIn:
-    """Truth values (or 0 and 1): true ``share`` times in as many as the product of ``ways``."""
+    """Truth values (or 0 and 1): true ``share`` times in as many as the product of ``ways``. ``within`` says where else than at the
+    end of an axis: a number marked in more places than it can be."""
 
     ways: tuple[Any, ...]
     share: Fraction = Fraction(1)
+    within: Within | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Along ``axis`` nothing but zeros from place ``below`` on."""
+
+    axis: int
+    below: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,8 @@ def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """The same values in another place: columns are told apart where the last axis is taken apart."""
     known = known_of(args[0])
+    if isinstance(known, OneIn) and known.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
+        known = replace(known, within=_permuted(known.within, args[1]) if name == "permute" else None)
     if not isinstance(known, Columns):
         note(out, known if name != "_to_copy" or _keeps(known, out.dtype) else None)
         return
@@ -145,6 +157,22 @@ def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
         note(out, Below(known.counts[0]))
     elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
         note(out, known)
+
+
+def _permuted(within: Within, order: Any) -> Within:
+    return replace(within, axis=[d % len(order) for d in order].index(within.axis))
+
+
+def within_of(value: Any) -> Within | None:
+    """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
+    known = known_of(value)
+    return known.within if isinstance(known, OneIn) else known if isinstance(known, Within) else None
+
+
+def places_in(value: torch.Tensor) -> tuple[Any, ...]:
+    """How many places along each axis may hold something else than zero."""
+    within = within_of(value)
+    return tuple(within.below if within is not None and i == within.axis else size for i, size in enumerate(value.shape))
 
 
 def _keeps(known: Any, dtype: torch.dtype) -> bool:
@@ -203,7 +231,20 @@ def _different(given: Mapping[str, Any], out: Any) -> None:
 
 @_making("nonzero")
 def _places(given: Mapping[str, Any], out: Any) -> None:
-    note(out, Columns(tuple(given["self"].shape)))
+    note(out, Columns(places_in(given["self"])))
+
+
+@_making("sum")
+def _summed(given: Mapping[str, Any], out: Any) -> None:
+    """A sum along other axes is zero where all of its addends are."""
+    within, source = within_of(given["self"]), given["self"]
+    axes = given.get("dim")
+    if within is None or not axes:
+        return
+    gone = {axis % source.dim() for axis in axes}
+    if within.axis not in gone:
+        left = 0 if given.get("keepdim", False) else sum(axis < within.axis for axis in gone)
+        note(out, replace(within, axis=within.axis - left))
 
 
 # -- questions about them -------------------------------------------------------------------------------------------------
@@ -222,7 +263,8 @@ def _equal(given: Mapping[str, Any], out: Any) -> None:
 @_making("ne", "gt")
 def _true(given: Mapping[str, Any], out: Any) -> None:
     known = known_of(given["self"])
-    note(out, known if isinstance(known, OneIn) and given["other"] == 0 else None)
+    nothing = isinstance(given["other"], int) and given["other"] == 0
+    note(out, known if isinstance(known, OneIn | Within) and nothing else None)
 
 
 @_making("lt", "le")
