@@ -173,3 +173,34 @@ network(
 )
 network("experts in a loop", TOKENS, Looped, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=PEAKS, slow=True)
 network("experts that were chosen", TOKENS, Chosen, lambda n: (torch.randn(n.T, n.d),), MORE_TOKENS, unmeasured=PEAKS, slow=True)
+
+
+class Mixtral(nn.Module):
+    """The experts of transformers as its plainest implementation runs them, one after the other."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        from transformers import MixtralConfig
+        from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+
+        config = MixtralConfig()
+        sizes = {"hidden_size": n.d, "intermediate_size": n.f, "num_local_experts": n.E, "num_experts_per_tok": n.e}
+        vars(config).update(sizes, _experts_implementation_internal="eager")
+        self.first, self.block = nn.Linear(n.d, n.d), MixtralSparseMoeBlock(config)
+        for parameter in self.block.parameters():
+            nn.init.normal_(parameter, std=0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.block(self.first(x))
+        return y
+
+
+network(
+    "experts of transformers, one after the other",
+    {"B": 3, "T": 8, "d": 16, "f": 11, "E": 4, "e": 2},
+    Mixtral,
+    lambda n: (torch.randn(n.B, n.T, n.d),),
+    {"B": 2, "T": 29, "d": 7, "f": 13, "E": 5, "e": 3},
+    unmeasured=PEAKS,
+    slow=True,
+)
