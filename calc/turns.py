@@ -27,7 +27,7 @@ _NESTED: tuple[tuple[Counts, Counts], ...] = (
 def recorded(attempt: int, loops: Sequence[str]) -> dict[str, Counts]:
     """The counts at which each loop is recorded with symbolic sizes; ``loops`` are in the order in which they were found."""
     if len(loops) < 2:
-        return dict.fromkeys(loops, _ALONE[attempt])
+        return dict.fromkeys(loops, _ALONE[min(attempt, len(_ALONE) - 1)])  # the second loop may not have been met yet
     first, rest = _NESTED[attempt]
     return {name: rest if number else first for number, name in enumerate(loops)}
 

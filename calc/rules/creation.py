@@ -26,6 +26,7 @@ free(
     "aten.arange.start_step",
     "aten.linspace.default",
     "aten.eye.default",
+    "aten.eye.m",
     "aten.tril_indices.default",
     "aten.triu_indices.default",
     because="writes constants and positions: no arithmetic",

@@ -49,6 +49,8 @@ _ITERATED = frozenset(
         aten.hardtanh_backward.default,
         aten.elu_backward.default,
         aten.copysign.Tensor,
+        aten.complex.default,
+        aten.polar.default,
         aten.floor_divide.default,
         aten.div.Tensor_mode,
     }

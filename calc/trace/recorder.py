@@ -16,9 +16,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.algebra import log2_ceiling
+from calc.errors import TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import fourier, kernels, values
 from calc.trace.choices import Choices
+from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
@@ -26,6 +28,8 @@ from calc.trace.sites import LOSS, TOP, ModulePath
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _LIFT = torch.ops.aten.lift_fresh.default
+# Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
+_AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
@@ -76,6 +80,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             known, answer = self.shadows.answer(func, args)
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
             self.shadows.follow(func, args, kwargs, out)
+        if self.phase and func in _AS_NUMBERS:
+            raise TraceError(
+                f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
+                " follows; write that part with other operators"
+            )
         values.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
@@ -212,6 +221,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def storage(self, value: torch.Tensor, site: str = "") -> int:
         """Index of a tensor's storage; a storage seen for the first time is born now."""
+        if value.layout is not torch.strided:
+            raise TraceError(
+                f"a sparse tensor comes up in {self.where()}: how many elements it holds depends on the data, so no closed form follows;"
+                " use dense ones (sparse=False)"
+            )
         untyped = value.untyped_storage()
         key = untyped._cdata
         known = self._refs.get(key)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import corresponding_complex_dtype, suggest_memory_format
 
 from calc.trace import fourier
 
@@ -62,6 +62,15 @@ def _as_wide_as_both(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return x.new_empty(torch.broadcast_shapes(x.shape, other.shape))  # type: ignore[no-untyped-call]  # untyped in torch
 
 
+def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.new_empty(_as_wide_as_both(a, b).shape, dtype=corresponding_complex_dtype(a.dtype))
+
+
+def _grid(theta: torch.Tensor, size: Sequence[Any], _: bool) -> torch.Tensor:
+    """``affine_grid_generator``: a point for every place of an image of that size."""
+    return theta.new_empty((size[0], *size[2:], len(size) - 2))
+
+
 def _blocks(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """``block_diag`` of matrices."""
     return tensors[0].new_empty((sum(t.shape[0] for t in tensors), sum(t.shape[1] for t in tensors)))
@@ -90,6 +99,13 @@ def _summed(
         shapes.append(tensor.shape)
     kept = [sizes for i, sizes in enumerate(zip(*shapes, strict=True)) if i not in sums]
     return a.new_empty([next((s for s in sizes if not (isinstance(s, int) and s == 1)), 1) for sizes in kept])
+
+
+def _conjugate(x: Any) -> torch.Tensor:
+    """A number of Python's becomes a tensor, whose conjugate is a view like any other: what comes next copies it."""
+    tensor = x if isinstance(x, torch.Tensor) else torch.empty((), dtype=torch.complex128)
+    conjugate: torch.Tensor = torch.ops.aten._conj.default(tensor)
+    return conjugate
 
 
 _MARGINS = (torch.ops.aten.multi_margin_loss_backward.default, torch.ops.aten.multilabel_margin_loss_backward.default)
@@ -127,11 +143,15 @@ def _on_lists(ending: str) -> list[Any]:
 
 RESULTS: dict[Any, Callable[..., Any]] = {
     **fourier.RESULTS,
+    torch.ops.aten._conj.default: _conjugate,
     torch.ops.aten.im2col.default: _columns,
     torch.ops.aten.col2im.default: _image,
     torch.ops.aten._embedding_bag.default: _bags,
     torch.ops.aten._embedding_bag_forward_only.default: _bags,
     torch.ops.aten.block_diag.default: _blocks,
+    torch.ops.aten.complex.default: _complex,
+    torch.ops.aten.polar.default: _complex,
+    torch.ops.aten.affine_grid_generator.default: _grid,
     torch.ops.aten.masked_scatter.default: lambda x, mask, _: _as_wide_as_both(x, mask),
     torch.ops.aten.trace.default: lambda x: x.new_empty(()),
     torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),

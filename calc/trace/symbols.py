@@ -35,14 +35,15 @@ def hints(
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
     as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
-    gives further ones that stay small, so many primes along. Those ``bounded`` by a count of turns, or by a number, are no larger.
+    gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
+    number, are no larger.
     """
     values = basis.values(sizes)
     bounded = bounded or {}
     found: dict[str, int] = {}
     start = _SMALLEST
-    for _ in range(shift):
-        start = int(sp.nextprime(start))
+    for _ in range(abs(shift)):
+        start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
     # A size that data decide is at most what it is chosen from, which it may equal at these sizes.
     for name in sorted(values, key=lambda n: (values[n], n not in basis.decided)):
         if name in bounded:

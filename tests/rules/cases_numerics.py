@@ -94,6 +94,7 @@ add("repeat_interleave.Tensor", lambda: call(torch.tensor([2, 3, 2]), output_siz
 add("div.out", lambda: call(r(3, 5), r(5), out=r(3, 5)))
 add("set_.source_Tensor", lambda: call(r(3, 5), r(3, 5)))
 add("eye.default", lambda: call(5))
+add("eye.m", lambda: call(3, 5))
 add("tril_indices.default triu_indices.default", lambda: call(3, 5))
 add("normal.float_float", lambda: call(0.0, 1.0, [3, 5]))
 add("normal.Tensor_float", lambda: call(r(3, 5), 1.0))

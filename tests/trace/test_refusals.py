@@ -337,6 +337,26 @@ def interrupted(x: Tensor) -> Tensor:
     raise KeyboardInterrupt
 
 
+def test_a_sparse_gradient_is_refused() -> None:
+    """It holds as many rows as are looked up, and a row that is looked up twice may stand in it twice or once."""
+    dims = {"B": 3, "V": 7, "d": 5}
+    error = refusal(
+        spec(lambda n: nn.Embedding(n.V, n.d, sparse=True), dims=dims, inputs=lambda n: (torch.randint(n.V, (n.B,)),)), optimizer="sgd"
+    )
+
+    assert isinstance(error, TraceError)
+    assert "a sparse tensor comes up in the backward" in str(error)
+    assert str(error).endswith("so no closed form follows; use dense ones (sparse=False)")
+
+
+def test_sizes_that_torch_itself_reads_as_numbers_are_refused() -> None:
+    """In which order a chain of matrices is multiplied depends on their sizes, and torch asks that where nobody sees it."""
+    error = refusal(function(lambda x: torch.linalg.multi_dot([x, x.t(), x])))
+
+    assert "torch reads the sizes of a tensor as numbers at " in str(error)
+    assert str(error).endswith("so no closed form follows; write that part with other operators")
+
+
 def test_a_trace_leaves_torch_as_it_was() -> None:
     """Initialisers, norms, attention, hooks and modes."""
     with nothing_left():

@@ -228,7 +228,9 @@ class Turned(nn.Module):
         self.first = nn.Conv2d(n.c, n.c, 1)
 
     def forward(self, x: Tensor, theta: Tensor) -> Tensor:
-        return F.grid_sample(self.first(x), F.affine_grid(theta, x.shape, align_corners=False), align_corners=False)
+        y = F.grid_sample(self.first(x), F.affine_grid(theta, x.shape, align_corners=False), align_corners=False)
+        still = torch.eye(2, 3).expand(x.shape[0], 2, 3)
+        return F.grid_sample(y, F.affine_grid(still, x.shape, align_corners=False), align_corners=False)
 
 
 SPACE = {"B": 3, "c": 5, "H": 11, "W": 13}

@@ -70,7 +70,7 @@ operators(
 operators(
     "rarer copies",
     lambda w: [torch.diagonal_scatter(w[:3, :3], w[0, :3]), torch.diag_embed(w), w.rot90()],
-    lambda w: w * torch.eye(w.shape[1])[0],
+    lambda w: [w * torch.eye(w.shape[1])[0], w * torch.eye(*w.shape)],
     lambda w: w[torch.tril_indices(3, 3)[0]] + w[torch.triu_indices(3, 3)[1]],
     *unlearned(
         lambda w: torch.block_diag(w, w), lambda w: torch.div(w, w[:1], out=torch.empty_like(w)), lambda w: w.set_(torch.ones_like(w))
@@ -167,6 +167,23 @@ network(
     lambda n: (torch.rand(n.B, n.p, n.q, n.d),),
     {"B": 2, "p": 6, "q": 17, "d": 13},
 )
+
+
+class ComplexWeights(nn.Module):
+    """A spectrum multiplied by complex weights, turned by angles and by numbers of Python's."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(n.d, n.m, dtype=torch.complex64))
+        self.bias = nn.Parameter(torch.rand(n.m, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.fft.fft(x) @ self.weight + self.bias
+        y = y * torch.polar(y.real, y.imag) * torch.complex(y.imag.mT.contiguous().mT, y.real) * 1j
+        return torch.view_as_real(y * self.bias.conj()).tanh() + (x[..., :1, None] * (2 + 1j)).abs()
+
+
+network("complex weights", {"B": 3, "T": 7, "d": 5, "m": 11}, ComplexWeights, tokens, {"B": 2, "T": 11, "d": 17, "m": 13})
 
 # -- weights made of weights --------------------------------------------------------------------------------------------------
 
@@ -282,6 +299,17 @@ operators(
     lambda w, v: torch.cdist(w, v, compute_mode="use_mm_for_euclid_dist"),
     inputs=other_rows,
 )
+
+# Torch takes another way where there are more than 25 rows.
+for rows_, more in ((7, 11), (31, 37)):
+    operators(
+        f"distances of {rows_} rows",
+        lambda w, x: torch.cdist(x @ w, x),
+        w="d d",
+        inputs=tokens,
+        dims={"B": 3, "T": rows_, "d": 5},
+        other={"B": 2, "T": more, "d": 13},
+    )
 
 # -- products and systems of equations ----------------------------------------------------------------------------------------
 
