@@ -203,6 +203,8 @@ def _check_pattern(name: str, value: int, divisor: int, plus: int) -> None:
 def _check_bound(name: str, dim: Dim, values: Mapping[str, int]) -> None:
     if dim.at_most is None:
         return
+    for used in names_in(dim.at_most):
+        _value_of(used, values, f"{name} is declared at most {dim.at_most!r}")
     bound = evaluate(dim.at_most, values)
     if values[name] > bound:
         raise DimensionError(f"{name} = {values[name]} is more than {dim.at_most} = {bound}: this model needs {name} <= {dim.at_most}")
