@@ -138,6 +138,7 @@ _MAPPING: dict[Any, Callable[..., int]] = {
     aten.linalg_inv_ex: _inverse,
     aten._linalg_solve_ex: _solve,
     aten._linalg_det: _determinant,
+    aten._linalg_slogdet: _determinant,
     aten.linalg_cholesky_ex: _cholesky,
     aten.linalg_lu_solve: _lu_solve,
     aten.cholesky_solve: _cholesky_solve,

@@ -12,7 +12,11 @@
   division, per element a difference, a product and a sum, and the powers that p asks for;
 - Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N has the
   N // 2 + 1 frequencies that are kept in place of N. Normalising multiplies every result element once;
-- factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs.
+- factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs. The
+  logarithm of a determinant takes sizes and logarithms of n pivots, their sum and the product of their signs;
+- a cross product: two products and a difference for each result element;
+- segments of rows: every element is joined to its segment's start; a mean divides each result. Backward: a mean divides each
+  gradient, a product multiplies it by the result and divides that by every element; otherwise gradients are copied.
 """
 
 from __future__ import annotations
@@ -145,6 +149,20 @@ def _cholesky(args: Args, outputs: Any) -> int:
     return batch * (n * (n - 1) // 2 + n)
 
 
+def _log_determinant(args: Args, outputs: Any) -> int:
+    batch, n = _systems(args["A"])
+    return _lu(args, outputs) + 2 * batch * n + 2 * batch * (n - 1)
+
+
+def _segments(args: Args, outputs: Any) -> int:
+    return int(args["data"].numel()) + (results(outputs) if args["reduce"] == "mean" else 0)
+
+
+def _segments_backward(args: Args, outputs: Any) -> int:
+    of_segments = int(args["grad"].numel())
+    return {"mean": of_segments, "prod": of_segments + int(args["data"].numel())}.get(args["reduce"], 0)
+
+
 def _two_triangles(args: Args, outputs: Any) -> int:
     return 2 * results(outputs)
 
@@ -174,5 +192,9 @@ NUMERICS: dict[str, Count] = {
     "linalg_lu_solve": lambda args, outputs: results(outputs),
     "linalg_cholesky_ex": _cholesky,
     "cholesky_solve": _two_triangles,
+    "_linalg_slogdet": _log_determinant,
+    "linalg_cross": lambda args, outputs: 3 * results(outputs),
+    "segment_reduce": _segments,
+    "_segment_reduce_backward": _segments_backward,
     "_linalg_det": lambda args, outputs: _lu(args, outputs) + results(outputs) * (int(args["A"].shape[-1]) - 1),
 }

@@ -43,6 +43,27 @@ TABLE = (
         FUNCTIONAL + "softshrink",
     ),
     Pointwise("rrelu_with_noise_backward.default", "dx = r dy", ("r dy",), DECOMPOSITION + "rrelu_with_noise_backward"),
+    Pointwise("i0.default", "y = I₀(x), Bessel's", ("I₀(x)",), REFS + "i0"),
+    Pointwise("special_i1.default", "y = I₁(x), Bessel's", ("I₁(x)",), REFS + "special.i1"),
+    Pointwise("special_erfcx.default", "y = exp(x²) erfc x", ("erfcx x",), REFS + "special.erfcx"),
+    Pointwise(
+        "special_log_ndtr.default",
+        "y = log Φ(x)",
+        (
+            "t = x/√2",
+            "-t",
+            "erfcx(-t)",
+            "erfcx(-t)/2",
+            "log(…)",
+            "t²",
+            "log(…) - t²",
+            "erfc t",
+            "-erfc t",
+            "-(erfc t)/2",
+            "log(1 - (erfc t)/2)",
+        ),
+        REFS + "special.log_ndtr",
+    ),
     Pointwise("angle.default", "y = arg x", ("arg x",), "one operation per element"),
 )
 

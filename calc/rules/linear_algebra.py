@@ -104,6 +104,20 @@ def determinant(op: Operator) -> Cost:
 
 
 @rule(
+    "aten._linalg_slogdet.default",
+    statement="log |det A| = Σ log |U[i,i]| and its sign, by L U = A",
+    source=ELIMINATION,
+    convention=BATCHED + "; the sign of an element is 0",
+)
+def logarithm_of_determinant(op: Operator) -> Cost:
+    """Shapes: A (*, n, n) → sign (*), log |det| (*), L U (*, n, n), exchanges (*, n)."""
+    *batch, n, _ = op.shape("A")
+    diagonal = (term("|U[i,i]|", *batch, n), term("log |U[i,i]|", *batch, n))
+    folded = (term("Σ log |U[i,i]|", *op.out.shape, n - 1), term("Π sign U[i,i]", *op.out.shape, n - 1))
+    return Cost(matmul=(_elimination(tuple(batch), n),), elementwise=(_pivots(tuple(batch), n), *diagonal, *folded))
+
+
+@rule(
     "aten.linalg_cholesky_ex.default",
     statement="L with L Lᵀ = A",
     source=GOLUB + "section 4.2: n(n² - 1)/6 multiply-adds, n(n - 1)/2 divisions, n roots",
@@ -155,6 +169,13 @@ def addr(op: Operator) -> Cost:
     """Shapes: x (m, n) or broadcast to it, a (m), b (n) → y (m, n)."""
     old = (each("β x", op.shape("self")), each("+ β x", op.out.shape)) if op.value("beta", 1) != 0 else ()
     return Cost(elementwise=(each("a bᵀ", op.out.shape), each("α a bᵀ", op.out.shape), *old))
+
+
+@rule("aten.linalg_cross.default", statement="y[i] = a[i+1] b[i+2] - a[i+2] b[i+1]", source="the definition, operation by operation")
+def cross(op: Operator) -> Cost:
+    """Shapes: a and b broadcast to (*, 3) → y (*, 3)."""
+    names = ("a[i+1] b[i+2]", "a[i+2] b[i+1]", "their difference")
+    return Cost(elementwise=tuple(each(name, op.out.shape) for name in names))
 
 
 # -- distances between rows ----------------------------------------------------------------------------------------------------

@@ -175,3 +175,35 @@ def trace(op: Operator) -> Cost:
     if n != columns:
         raise NapkinError(f"{op.name} of a matrix that is not square has no rule: sum its diagonal with torch.diagonal(x).sum()")
     return Cost(elementwise=(term("Σ x[i,i]", n - 1),))
+
+
+# -- rows reduced segment by segment -------------------------------------------------------------------------------------------
+
+JOINED = "every element is joined to its segment's initial value"
+
+
+@rule(
+    "aten.segment_reduce.default",
+    statement="y[s] = Σ x[i] over the rows i of segment s, or their mean, product, maximum or minimum",
+    source=JOINED + "; a mean divides once per result element",
+)
+def segments(op: Operator) -> Cost:
+    """Shapes: x (n, *), lengths (s) → y (s, *)."""
+    mean = (each("Σ x / length", op.out.shape),) if op.value("reduce") == "mean" else ()
+    return Cost(elementwise=(each("y[s] joined with x[i]", op.shape("data")), *mean))
+
+
+@rule(
+    "aten._segment_reduce_backward.default",
+    statement="dx[i] = dy[s], divided by the length for a mean, times y/x for a product",
+    source="the derivative, operation by operation",
+    convention="where a maximum or minimum stands is a comparison, and elements that share it are 0; everything given is read",
+)
+def segments_backward(op: Operator) -> Cost:
+    """Shapes: dy (s, *), y (s, *), x (n, *), lengths (s) → dx (n, *)."""
+    match op.value("reduce"):
+        case "mean":
+            return Cost(elementwise=(each("dy / length", op.shape("grad")),))
+        case "prod":
+            return Cost(elementwise=(each("dy y", op.shape("grad")), each("dy y / x", op.shape("data"))))
+    return Cost()

@@ -17,6 +17,7 @@ add(
     " isneginf.default",
     lambda: call(r(2, 3, 5)),
 )
+add("i0.default special_i1.default special_erfcx.default special_log_ndtr.default", lambda: call(r(2, 3, 5)))
 add("acosh.default", lambda: call(r(2, 3, 5) + 1))
 add("atanh.default erfinv.default", lambda: call(torch.rand(2, 3, 5)))
 add("logit.default", lambda: call(torch.rand(2, 3, 5)), lambda: call(torch.rand(2, 3, 5), 0.1))
@@ -83,6 +84,20 @@ add("isin.Tensor_Tensor", lambda: call(r(3, 5), r(7)))
 add("tril_.default triu_.default", lambda: call(r(3, 5)))
 add("bitwise_and_.Tensor bitwise_or_.Tensor", lambda: call(bits(3, 5), bits(3, 5)))
 add("logical_not_.default", lambda: call(bits(3, 5)))
+
+# -- segments: 2 and 5 of 7 rows ----------
+
+
+def _segments(kind: str) -> Case:
+    return call(r(7, 5), kind, lengths=torch.tensor([2, 5]), unsafe=True)
+
+
+def _segments_backward(kind: str) -> Case:
+    return call(r(2, 5), r(2, 5), r(7, 5), kind, lengths=torch.tensor([2, 5]))
+
+
+add("segment_reduce.default", *(lambda k=k: _segments(k) for k in ("sum", "mean", "max", "min", "prod")))
+add("_segment_reduce_backward.default", *(lambda k=k: _segments_backward(k) for k in ("sum", "mean", "max", "min", "prod")))
 
 # -- copies and new tensors ----------
 
@@ -173,6 +188,7 @@ add("_euclidean_dist.default", lambda: Case((r(2, 3, 5), r(2, 7, 5)), matmul=2 *
 add("vdot.default", lambda: Case((r(5), r(5)), matmul=2 * 5))
 add("addmv.default", lambda: Case((r(3), r(3, 5), r(5)), {"beta": 0.5, "alpha": 2}, matmul=2 * 3 * 5))
 add("addbmm.default", lambda: Case((r(5), r(7, 2, 3), r(7, 3, 5)), {"beta": 0.5, "alpha": 2}, matmul=2 * 7 * 2 * 3 * 5))
+add("linalg_cross.default", lambda: call(r(2, 3), r(2, 3)))
 add("addr.default", lambda: call(r(3, 5), r(3), r(5)), lambda: call(r(3, 5), r(3), r(5), beta=0))
 # A bilinear layer: 2 rows, 3 outputs of 5 x 7 products.
 add(
@@ -198,6 +214,7 @@ add(
 add("linalg_inv_ex.default", lambda: Case((_matrices(),), matmul=2 * (60 + 2 * 20 * 5)))
 add("_linalg_solve_ex.default", lambda: Case((_matrices(), r(2, 5, 3)), matmul=2 * (60 + 2 * 20 * 3)))
 add("_linalg_det.default", lambda: Case((_matrices(),), matmul=2 * 60))
+add("_linalg_slogdet.default", lambda: Case((_matrices(),), matmul=2 * 60))
 add("linalg_cholesky_ex.default", lambda: Case((_symmetric(),), matmul=2 * 40))
 add("cholesky_solve.default", lambda: Case((r(2, 5, 3), _matrices().tril()), matmul=2 * 2 * 20 * 3))
 

@@ -23,6 +23,7 @@ operators(
     lambda w: torch.acosh(w + 1),
     lambda w: torch.logit(w, 0.1),
     lambda w: torch.special.entr(w),
+    lambda w: [torch.special.i0(w), torch.special.erfcx(w), torch.special.log_ndtr(w), torch.linalg.cross(w[:, :3], w[:, 1:4])],
     lambda w: [F.hardshrink(w), F.softshrink(w), F.threshold(w, 0.1, 0.2), F.threshold(w.clone(), 0.1, 0.2, inplace=True)],
     lambda w: [F.rrelu(w, training=True), w.nan_to_num(), w.clone().tril_(), w.clone().triu_()],
     *unlearned(*each_of("digamma"), *in_place("ceil floor")),
@@ -95,6 +96,13 @@ at_places(
     lambda w, i, x: [w.scatter_reduce(0, i, x, kind) for kind in ("sum", "amax", "mean")],
     *unlearned(lambda w, i, x: w.scatter(0, i, x, reduce="add")),
     lambda w, i, x: w.index_fill(0, i[0], torch.zeros(())),
+)
+operators(
+    "segments",
+    *(lambda w, i, k=kind: torch.segment_reduce(w, k, lengths=i, unsafe=True) for kind in ("sum", "mean", "max", "min", "prod")),
+    inputs=lambda s: (torch.full((s.k,), s.m // s.k),),
+    dims={"k": 3, "m": Dim(6, multiple_of="k"), "n": 7},
+    other={"k": 5, "m": 20, "n": 11},
 )
 operators(
     "masks",
@@ -356,7 +364,9 @@ operators(
 )
 operators("inverses", lambda w, b: torch.linalg.inv(dominant(w)), lambda w, b: torch.linalg.inv(dominant(w)) @ b, inputs=right, **SQUARE)
 operators("systems of equations", lambda w, b: torch.linalg.solve(dominant(w), b), inputs=right, **SQUARE)
-operators("determinants", lambda w, b: torch.linalg.det(dominant(w)), inputs=right, **SQUARE)
+operators(
+    "determinants", lambda w, b: torch.linalg.det(dominant(w)), lambda w, b: torch.linalg.slogdet(dominant(w))[1], inputs=right, **SQUARE
+)
 operators(
     "roots of matrices",
     lambda w, b: torch.linalg.cholesky(dominant(w + w.t())),
