@@ -14,7 +14,7 @@ from fractions import Fraction
 import sympy as sp
 
 from calc.derivation import Derivation, Quantity
-from calc.errors import NapkinError
+from calc.errors import DimensionError, NapkinError
 
 Counts = Mapping[str, tuple[int, ...]]
 
@@ -70,13 +70,19 @@ class _Met:
 
     def number(self, derivation: Derivation, quantity: Quantity, again: Callable[[], Mapping[str, int] | NapkinError]) -> int:
         if not self.varied:
-            return quantity.at(**_free(derivation, self.known))
+            try:
+                return quantity.at(**_free(derivation, self.known))
+            except DimensionError:
+                if quantity.candidates:
+                    raise
+        # Also where the step was never recorded with so few: the recount says whether it runs alike.
         value = _at_means(quantity, self.known, self.varied)
         recounted = again()
         if isinstance(recounted, NapkinError):
             raise recounted
         if recounted.get(quantity.name) != value:
-            raise _Undecided(f"{_came_out(self.varied)}, and not every time counts alike")
+            why = f"{_came_out(self.varied)}, and not every time counts alike" if self.varied else "the step runs otherwise at such numbers"
+            raise _Undecided(why)
         return value
 
 
