@@ -11,7 +11,8 @@
 - distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
   division, per element a difference, a product and a sum, and the powers that p asks for;
 - Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N has the
-  N // 2 + 1 frequencies that are kept in place of N. Normalising multiplies every result element once;
+  N // 2 + 1 frequencies that are kept in place of N. Normalising multiplies every result element once; frequencies are
+  positions times one number;
 - factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs. The
   logarithm of a determinant takes sizes and logarithms of n pivots, their sum and the product of their signs;
 - a cross product: two products and a difference for each result element;
@@ -168,6 +169,8 @@ def _two_triangles(args: Args, outputs: Any) -> int:
 
 
 NUMERICS: dict[str, Count] = {
+    "fft_fftfreq": lambda args, outputs: results(outputs),
+    "fft_rfftfreq": lambda args, outputs: results(outputs),
     "_fft_c2c": _fourier,
     "_fft_r2c": _fourier,
     "_fft_c2r": _fourier,

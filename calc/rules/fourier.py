@@ -20,6 +20,17 @@ def _transforms(op: Operator, lines: View) -> tuple[Term, ...]:
     return (*(term(f"5 N ⌈log₂ N⌉ per line, axis {i + 1} of {len(stages)}", 5, *lines.shape, n) for i, n in enumerate(stages)), *normalised)
 
 
+@rule(
+    "aten.fft_fftfreq.default",
+    "aten.fft_rfftfreq.default",
+    statement="f[k] = k/(n d), for the frequencies that a transform of n samples has",
+    source="torch's kernel: positions, multiplied by 1/(n d)",
+)
+def frequencies(op: Operator) -> Cost:
+    """Shapes: → f (n), or (⌊n/2⌋ + 1) of a real signal."""
+    return Cost(elementwise=(each("k · 1/(n d)", op.out.shape),), reads=())
+
+
 @rule("aten._fft_c2c.default", statement="y[k] = Σₙ x[n] exp(∓2πi k n/N), along each axis", source=STAGES, convention=BY_AXES)
 def complex_to_complex(op: Operator) -> Cost:
     """Shapes: x (*), complex → y (*), complex."""

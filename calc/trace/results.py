@@ -38,11 +38,24 @@ def _in_storage(like: torch.Tensor, elements: Any, shape: Sequence[Any]) -> torc
 
 
 def _bags(*args: Any, **kwargs: Any) -> Any:
-    """``_embedding_bag``, with or without a gradient: which index is of which bag takes one place more than there are indices."""
-    y, bags, *rest = torch.ops.aten._embedding_bag.default(*args, **kwargs)
+    """``_embedding_bag``, with or without a gradient: which index is of which bag takes one place more than there are indices,
+    and how large the bags are as many places as there are offsets, with the end of the last bag where that is one."""
+    y, bags, sizes, largest = torch.ops.aten._embedding_bag.default(*args, **kwargs)
     if bags.shape[0] != 0:
         bags = _in_storage(bags, bags.shape[0] + 1, bags.shape)
-    return (y, bags, *rest)
+    return y, bags, _in_storage(sizes, args[2].shape[0], sizes.shape), largest
+
+
+def _bags_alone(*args: Any, **kwargs: Any) -> Any:
+    """``_embedding_bag_forward_only``, which makes as many bags as there are offsets of what no backward asks for."""
+    y, bags, sizes, largest = _bags(*args, **kwargs)
+    given = {**dict(zip(_BAG_ARGUMENTS, args, strict=False)), **kwargs}
+    if given.get("mode", 0) == 0 and given.get("include_last_offset", False):
+        sizes, largest = (sizes.new_empty(given["offsets"].shape) for _ in range(2))
+    return y, bags, sizes, largest
+
+
+_BAG_ARGUMENTS = [a.name for a in torch.ops.aten._embedding_bag_forward_only.default._schema.arguments]
 
 
 def _resized(x: torch.Tensor, output_size: Sequence[Any], *_: Any) -> torch.Tensor:
@@ -69,6 +82,16 @@ def _complex(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _grid(theta: torch.Tensor, size: Sequence[Any], _: bool) -> torch.Tensor:
     """``affine_grid_generator``: a point for every place of an image of that size."""
     return theta.new_empty((size[0], *size[2:], len(size) - 2))
+
+
+def _padded(x: torch.Tensor, pad: Sequence[Any], *_: Any) -> torch.Tensor:
+    """``constant_pad_nd``. Where it only cuts off, the rest is copied in the order that it has in memory."""
+    shape = list(x.shape)
+    for i in range(len(pad) // 2):
+        shape[-1 - i] = shape[-1 - i] + pad[2 * i] + pad[2 * i + 1]
+    if all(p <= 0 for p in pad):
+        return x.as_strided(shape, x.stride()).clone()
+    return _laid_out(x, shape)
 
 
 def _blocks(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -147,8 +170,9 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.im2col.default: _columns,
     torch.ops.aten.col2im.default: _image,
     torch.ops.aten._embedding_bag.default: _bags,
-    torch.ops.aten._embedding_bag_forward_only.default: _bags,
+    torch.ops.aten._embedding_bag_forward_only.default: _bags_alone,
     torch.ops.aten.block_diag.default: _blocks,
+    torch.ops.aten.constant_pad_nd.default: _padded,
     torch.ops.aten.complex.default: _complex,
     torch.ops.aten.polar.default: _complex,
     torch.ops.aten.affine_grid_generator.default: _grid,

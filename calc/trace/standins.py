@@ -33,7 +33,7 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 
 @contextlib.contextmanager
 def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[str], Any], picking: Callable[[], Any]) -> Iterator[None]:
-    """Context in which ``torch.histc`` counts into a symbolic number of bins, and ``interpolate`` scales a symbolic size.
+    """Context in which ``torch.histc`` counts into a symbolic number of bins, ``interpolate`` scales a symbolic size, and so on.
     ``called(name, arguments)`` is a context in which the next operator is recorded under another name, ``within(part)`` one that
     stands for a part of the running module, ``picking()`` one in which a value read from data only picks one of several alike."""
     original = torch.histc
@@ -47,12 +47,26 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
     interpolate = functools.partial(_interpolate, nn.functional.interpolate)
     with (
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
+        replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
         replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
         replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select), **_picked(picking)),
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         cell_by_cell(within),
     ):
         yield
+
+
+def _frequencies(called: Callable[[str, dict[str, Any]], Any], name: str, original: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """``torch.fft.fftfreq``, or ``rfftfreq`` of a real signal, of a symbolic number of samples."""
+
+    def frequencies(n: Any, d: float = 1.0, **options: Any) -> torch.Tensor:
+        if not isinstance(n, torch.SymInt) or options.get("out") is not None:
+            return original(n, d, **options)
+        with called(f"aten.fft_{name}.default", {"n": n, "d": d}):
+            made = torch.empty((n if name == "fftfreq" else n // 2 + 1,), dtype=options.get("dtype"), device=options.get("device"))
+        return made.requires_grad_(options.get("requires_grad", False))
+
+    return frequencies
 
 
 def _max_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

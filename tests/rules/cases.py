@@ -458,7 +458,7 @@ add(
     " bitwise_or.Tensor bitwise_xor.Tensor",
     lambda: call(bits(3, 5), bits(3, 5)),
 )
-add("logical_not.default bitwise_not.default all.default any.default", lambda: call(bits(3, 5)))
+add("logical_not.default bitwise_not.default all.default any.default _is_all_true.default _is_any_true.default", lambda: call(bits(3, 5)))
 add("all.dim any.dim", lambda: call(bits(3, 5), 1))
 add("argmax.default argmin.default sort.default", lambda: call(r(3, 5), 1))
 add("sort.stable", lambda: call(r(3, 5), stable=True, dim=1))
@@ -472,7 +472,13 @@ add("clone.default", lambda: call(r(3, 5)), lambda: call(spread(3, 5)))
 add("_to_copy.default", lambda: call(r(3, 5), dtype=torch.bfloat16))
 add("cat.default", lambda: call([r(3, 5), r(2, 5)], 0))
 add("stack.default", lambda: call([r(3, 5), r(3, 5)], 0))
-add("constant_pad_nd.default", lambda: call(r(3, 5), [1, 2], 0.0))
+add(
+    "constant_pad_nd.default",
+    lambda: call(r(3, 5), [1, 2], 0.0),
+    lambda: call(r(3, 5), [-1, 0, 0, -1]),
+    lambda: call(r(2, 3, 5, 7), [-1, 2, 0, 1]),
+    lambda: call(r(2, 3, 5, 7).select(3, 0), [0, 0, 0, -1]),
+)
 add("flip.default", lambda: call(r(3, 5), [0]))
 add("roll.default", lambda: call(r(3, 5), [1], [0]))
 add("repeat.default", lambda: call(r(3, 5), [2, 2]))

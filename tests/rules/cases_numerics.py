@@ -66,6 +66,8 @@ add(
     lambda: call(_c(3, 5, 7), [2, 1], 1, 8),
 )
 
+add("fft_fftfreq.default fft_rfftfreq.default", lambda: call(7), lambda: call(8, 0.5))
+
 # -- reductions and order ----------
 
 add("logcumsumexp.default", lambda: call(r(2, 3, 5), 1))
@@ -149,8 +151,14 @@ def _bag_backward(mode: int, weights: bool = False) -> Case:
     return call(torch.rand_like(out), args[1], args[2], offset2bag, bag_size, largest, 11, False, mode, False, args[6])
 
 
+def _bag_with_end(mode: int, weights: bool = False) -> Case:
+    given = r(7) if weights else None
+    return call(r(11, 5), ints(11, 7), torch.tensor([0, 2, 3, 7]), False, mode, False, given, True)
+
+
 BAGS = [(0, False), (0, True), (1, False), (2, False)]
 add("_embedding_bag.default _embedding_bag_forward_only.default", *(lambda b=b: _bag(*b) for b in BAGS))
+add("_embedding_bag.default _embedding_bag_forward_only.default", *(lambda b=b: _bag_with_end(*b) for b in BAGS))
 add("_embedding_bag_backward.default", *(lambda b=b: _bag_backward(*b) for b in BAGS))
 add(
     "_embedding_bag_per_sample_weights_backward.default",

@@ -132,21 +132,27 @@ class SpectralMixing(nn.Module):
         self.up = nn.Linear(n.d, n.d)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + torch.fft.fft2(self.up(x), norm="ortho").real + torch.fft.ifft(torch.fft.fft(x * self.up(x)), dim=1).real
+        y = torch.fft.fft2(self.up(x), norm="ortho").real + torch.fft.ifft(torch.fft.fft(x * self.up(x)), dim=1).real
+        return x * torch.fft.fftfreq(x.shape[2]) + y * torch.fft.rfftfreq(x.shape[2])[:1]
 
 
 class LongConvolution(nn.Module):
-    """A filter as long as the sequence, applied by transforms of twice its length."""
+    """A filter as long as the sequence, applied by transforms of twice its length: over the last axis, or where it is."""
 
-    def __init__(self, n: Any) -> None:
+    def __init__(self, n: Any, last: bool) -> None:
         super().__init__()
         self.kernel = nn.Parameter(torch.rand(n.d, n.T))
         self.up = nn.Linear(n.d, n.d)
+        self.last = last
 
     def forward(self, x: Tensor) -> Tensor:
-        length = x.shape[1]
-        signal = torch.fft.rfft(self.up(x).transpose(1, 2), n=2 * length)
-        return torch.fft.irfft(signal * torch.fft.rfft(self.kernel, n=2 * length), n=2 * length)[..., :length].transpose(1, 2)
+        twice = 2 * x.shape[1]
+        kernel = torch.fft.rfft(self.kernel, n=twice)
+        if self.last:
+            signal = torch.fft.rfft(self.up(x).transpose(1, 2), n=twice)
+            return torch.fft.irfft(signal * kernel, n=twice)[..., : x.shape[1]].transpose(1, 2)
+        signal = torch.fft.rfft(self.up(x), n=twice, dim=1)
+        return torch.fft.irfft(signal * kernel.t(), n=twice, dim=1, norm="forward")[:, : x.shape[1]]
 
 
 class SpectralFilter(nn.Module):
@@ -167,7 +173,14 @@ def tokens(n: Any) -> tuple[Tensor, ...]:
 
 
 network("spectral mixing", {"B": 3, "T": 7, "d": 5}, SpectralMixing, tokens, {"B": 2, "T": 11, "d": 17})
-network("long convolution", {"B": 3, "T": 7, "d": 5}, LongConvolution, tokens, {"B": 2, "T": 17, "d": 13})
+for last in (True, False):
+    network(
+        f"long convolution over the {'last' if last else 'middle'} axis",
+        {"B": 3, "T": 7, "d": 5},
+        lambda n, last=last: LongConvolution(n, last),
+        tokens,
+        {"B": 2, "T": 17, "d": 13},
+    )
 network(
     "spectral filter",
     {"B": 3, "p": 7, "q": 11, "d": 5},
@@ -239,6 +252,13 @@ for mode, weighted in (("sum", False), ("sum", True), ("mean", False), ("max", F
         lambda n: (torch.randint(n.V, (n.B, n.T)),),
         {"B": 2, "T": 5, "V": 13, "d": 3},
     )
+network(
+    "bags of words with an end",
+    {"B": 3, "V": 11, "d": 5},
+    lambda n: nn.EmbeddingBag(n.V, n.d, mode="sum", include_last_offset=True),
+    lambda n: (torch.randint(n.V, (2 * n.B,)), torch.arange(n.B + 1) * 2),
+    {"B": 2, "V": 13, "d": 7},
+)
 operators(
     "bags without a gradient",
     *(lambda w, i, o, v, m=mode: aten._embedding_bag_forward_only(w.detach(), i, o, False, m)[0] for mode in range(3)),
