@@ -36,6 +36,8 @@ free(
 free(
     *_aten("logical_and.default logical_or.default logical_xor.default logical_not.default logical_and_.default logical_or_.default"),
     *_aten("bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor bitwise_not.default all.default all.dim any.default any.dim"),
+    "aten._is_all_true.default",
+    "aten._is_any_true.default",
     because="combines truth values: no arithmetic",
     moves=True,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from calc.models.hf import vocabulary_of
@@ -71,18 +72,20 @@ def _nothing_by_chance(config: Any) -> dict[str, Any]:
 def _relatives(
     source: Source, config: Any, fields: Mapping[str, tuple[str, ...]], layers: Pattern | None, random_: random.Random
 ) -> Iterator[dict[str, Any]]:
-    """All sizes small; then without those that go by their own names; then depth and vocabulary alone."""
+    """All sizes small; then without those that go by their own names; then depth and vocabulary alone; then all but the depth."""
     depth = _depth(fields, layers)
     letters = {**_letters(source, config, fields, random_), **depth}
     own = {field: _own(field, value, random_) for field, value in source.given(config).items() if _reducible(field, fields)}
     yield {**own, **letters}
     yield letters
+    yield {**own, **letters, **_in_proportion(config, fields, letters)}
     yield {
         **own,
         **{name: value for name, value in letters.items() if name not in {f for x in ("d", "h", "g", "k") for f in fields.get(x, ())}},
     }
     yield {**depth, **{field: letters[field] for field in fields.get("V", ())}}
     yield depth
+    yield {name: value for name, value in {**own, **letters}.items() if name not in depth}
 
 
 def _depth(fields: Mapping[str, tuple[str, ...]], layers: Pattern | None) -> dict[str, Any]:
@@ -117,6 +120,16 @@ def _letters(source: Source, config: Any, fields: Mapping[str, tuple[str, ...]],
     return {**found, **dict.fromkeys([*groups_of_experts, *(n for n in source.given(config) if n == "topk_group")], 1)}
 
 
+def _in_proportion(config: Any, fields: Mapping[str, tuple[str, ...]], letters: Mapping[str, Any]) -> dict[str, Any]:
+    """More heads, and the width in the default's proportion to the width of them all, where a class demands one."""
+    if not {"d", "h", "k"} <= fields.keys():
+        return {}
+    d, h, k = (fields[letter] for letter in "dhk")
+    heads = 2 * letters[h[0]]
+    width = Fraction(config.__dict__[d[0]] * heads * letters[k[0]], config.__dict__[h[0]] * config.__dict__[k[0]])
+    return {**dict.fromkeys(h, heads), **dict.fromkeys(d, int(width))} if width.denominator == 1 else {}
+
+
 def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
     """Sizes of no dimension: by their names sizes, or words of a vocabulary, or layers of another stack."""
     if any(field in fields.get(letter, ()) for letter in FIELDS.dimensions):
@@ -126,7 +139,7 @@ def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
 
 def _own(field: str, value: int, random_: random.Random) -> int:
     if "vocab" in field:
-        return min(value, random_.choice([181, 191]))
+        return min(value, random_.choice([211, 223]))  # no smaller than the words that are fed
     if field.endswith("_source_positions"):
         return min(value, 24)
     if field.endswith("_layers"):

@@ -378,7 +378,7 @@ operators(
         torch.logical_xor(a, b),
         torch.logical_not(a),
     ],
-    lambda w, a, b: [a.clone().logical_and_(b), a.clone().logical_or_(b), a.all(), a.any(), a.all(1), a.any(1)],
+    lambda w, a, b: [a.clone().logical_and_(b), a.clone().logical_or_(b), a.all(), a.any(), a.all(1), a.any(1), torch._is_all_true(a), torch._is_any_true(a)],
     lambda w, a, b: [w.masked_fill(a, 0.0), w.masked_fill(a, torch.zeros(())), w.clone().masked_fill_(a, 0.0)],
     lambda w, a, b: w.clone().masked_fill_(a, torch.zeros(())),
     inputs=lambda s: (torch.rand(s.m, s.n) < 0.5, torch.rand(s.m, s.n) < 0.5),
