@@ -102,7 +102,8 @@ def vector_norm(op: Operator) -> Cost:
         return Cost(elementwise=(each("|x|", shape), reducing("max |x|", shape, dims)))
     if math.prod(reduced) == 1:
         return Cost(elementwise=(each("|x|", shape),))
-    size = () if order % 2 == 0 else (each("|x|", shape),)
+    real = not op.tensor("self").dtype.startswith("complex")
+    size = () if order % 2 == 0 and real else (each("|x|", shape),)
     power = () if order == 1 else (each("|x|ᵖ", shape),)
     root = () if order == 1 else (each("(…)^(1/p)", kept),)
     return Cost(elementwise=(*size, *power, reducing("Σ |x|ᵖ", shape, dims), *root))

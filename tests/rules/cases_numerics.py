@@ -68,6 +68,10 @@ add(
 
 add("fft_fftfreq.default fft_rfftfreq.default", lambda: call(7), lambda: call(8, 0.5))
 
+add("linalg_vector_norm.default", lambda: call(_c(3, 5)), lambda: call(_c(3, 5), 3, [1]))
+add("mean.default", lambda: call(_c(3, 5)))
+add("mean.dim", lambda: call(_c(2, 3, 5), [1]), lambda: call(_c(2, 3, 5), [0, 2], True))
+
 # -- reductions and order ----------
 
 add("logcumsumexp.default", lambda: call(r(2, 3, 5), 1))

@@ -201,7 +201,8 @@ class ComplexWeights(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.fft.fft(x) @ self.weight + self.bias
         y = y * torch.polar(y.real, y.imag) * torch.complex(y.imag.mT.contiguous().mT, y.real) * 1j
-        return torch.view_as_real(y * self.bias.conj()).tanh() + (x[..., :1, None] * (2 + 1j)).abs()
+        turned = torch.view_as_real(y * self.bias.conj()).tanh() + (x[..., :1, None] * (2 + 1j)).abs()
+        return turned + torch.linalg.vector_norm(y) + y.sum(1, keepdim=True).real[..., None]
 
 
 network("complex weights", {"B": 3, "T": 7, "d": 5, "m": 11}, ComplexWeights, tokens, {"B": 2, "T": 11, "d": 17, "m": 13})
