@@ -156,7 +156,7 @@ class _Loop:
         Where more turns are seen, it must lie in the nearer half: the first and the last few turns may each be peculiar.
         """
         if not self.growth:
-            return end == "first" and place < self.fewest
+            return end == "first"
         if self.fewest < 4 * self.growth:
             return place < max(self.fewest - self.growth, min(self.fewest, self.growth))
         return 2 * place < self.fewest
@@ -227,6 +227,7 @@ def peaks(
     shift = Shift(algebra, bounds)
     dropped, inner = _dropped(turns, shift)
     shared = [label for label in runs[0] if label[0] in turns and turns[label[0]].comparable(label[1])]
+    shared = [label for label in shared if all(label in run for run in runs)]
     _require_deep_enough(runs[-1], shared, inner - dropped)
     shared = [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
     forms: dict[tuple[Poly, ...], Label] = {}

@@ -127,7 +127,8 @@ class SizeEnv(ShapeEnv):
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
 
     def _pinned(self, expr: Any) -> PinnedSizeError:
-        name = min(self.names[s] for s in expr.free_symbols if s in self.names)
+        names = self._names(expr)
+        name = min(names - {*self._turns} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}", counts)
