@@ -39,38 +39,36 @@ def trace(
     spec: Spec,
     sizes: Mapping[str, int] | None = None,
     *,
-    optimizer: str = "adamw",
-    precision: str = "fp32",
-    attention: str = "fused",
-    mode: str = "train",
     cache: bool = True,
     progress: Progress | None = None,
+    **options: str | int,
 ) -> Graph:
-    """Record the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults."""
-    from calc.options import Options
+    """Record the training step of ``spec`` with symbolic sizes. ``sizes`` sets values; the others keep their defaults.
+
+    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
+    """
+    from calc.options import made
     from calc.pipeline import trace as trace_step
 
-    options = Options(optimizer, precision, attention, mode)
-    return trace_step(spec, sizes, options=options, cache=cache, progress=progress or _silent)
+    return trace_step(spec, sizes, options=made(**options), cache=cache, progress=progress or _silent)
 
 
 def derive(
     source: Graph | Spec,
     sizes: Mapping[str, int] | None = None,
     *,
-    optimizer: str = "adamw",
-    precision: str = "fp32",
-    attention: str = "fused",
-    mode: str = "train",
     cache: bool = True,
     progress: Progress | None = None,
+    **options: str | int,
 ) -> Derivation:
-    """Every quantity of the step with the steps that derive it: from a graph, whose options stand, or from a spec."""
-    from calc.options import Options
+    """Every quantity of the step with the steps that derive it: from a graph, whose options stand, or from a spec.
+
+    ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
+    """
+    from calc.options import made
     from calc.pipeline import derive as derive_step
 
-    options = Options(optimizer, precision, attention, mode)
-    return derive_step(source, sizes, options=options, cache=cache, progress=progress or _silent)
+    return derive_step(source, sizes, options=made(**options), cache=cache, progress=progress or _silent)
 
 
 def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, **sizes: int) -> Report:

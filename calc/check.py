@@ -15,7 +15,7 @@ from calc import dims as dims_
 from calc.derivation import Derivation
 from calc.errors import BadInputError, MeasurementError
 from calc.observed import at_observed
-from calc.options import TRAIN, Options
+from calc.options import Options
 from calc.quantities import absent
 from calc.spec import Spec
 
@@ -36,9 +36,9 @@ _PARTS: dict[str, tuple[str, ...]] = {
 _PARTS["flops.step.total"] = tuple(part for parts in tuple(_PARTS.values()) for part in parts)
 
 
-def _parts(name: str, mode: str) -> list[str]:
-    """What a total is made of in ``mode``: only what it runs."""
-    return [part for part in _PARTS.get(name, ()) if not absent(part, mode)]
+def _parts(name: str, options: Mapping[str, str]) -> list[str]:
+    """What a total is made of in a step with ``options``: only what it runs."""
+    return [part for part in _PARTS.get(name, ()) if not absent(part, options)]
 
 
 _RECOMPUTE = "flops.backward.recompute"
@@ -211,11 +211,10 @@ def compare(
     again = measurement.readings.get(_RECOMPUTE)
     # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
     repeated = (derived.get(_RECOMPUTE) or 0) - ((again.value or 0) if again is not None else 0) if fused else 0
-    mode = derivation.options.get("mode", TRAIN)
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation
-        if not absent(name, mode)  # nothing that does not run is open
+        if not absent(name, derivation.options)  # nothing that does not run is open
     ]
     return Report(
         model=derivation.model,
@@ -231,7 +230,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
     alone = name in measurement.readings and not (name == _RECOMPUTE and inside)
-    parts = [name] if alone else _parts(name, measurement.options.get("mode", TRAIN))
+    parts = [name] if alone else _parts(name, measurement.options)
     missing = [part for part in parts if part not in measurement.readings]
     if not parts or missing:
         return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))

@@ -18,7 +18,7 @@ Size = int | str
 PHASES = ("forward", "backward", "optimizer", "zero_grad")
 # What stands for the autograd node of an operator that the backward runs to have the forward's tensors once more.
 AGAIN = "(forward, again)"
-ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "activation", "temporary")
+ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master weight", "activation", "temporary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class Record:
     ``sizes``      basis symbols that are concrete in it (loop counts; all of them in a certificate).
     ``events``     births and deaths in order, from before the first step on; ``windows`` bounds each step's events.
     ``state``      (parameter, key, tensor) of the optimizer; ``persistent`` are the storages of the state dict.
+    ``masters``    (parameter, its copy in fp32), where the optimizer steps such copies.
     """
 
     sizes: Mapping[str, int]
@@ -115,6 +116,7 @@ class Record:
     state: tuple[tuple[str, str, Tensor], ...]
     persistent: tuple[int, ...]
     windows: tuple[tuple[int, int], ...]
+    masters: tuple[tuple[str, Tensor], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

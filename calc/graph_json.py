@@ -132,7 +132,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
         ]
         for op in record.ops
     ]  # fmt: skip
-    named = {key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers")}
+    named = {key: [[name, tensors(t)] for name, t in getattr(record, key)] for key in ("parameters", "gradients", "buffers", "masters")}
     return {
         "sizes": dict(record.sizes),
         "storages": [[s.nbytes, s.role, s.name] for s in record.storages],
@@ -205,4 +205,5 @@ def _record_from_json(data: dict[str, Any]) -> Record:
         state=tuple((n, k, tensors[t]) for n, k, t in data["state"]),
         persistent=tuple(data["persistent"]),
         windows=tuple((a, b) for a, b in data["windows"]),
+        masters=named("masters"),
     )  # fmt: skip

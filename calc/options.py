@@ -2,42 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from calc.errors import BadInputError
 
-# "spec" is the optimizer that a model's own specification builds.
-OPTIMIZERS = ("sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw", "spec")
-PRECISIONS = ("fp32",)
+# Every class of torch.optim that runs on dense parameters, by its usual name; "spec" is the one that a model's own spec builds.
+OPTIMIZERS = (
+    "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "rmsprop-momentum", "rmsprop-centered", "adam", "adamw", "amsgrad", "adamax",
+    "nadam", "radam", "adadelta", "asgd", "rprop", "adafactor", "muon", "lbfgs", "spec",
+)  # fmt: skip
+MASTER = "bf16-master"
+PRECISIONS = ("fp32", "bf16-autocast", "fp16-autocast", "bf16", MASTER)
 ATTENTIONS = ("fused", "math")
 TRAIN = "train"
 MODES = ("train", "eval", "infer")
+IMPLEMENTATIONS = ("loop", "foreach", "fused")
+ZEROING = ("none", "zero")
+_CHECKPOINTING = re.compile(r"none|attention|block(/[1-9]\d{0,5})?")
+_MOST_ACCUMULATED = 64
 
 # Named by the design and refused as "not built yet" rather than as unknown.
-_PLANNED = {"precision": ("fp32-tf32", "bf16-autocast", "fp16-autocast", "bf16", "bf16-master")}
+_PLANNED = {"precision": ("fp32-tf32",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How the step runs.
 
-    ``optimizer``  one of ``OPTIMIZERS``, with its class's defaults and the per-tensor implementation.
-    ``precision``  number format of weights and arithmetic.
-    ``attention``  ``fused``: what torch's dispatch picks by itself; ``math``: the math backend for every attention.
-    ``mode``       ``train``: forward, backward and optimizer step; ``eval``: the loss of a module in evaluation mode, without
-                   gradients; ``infer``: the spec's prediction (else its loss) in inference mode.
+    ``optimizer``       one of ``OPTIMIZERS``, with its class's defaults.
+    ``precision``       number formats: ``fp32``; ``bf16-autocast`` and ``fp16-autocast`` (fp32 weights, the latter with a gradient
+                        scaler); ``bf16`` for everything; ``bf16-master``: a bf16 model whose optimizer steps fp32 copies.
+    ``attention``       ``fused``: what torch's dispatch picks by itself; ``math``: the math backend for every attention.
+    ``mode``            ``train``: forward, backward and optimizer step; ``eval``: the loss of a module in evaluation mode, without
+                        gradients; ``infer``: the spec's prediction (else its loss) in inference mode.
+    ``implementation``  of the optimizer: ``loop`` over the parameters (torch's default on CPU), ``foreach`` or ``fused``.
+    ``checkpointing``   what runs again in the backward instead of being kept: ``none``, every ``block``, ``block/2`` every second one,
+                        the ``attention`` of each block.
+    ``accumulation``    forwards and backwards to one optimizer step, each on a batch of B.
+    ``zero_grad``       ``none``: gradients are released after the step; ``zero``: they are kept and set to 0.
     """
 
     optimizer: str = "adamw"
     precision: str = "fp32"
     attention: str = "fused"
     mode: str = "train"
+    implementation: str = "loop"
+    checkpointing: str = "none"
+    accumulation: str = "1"
+    zero_grad: str = "none"
 
     def __post_init__(self) -> None:
         _check("optimizer", self.optimizer, OPTIMIZERS)
         _check("precision", self.precision, PRECISIONS)
         _check("attention", self.attention, ATTENTIONS)
         _check("mode", self.mode, MODES)
+        _check("implementation", self.implementation, IMPLEMENTATIONS)
+        _check("zero_grad", self.zero_grad, ZEROING)
+        if not _CHECKPOINTING.fullmatch(str(self.checkpointing)):
+            known = "none, block, block/2 and so on, attention"
+            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)!r}: known are {known}")
+        object.__setattr__(self, "accumulation", _count("accumulation", self.accumulation, _MOST_ACCUMULATED))
 
     @property
     def trains(self) -> bool:
@@ -45,8 +71,26 @@ class Options:
         return self.mode == TRAIN
 
     def to_json(self) -> dict[str, str]:
-        """The options as plain data, in a fixed order. A step that updates nothing has no optimizer."""
-        return {name: value for name, value in asdict(self).items() if self.trains or name != "optimizer"}
+        """The options as plain data, in a fixed order: the four that are always said, and others where they are not the default.
+        A step that updates nothing has no optimizer."""
+        default = {f.name: f.default for f in fields(self)}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if (self.trains or name != "optimizer") and (name in _ALWAYS or value != default[name])
+        }
+
+
+_ALWAYS = ("optimizer", "precision", "attention", "mode")
+
+
+def made(**given: Any) -> Options:
+    """Options by name; one that does not exist is refused in a line that names those that do."""
+    known = [f.name for f in fields(Options)]
+    for name in given:
+        if name not in known:
+            raise BadInputError(f"unknown option {_clipped(name)!r}: known are {', '.join(known)}")
+    return Options(**given)
 
 
 def _check(option: str, value: object, known: tuple[str, ...]) -> None:
@@ -54,6 +98,16 @@ def _check(option: str, value: object, known: tuple[str, ...]) -> None:
         return
     if value in _PLANNED.get(option, ()):
         raise BadInputError(f"{option} {value!r} is not built yet: use {', '.join(known)}")
+    raise BadInputError(f"unknown {option} {_clipped(value)!r}: known are {', '.join(known)}")
+
+
+def _count(option: str, value: object, most: int) -> str:
+    text = str(value)
+    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,5}", text) or int(text) > most:
+        raise BadInputError(f"{option} = {_clipped(value)} is no count: give an integer from 1 to {most}")
+    return text
+
+
+def _clipped(value: object) -> str:
     written = str(value)
-    clipped = written if len(written) <= 40 else f"{written[:39]}…"
-    raise BadInputError(f"unknown {option} {clipped!r}: known are {', '.join(known)}")
+    return written if len(written) <= 40 else f"{written[:39]}…"

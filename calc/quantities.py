@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from calc.options import TRAIN
+from calc.options import MASTER, TRAIN
 from calc.units import Unit
 
 
@@ -23,6 +24,8 @@ QUANTITIES: dict[str, Definition] = {
     definition.name: definition
     for definition in (
         Definition("parameters", Unit.ELEMENT, "elements of the model's parameters, tied weights once"),
+        Definition("parameters.bytes", Unit.BYTE, "the model's parameters in their own number format"),
+        Definition("master_weights.bytes", Unit.BYTE, "fp32 copies of the parameters, which the optimizer steps"),
         Definition("gradients.bytes", Unit.BYTE, "gradients that the backward leaves"),
         Definition("optimizer_state.bytes", Unit.BYTE, "every tensor the optimizer keeps"),
         Definition("activations.bytes", Unit.BYTE, "distinct storages autograd holds when the forward returns"),
@@ -73,8 +76,11 @@ _OTHER_MEANINGS = {
 }
 
 
-def absent(name: str, mode: str) -> str:
-    """Why a step in ``mode`` has no quantity ``name``, or nothing where it has. What does not run is unknown, not 0."""
+def absent(name: str, options: Mapping[str, str]) -> str:
+    """Why a step with ``options`` has no quantity ``name``, or nothing where it has. What does not run is unknown, not 0."""
+    mode, precision = options.get("mode", TRAIN), options.get("precision", "fp32")
+    if name == "master_weights.bytes" and (precision != MASTER or mode != TRAIN):
+        return f"precision {precision} keeps no copies of the weights" if mode == TRAIN else f"mode {mode} runs no optimizer step"
     if mode == TRAIN:
         return ""
     if name.startswith(_BACKWARD):
@@ -84,13 +90,14 @@ def absent(name: str, mode: str) -> str:
     return f"mode {mode} keeps nothing for a backward" if name == "activations.bytes" else ""
 
 
-def definitions(mode: str) -> tuple[Definition, ...]:
-    """All quantities, with what they mean and are made of in ``mode``."""
-    return tuple(QUANTITIES.values()) if mode == TRAIN else tuple(_without_gradients(d, mode) for d in QUANTITIES.values())
+def definitions(options: Mapping[str, str]) -> tuple[Definition, ...]:
+    """All quantities, with what they mean and are made of in a step with ``options``."""
+    trains = options.get("mode", TRAIN) == TRAIN
+    return tuple(QUANTITIES.values()) if trains else tuple(_without_gradients(d, options) for d in QUANTITIES.values())
 
 
-def _without_gradients(definition: Definition, mode: str) -> Definition:
+def _without_gradients(definition: Definition, options: Mapping[str, str]) -> Definition:
     meaning = _OTHER_MEANINGS.get(definition.name, definition.meaning)
-    if absent(definition.name, mode):
+    if absent(definition.name, options):
         return definition
-    return replace(definition, meaning=meaning, parts=tuple(part for part in definition.parts if not absent(part, mode)))
+    return replace(definition, meaning=meaning, parts=tuple(part for part in definition.parts if not absent(part, options)))

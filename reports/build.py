@@ -54,7 +54,7 @@ def build(
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks.
     """
     mode = derivation.options.get("mode", TRAIN)
-    names = sorted((name for name in derivation if not absent(name, mode)), key=place)
+    names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     shown = list(trees(derivation, comparisons))
     sizes, anchors = known_sizes(derivation, shown), Anchors()
@@ -229,8 +229,7 @@ def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:
 
 
 def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
-    mode = derivation.options.get("mode", TRAIN)
-    reasons = {name: absent(name, mode) for name in derivation}
+    reasons = {name: absent(name, derivation.options) for name in derivation}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
     for name in derivation:

@@ -82,6 +82,14 @@ def _model(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that say which step is meant."""
     for decorate in (
         click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
+        click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
+        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Forwards and backwards to a step."),
+        click.option(
+            "--checkpointing", default="none", show_default=True, metavar="WHAT", help="What runs again: none, block, block/2, attention."
+        ),
+        click.option(
+            "--implementation", default="loop", show_default=True, metavar="WAY", help="Of the optimizer: loop, foreach or fused."
+        ),
         click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
         click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
@@ -93,11 +101,11 @@ def _model(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _request(model: str, sizes: Sequence[str], optimizer: str, precision: str, attention: str, mode: str, no_cache: bool) -> Request:
-    from calc.options import Options
+def _request(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
+    from calc.options import made
     from reports import job
 
-    return job.Request(model, job.sizes_from(sizes), Options(optimizer, precision, attention, mode), cache=not no_cache)
+    return job.Request(model, job.sizes_from(sizes), made(**options), cache=not no_cache)
 
 
 @napkin.command()
@@ -114,7 +122,7 @@ def derive(explain: str | None, coverage: bool, as_json: bool, **words: Any) -> 
     from reports import job
 
     if explain is not None:
-        job.require_explained(explain, request.options.mode)
+        job.require_explained(explain, request.options.to_json())
     with _talk() as say:
         derivation = job.derive(request, say)
     comparisons = job.comparisons(derivation, explain)

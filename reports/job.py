@@ -92,10 +92,10 @@ def covered(request: Request, progress: Progress) -> Covered:
     return Covered(found.model, found.sizes, found.ledger)
 
 
-def require_explained(name: str, mode: str) -> None:
-    """Refuse what no derivation in ``mode`` explains, before any work."""
-    if name in QUANTITIES and absent(name, mode):
-        raise BadInputError(f"{name} has no steps to show: {absent(name, mode)}; choose another quantity, or --mode train")
+def require_explained(name: str, options: Mapping[str, str]) -> None:
+    """Refuse what no derivation with ``options`` explains, before any work."""
+    if name in QUANTITIES and absent(name, options):
+        raise BadInputError(f"{name} has no steps to show: {absent(name, options)}; choose another quantity, or --mode train")
     known = (*QUANTITIES, *(rule.name for rule in RULES))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -221,5 +221,5 @@ def _differing(request: Request, checks: Any) -> set[str]:
 def _line(request: Request, sizes: Mapping[str, int]) -> str:
     words = [shlex.quote(request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
     default = Options().to_json()
-    words += [f"--{name} {value}" for name, value in request.options.to_json().items() if value != default[name]]
+    words += [f"--{name.replace('_', '-')} {value}" for name, value in request.options.to_json().items() if value != default.get(name)]
     return " ".join(words)

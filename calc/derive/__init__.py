@@ -78,16 +78,16 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         notes=graph.notes,
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
-        recount=lambda record: _recounted(record, analysis.registry, analysis.mode),
+        recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
     )
 
 
-def _recounted(record: Record, registry: Registry, mode: str) -> dict[str, int]:
+def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
     """Every counted quantity of one concrete record, and what they add up to."""
-    found = {d.name: 0 for d in definitions(mode) if not d.parts and d.step is None}
+    found = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
     for entry in Folder(int, registry).entries(record):
         found[entry.quantity] = found.get(entry.quantity, 0) + int(entry.count)
-    for definition in definitions(mode):
+    for definition in definitions(options):
         if definition.parts:
             found[definition.name] = sum(found.get(part, 0) for part in definition.parts)
     return found
@@ -157,7 +157,7 @@ def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for definition in definitions(analysis.mode):
+    for definition in definitions(analysis.graph.options):
         if definition.parts or definition.step is not None:
             continue
         reason = _unknown(definition.name, analysis)
@@ -176,7 +176,7 @@ def _total(analysis: Analysis, name: str) -> Poly:
 
 def _unknown(name: str, analysis: Analysis) -> str:
     """Why a quantity has no value, or nothing."""
-    reason = absent(name, analysis.mode)
+    reason = absent(name, analysis.graph.options)
     if reason or not name.endswith(".causal"):
         return reason
     if analysis.uncredited:
@@ -223,8 +223,8 @@ def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mappi
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     totals = {name: _total(analysis, name) for name in QUANTITIES}
     found = []
-    for definition in definitions(analysis.mode):
-        reason = absent(definition.name, analysis.mode)
+    for definition in definitions(analysis.graph.options):
+        reason = absent(definition.name, analysis.graph.options)
         if reason and definition.parts:
             found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
         if reason or not definition.parts:
@@ -238,7 +238,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
 
 def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
-    for definition in definitions(analysis.mode):
+    for definition in definitions(analysis.graph.options):
         if definition.step is None:
             continue
         peaks = analysis.peaks[definition.name]

@@ -54,6 +54,7 @@ class Folder:
         """Every addend of every counted quantity."""
         return [
             *self._parameters(record),
+            *self._weights(record),
             *self._gradients(record),
             *self._state(record),
             *self._activations(record),
@@ -67,6 +68,12 @@ class Folder:
         for name, tensor in _first_of_each_storage(record.parameters):
             shape = tuple(self.read(s) for s in tensor.shape)
             yield Entry("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
+
+    def _weights(self, record: Record) -> Iterator[Entry]:
+        for name, tensor in _first_of_each_storage(record.parameters):
+            yield self._bytes(record, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
+        for name, tensor in _first_of_each_storage(record.masters):
+            yield self._bytes(record, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
 
     def _gradients(self, record: Record) -> Iterator[Entry]:
         for name, tensor in _first_of_each_storage(record.gradients):
@@ -86,10 +93,11 @@ class Folder:
 
     def _checkpoint(self, record: Record) -> Iterator[Entry]:
         state = {t.storage for _, _, t in record.state}
-        names = {t.storage: n for n, t in (*record.buffers, *record.parameters)}
-        for index in dict.fromkeys((*record.persistent, *sorted(state))):
+        masters = {t.storage for _, t in record.masters}
+        names = {t.storage: n for n, t in (*record.buffers, *record.masters, *record.parameters)}
+        for index in dict.fromkeys((*record.persistent, *sorted(masters), *sorted(state))):
             storage = record.storages[index]
-            kind = "optimizer state" if index in state else "model"
+            kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
             nbytes = self.read(storage.nbytes)
             yield Entry("checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE))
         if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration

@@ -3,6 +3,7 @@ backward without gradients, and what is to be differentiated again must run with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ class Again(TorchDispatchMode):
         self.flops += self._counter.get_total_flops() - before
         return out
 
-    def reading(self) -> dict[str, Reading]:
-        """``flops.backward.recompute``, where the backward ran anything again."""
-        return {"flops.backward.recompute": Reading(self.flops, INSTRUMENT)} if self.seen else {}
+
+def repeated_in(backwards: Sequence[Again]) -> dict[str, Reading]:
+    """``flops.backward.recompute``, where a backward ran anything again."""
+    if not any(again.seen for again in backwards):
+        return {}
+    return {"flops.backward.recompute": Reading(sum(again.flops for again in backwards), INSTRUMENT)}

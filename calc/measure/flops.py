@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
-from calc.measure.again import Again
+from calc.measure.again import Again, repeated_in
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.training import Training
@@ -149,26 +149,27 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}
 
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
     """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
-    counters: dict[str, tuple[Observer, FlopCounterMode]] = {}
-    again: dict[str, Again] = {}
+    counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
+    again: list[Again] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
-        counters[phase] = observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=_MAPPING)
-        again[phase] = Again(counter)
-        with observer, counter, again[phase] if phase == "backward" else nullcontext():
+        observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=_MAPPING)
+        counters[phase].append((observer, counter))
+        again.append(Again(counter))
+        with observer, counter, again[-1] if phase == "backward" else nullcontext():
             yield
 
     run.step(around)
-    repeated = again["backward"].reading() if "backward" in again else {}
-    return repeated | {f"flops.{phase}.matmul": _reading(*counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
+    repeated = repeated_in(again) if "backward" in run.phases else {}
+    return repeated | {f"flops.{phase}.matmul": _reading(counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 
-def _reading(observer: Observer, counter: FlopCounterMode, fused: Sequence[str]) -> Reading:
-    uncounted = sorted(name for name in observer.names if _escapes(name))
+def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequence[str]) -> Reading:
+    uncounted = sorted({name for observer, _ in counted for name in observer.names if _escapes(name)})
     if uncounted:
         return Reading(None, INSTRUMENT, f"the counter gives 0 for {', '.join(uncounted)}, which multiplies matrices")
-    value = counter.get_total_flops()
+    value = sum(counter.get_total_flops() for _, counter in counted)
     if not fused:
         return Reading(value, INSTRUMENT)
     kernels = ", ".join(name.split(".")[1] for name in fused)

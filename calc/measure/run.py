@@ -21,7 +21,7 @@ from calc.measure.observer import Observer, fused_attention
 from calc.measure.reference import ReferenceCounter
 from calc.measure.room import require_room
 from calc.measure.saved import measure_saved
-from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters
+from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
 from calc.measure.training import SEED, Training, training
 from calc.options import Options
 from calc.spec import Spec
@@ -102,7 +102,7 @@ def _no_fast_path() -> Iterator[None]:
 def _measure_state(run: Training) -> tuple[Observer, Observer, dict[str, Reading]]:
     """A run whose second step is taken apart: what is saved, then the gradients, then the state, then a checkpoint. Both steps are
     observed."""
-    readings = {"parameters": measure_parameters(run)}
+    readings = {"parameters": measure_parameters(run), **measure_weights(run)}
     with Observer() as first:
         run.step()
     if run.optimizer is None:
@@ -125,11 +125,11 @@ def _measure_reference(run: Training, memory: Reading) -> dict[str, Reading]:
     if memory.value is None:
         lacking = {f"flops.{phase}.elementwise": Reading(None, ELEMENTWISE, memory.because) for phase in run.phases}
         return {**lacking, **{f"bytes_moved.{phase}": Reading(None, BYTES_MOVED, memory.because) for phase in run.phases}}
-    counters: dict[str, ReferenceCounter] = {}
+    counters = {phase: ReferenceCounter() for phase in run.phases}
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
-        with ReferenceCounter() as counters[phase]:
+        with counters[phase]:
             yield
 
     run.step(around)

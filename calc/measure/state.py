@@ -25,6 +25,14 @@ def _memory(p: Tensor) -> tuple[object, ...]:
     return p.untyped_storage()._cdata, p.storage_offset(), tuple(p.shape), p.stride()
 
 
+def measure_weights(run: Training) -> dict[str, Reading]:
+    """Bytes of the parameters in their own format, and of the copies that the optimizer steps, where there are such."""
+    weights = {"parameters.bytes": _bytes_of(list(run.module.parameters()), "storages of the module's parameters", "a parameter")}
+    if run.copies is None:
+        return weights
+    return weights | {"master_weights.bytes": _bytes_of(list(run.copies.copies), "storages of the copies in fp32", "a copy")}
+
+
 def measure_gradients(run: Training) -> Reading:
     """Bytes of the gradients as they are between the backward and the optimizer step."""
     gradients = [p.grad for _, p in run.module.named_parameters() if p.grad is not None]
@@ -45,6 +53,8 @@ def measure_checkpoint(run: Training) -> Reading:
     state: dict[str, Any] = {"model": run.module.state_dict()}
     if run.optimizer is not None:
         state |= {"optimizer": run.optimizer.state_dict(), "iteration": torch.tensor(1)}
+    if run.copies is not None:
+        state["master weights"] = list(run.copies.copies)
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"):
         path = Path(folder) / "checkpoint.pt"
         torch.save(state, path)

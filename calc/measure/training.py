@@ -10,7 +10,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import MeasurementError, NapkinError, SpecError
+from calc.measure.formats import Copies, cast, casting, copies_of, gradient_scaler
 from calc.measure.optimizers import build_optimizer
 from calc.measure.recurrent import without_onednn
-from calc.options import TRAIN, Options
+from calc.options import Options
 from calc.spec import Sizes, Spec
 
 SEED = 0
@@ -31,14 +32,20 @@ Around = Callable[[str], AbstractContextManager[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A module with what it needs to run one step after another. ``optimizer`` is ``None`` where a step is a forward alone."""
+    """A module with what it needs to run one step after another. ``optimizer`` is ``None`` where a step is a forward alone.
+
+    ``copies`` are fp32 copies that the optimizer steps in place of the parameters, ``scaler`` scales the loss.
+    """
 
     spec: Spec
     sizes: Mapping[str, int]
     module: torch.nn.Module
     inputs: tuple[Tensor, ...]
     optimizer: torch.optim.Optimizer | None
-    mode: str = TRAIN
+    options: Options = field(default_factory=Options)
+    device: str = "cpu"
+    copies: Copies | None = None
+    scaler: torch.amp.GradScaler | None = None
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -47,43 +54,61 @@ class Training:
 
     def use(self) -> Any:
         """The forward of a step that is nothing else: the loss without gradients, or the model's prediction."""
-        with blame(self.spec, self.sizes, "the forward pass"):
-            if self.mode == "infer":
+        with blame(self.spec, self.sizes, "the forward pass"), casting(self.options.precision, self.device):
+            if self.options.mode == "infer":
                 with torch.inference_mode():
                     return (self.spec.predict or self.spec.loss)(self.module, *self.inputs)
             with torch.no_grad():
                 return self.spec.loss(self.module, *self.inputs)
 
     def forward(self) -> Tensor:
-        with blame(self.spec, self.sizes, "the forward pass"):
+        with blame(self.spec, self.sizes, "the forward pass"), casting(self.options.precision, self.device):
             loss = self.spec.loss(self.module, *self.inputs)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise SpecError(f"spec {self.spec.name!r}: loss must return a tensor of one element, not {_describe(loss)}")
         if not loss.requires_grad:
             raise SpecError(f"spec {self.spec.name!r}: the loss depends on no parameter that requires a gradient")
-        return loss
+        return loss / self.batches if self.batches > 1 else loss
 
     def backward(self, loss: Tensor) -> None:
         with blame(self.spec, self.sizes, "the backward pass"):
-            loss.backward()  # type: ignore[no-untyped-call]
+            scaled = self.scaler.scale(loss) if self.scaler is not None else loss
+            scaled.backward()  # type: ignore[no-untyped-call]
 
     def update(self) -> None:
         assert self.optimizer is not None
         with blame(self.spec, self.sizes, "the optimizer step"):
-            self.optimizer.step()
+            if self.copies is not None:
+                self.copies.receive()
+            if self.scaler is not None:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+            else:
+                self.optimizer.step()
+            if self.copies is not None:
+                self.copies.give_back()
+            if self.options.zero_grad == "zero":
+                self.optimizer.zero_grad(set_to_none=False)
 
     def clear(self) -> None:
         assert self.optimizer is not None
-        self.optimizer.zero_grad(set_to_none=True)
+        if self.options.zero_grad == "none":
+            self.optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def batches(self) -> int:
+        """Forwards and backwards to one step."""
+        return int(self.options.accumulation)
 
     def step(self, around: Around = lambda phase: nullcontext()) -> None:
         """One step. The loss is referenced until the gradients are gone, as in a usual training loop."""
-        with around("forward"):
-            loss = self.forward() if self.optimizer is not None else self.use()
-        if self.optimizer is None:
-            return
-        with around("backward"):
-            self.backward(loss)
+        for _ in range(self.batches if self.optimizer is not None else 1):
+            with around("forward"):
+                loss = self.forward() if self.optimizer is not None else self.use()
+            if self.optimizer is None:
+                return
+            with around("backward"):
+                self.backward(loss)
         with around("optimizer"):
             self.update()
         self.clear()
@@ -113,10 +138,12 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
         raise SpecError(f"spec {spec.name!r}: inputs must return a tuple of tensors, not {_describe(inputs)}")
     with blame(spec, sizes, f"moving the module to {device}"):
         module = module.to(device).train(options.trains)
-        inputs = tuple(x.to(device) for x in inputs)
+        module, inputs = cast(module, tuple(x.to(device) for x in inputs), options.precision)
+    copies = copies_of(module) if options.precision == "bf16-master" and options.trains else None
     with blame(spec, sizes, "building the optimizer"):
-        optimizer = build_optimizer(options.optimizer, spec, module.parameters()) if options.trains else None
-    return Training(spec, sizes, module, inputs, optimizer, options.mode)
+        stepped = module.parameters() if copies is None else copies.copies
+        optimizer = build_optimizer(options, spec, stepped) if options.trains else None
+    return Training(spec, sizes, module, inputs, optimizer, options, device, copies, gradient_scaler(options.precision, device))
 
 
 @contextmanager

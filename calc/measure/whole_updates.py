@@ -108,7 +108,19 @@ def _adagrad(args: Args, outputs: Any) -> int:
     return _elements(args) * (_decay(args) + 2 + 2 + 3)
 
 
+def _unscale(args: Args, outputs: Any) -> int:
+    # g times one number
+    return _elements(args)
+
+
+def _grow(args: Args, outputs: Any) -> int:
+    # steps without overflow, and one more
+    return 1
+
+
 UPDATES: dict[str, Count] = {
+    "_amp_foreach_non_finite_check_and_unscale": _unscale,
+    "_amp_update_scale": _grow,
     "_fused_adam": _adam,
     "_fused_adamw": _adamw,
     "_fused_sgd": _sgd,

@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.cost import REGISTRY, Cost, Factor, Free, Operator, Rule, View, rule, term
 from calc.rules import comparisons, optimizer, pointwise  # noqa: F401  # whose rules are repeated here
+from calc.rules.shapes import whole
 
 # A list operator, and the operator that it repeats for each tensor; arguments that go by another name there.
 REPEATED = {
@@ -166,3 +167,25 @@ def adagrad(op: Operator) -> Cost:
     """Shapes: lists of x, g, s, each (*)."""
     addends = ["g²", "s + g²", "√s", "√s + ε", "γ g", "γ g / (…)", "x - γ g / (…)"]
     return _update(op, [*_decay(op), *addends], ("self", "state_sums"))
+
+
+@rule(
+    "aten._amp_foreach_non_finite_check_and_unscale_.default",
+    statement="g = g · (1/scale), for every gradient, and whether one is not finite",
+    source="one product per element; looking whether it is finite is a comparison",
+    convention="gradients are read and written, and what is found out is written",
+)
+def unscale(op: Operator) -> Cost:
+    """Shapes: a list of gradients (*), two numbers ()."""
+    return Cost(elementwise=tuple(term("g · (1/scale)", *t.shape) for t in op.value("self")))
+
+
+@rule(
+    "aten._amp_update_scale_.default",
+    statement="steps without overflow + 1; the scale grows after many of them",
+    source="counts one addition: no gradient overflowed, and the scale does not grow in this step",
+)
+def update_scale(op: Operator) -> Cost:
+    """Shapes: three numbers ()."""
+    changed = whole(op.tensor("self"), op.tensor("growth_tracker"))
+    return Cost(elementwise=(term("steps + 1", 1),), reads=(*changed, *whole(op.tensor("found_inf"))), writes=changed)

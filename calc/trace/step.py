@@ -21,7 +21,7 @@ from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
 from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
-from calc.trace import disguise, optimizers, recurrent
+from calc.trace import disguise, formats, optimizers, recurrent
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
@@ -115,10 +115,12 @@ class _Run:
         self.options = options
         self.spec = spec
         with disguise.building(), recurrent.sized():
-            self.module = _module(spec, sizes)
+            module, inputs = _module(spec, sizes), _inputs(spec, sizes)
+            self.module, self.inputs = formats.lowered(module, inputs, options.precision)
             self.module.train(options.trains)
-            self.optimizer = optimizers.build(options.optimizer, spec, self.module) if options.trains else None
-            self.inputs = _inputs(spec, sizes)
+            self.masters = formats.Masters(self.module, options.precision)
+            self.optimizer = optimizers.build(options, spec, self.module, self.masters.stepped) if options.trains else None
+        self.scaler = formats.scaler(options.precision)
         self.gradients: dict[str, Tensor] = {}
         self.gradient_storages: set[int] = set()
         self.activation_storages: set[int] = set()
@@ -132,6 +134,8 @@ class _Run:
         inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
         persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
+        masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
+        recorder.owner.update({t.storage: n for n, t in masters})
         self._state()  # some optimizers make their state when they are built: it is alive before the first step
         with (
             recorder.path.watch(self.module),
@@ -145,7 +149,7 @@ class _Run:
                 else:
                     self._forward(number)
         state = self._state()
-        roles = self._roles(parameters, buffers, inputs, state)
+        roles = self._roles(parameters, buffers, inputs, state) | {t.storage: "master weight" for _, t in masters}
         return Record(
             sizes=dict(fixed),
             storages=tuple(
@@ -162,6 +166,7 @@ class _Run:
             state=state,
             persistent=persistent,
             windows=tuple(self.windows),
+            masters=masters,
         )
 
     def _state(self) -> tuple[tuple[str, str, Tensor], ...]:
@@ -170,7 +175,7 @@ class _Run:
             return ()
         return tuple(
             (name, key, self.recorder.tensor(value, name))
-            for name, p in self.module.named_parameters()
+            for name, p in self.masters.named()
             for key, value in self.optimizer.state.get(p, {}).items()
             if isinstance(value, torch.Tensor)
         )
@@ -180,7 +185,7 @@ class _Run:
         recorder = self.recorder
         recorder.step, recorder.phase = number, "forward"
         start = len(recorder.events)
-        with _no_gradients(self.options):
+        with _no_gradients(self.options), formats.autocast(self.options.precision):
             result = _result(self.spec, self.module, self.inputs, self.options)
         self.windows.append((start, len(recorder.events)))
         del result
@@ -190,37 +195,70 @@ class _Run:
         recorder = self.recorder
         recorder.step = number
         start = len(recorder.events)
-        recorder.phase = "forward"
-        before = set(recorder.alive)
-        # Hooks may change lifetimes by a hair, so they watch the first step and leave the one that counts alone.
-        first = number == 1
-        with self.kept.watching() if first else contextlib.nullcontext():
-            loss = _loss(self.spec, self.module, self.inputs)
-        if first:
-            self.kept.returned(loss)
-        self.activation_storages |= recorder.alive - before
-        recorder.phase = "backward"
-        if not loss.requires_grad:
-            raise SpecError(f"{self.spec.name}: the loss depends on no parameter that requires a gradient; {_NOT_TRAINED}")
-        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
-        self._note_gradients()
-        recorder.phase = "optimizer"
-        optimizer.step()
-        recorder.phase = "zero_grad"
-        optimizer.zero_grad(set_to_none=True)
+        for turn in range(int(self.options.accumulation)):
+            # Hooks may change lifetimes by a hair, so they watch the first forward and leave those that count alone.
+            loss = self._training_forward(watched=number == 1 and turn == 0)
+            self._backward(loss)
+        self._update(optimizer)
         self.windows.append((start, len(recorder.events)))
         del loss
         recorder.phase = ""
-        if first:
+        if number == 1:
             self.kept.dropped()
 
-    def _note_gradients(self) -> None:
+    def _training_forward(self, watched: bool) -> torch.Tensor:
         recorder = self.recorder
-        for name, p in self.module.named_parameters():
+        recorder.phase = "forward"
+        before = set(recorder.alive)
+        with self.kept.watching() if watched else contextlib.nullcontext():
+            loss = self._loss()
+        if watched:
+            self.kept.returned(loss)
+        self.activation_storages |= recorder.alive - before
+        return loss
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        self.recorder.phase = "backward"
+        if not loss.requires_grad:
+            raise SpecError(f"{self.spec.name}: the loss depends on no parameter that requires a gradient; {_NOT_TRAINED}")
+        scaled = loss if self.scaler is None else self.scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        self._note_gradients()
+
+    def _loss(self) -> torch.Tensor:
+        """The loss of one batch; of several to a step, each is its share of their mean."""
+        with formats.autocast(self.options.precision):
+            loss = _loss(self.spec, self.module, self.inputs)
+        return loss if self.options.accumulation == "1" else loss / int(self.options.accumulation)
+
+    def _update(self, optimizer: torch.optim.Optimizer) -> None:
+        recorder = self.recorder
+        recorder.phase = "optimizer"
+        self.masters.take_gradients()
+        self._note_gradients()
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            with recorder.choices.no_overflow():
+                self.scaler.step(optimizer)
+                self.scaler.update()
+        self.masters.copy_back()
+        kept = self.options.zero_grad == "zero"
+        recorder.phase = "optimizer" if kept else "zero_grad"
+        optimizer.zero_grad(set_to_none=not kept)
+
+    def _note_gradients(self) -> None:
+        """Gradients as the backward leaves them, and those of fp32 copies as storages alone."""
+        recorder = self.recorder
+        if recorder.phase == "backward":
+            for name, p in self.module.named_parameters():
+                if p.grad is not None:
+                    self.gradients[name] = recorder.tensor(p.grad, name)
+        for name, p in (*self.module.named_parameters(), *self.masters.named()):
             if p.grad is not None:
-                self.gradients[name] = recorder.tensor(p.grad, name)
-                recorder.owner[self.gradients[name].storage] = name
-        self.gradient_storages |= {t.storage for t in self.gradients.values()}
+                storage = recorder.storage(p.grad, name)
+                recorder.owner[storage] = name
+                self.gradient_storages.add(storage)
 
     @contextlib.contextmanager
     def _noted(self, call: Call) -> Iterator[None]:
@@ -305,9 +343,15 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
             ) from None
         if os.environ.get("NAPKIN_DEBUG"):
             traceback.print_exc()
-        first = " ".join(str(error).split())[:200] or "no message"
+        first = _first_words(error)
         said = env.named(first) if env is not None else first
         raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}") from None
+
+
+def _first_words(error: BaseException) -> str:
+    """The first line of a message, with the next one where it only announces that."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
 
 
 def _napkin_error(error: BaseException | None) -> NapkinError | None:

@@ -16,14 +16,8 @@ Optimizer = Callable[[Any], torch.optim.Optimizer]
 
 OWN: dict[str, Optimizer] = {
     "sgd with decay": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1),
-    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
     "centred rmsprop": lambda p: torch.optim.RMSprop(p, momentum=0.9, centered=True),
-    "amsgrad": lambda p: torch.optim.Adam(p, amsgrad=True, weight_decay=0.1),
-    "adamax": torch.optim.Adamax,
-    "nadam": torch.optim.NAdam,
-    "radam": torch.optim.RAdam,
-    "adadelta": torch.optim.Adadelta,
-    "asgd": torch.optim.ASGD,
+    "amsgrad with decay": lambda p: torch.optim.Adam(p, amsgrad=True, weight_decay=0.1),
 }
 
 # Updates of all parameters at once: by operators on lists of tensors, or in one operator.
