@@ -70,6 +70,11 @@ class Options:
         """Whether the step has a backward and an optimizer."""
         return self.mode == TRAIN
 
+    @property
+    def every(self) -> int:
+        """Of how many blocks one runs again in the backward: 2 of ``block/2``; 1 where none are told apart."""
+        return int(self.checkpointing.partition("/")[2] or 1)
+
     def to_json(self) -> dict[str, str]:
         """The options as plain data, in a fixed order: the four that are always said, and others where they are not the default.
         A step that updates nothing has no optimizer."""

@@ -25,6 +25,7 @@ from calc.errors import (
 )
 from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
+from calc.patterns import in_patterns
 from calc.spec import Spec
 from calc.turns import fewest, next_attempt
 
@@ -70,9 +71,9 @@ def derive(
     from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
-        graph, analysis = _traced(source, sizes, options or Options(), cache, progress)
+        graph, analysis, spec = _traced(source, sizes, options or Options(), cache, progress)
         same = analysis if registry is REGISTRY else None
-        return derive_graph(graph, sizes, registry, spec=decided.as_recorded(source, graph), analysis=same)
+        return derive_graph(graph, sizes, registry, spec=decided.as_recorded(spec, graph), analysis=same)
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
@@ -80,11 +81,12 @@ def derive(
 
 def _traced(
     spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
-) -> tuple[Graph, Analysis | None]:
-    """The graph at ``sizes``, recorded anew for each size that turns out to be decided by data."""
+) -> tuple[Graph, Analysis | None, Spec]:
+    """The graph at ``sizes``, recorded anew for each size that turns out to be decided by data, and the spec that it is of."""
     while True:
+        spec = in_patterns(spec, sizes or {}, options)
         try:
-            return _traced_once(spec, sizes or {}, options, cache, progress)
+            return *_traced_once(spec, sizes or {}, options, cache, progress), spec
         except decided.Declared as more:
             spec = more.spec
             progress(more.why)

@@ -129,7 +129,7 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
 
 def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:
     with blame(spec, sizes, "building the module"):
-        module = spec.build(Sizes(**sizes))
+        module = spec.built(Sizes(**sizes), options.checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")
     with blame(spec, sizes, "making the inputs"):

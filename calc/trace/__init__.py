@@ -65,6 +65,10 @@ def record(
                 raise PinnedSizeError(name, pin.where, str(pin)) from None
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
                 raise TraceError(_pinned(spec, pin, basis)) from None
+            if options.every > 1 and name not in (*spec.pinned, *spec.walked):
+                # It may count the blocks of which only some run again: so many patterns, as any depth is then.
+                known_now = replace(spec, pinned=(*spec.pinned, name))
+                raise decided.Declared(known_now, f"{name} is read as a number at {pin.where}: taking it as so many patterns") from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
@@ -377,4 +381,7 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
     for run in runs:
         for line, answer in run.answers.items():
             found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on sizes and constants only; evaluated for real")
+        if run.numbers_read:
+            because = "no branch and no size hangs on them: recorded with one number, certified with another"
+            found[run.numbers_read] = Assumption(f"what {run.numbers_read} reads out of tensors are numbers only", because)
     return list(found.values())

@@ -21,7 +21,7 @@ from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
 from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
-from calc.trace import disguise, formats, optimizers, recurrent
+from calc.trace import disguise, formats, optimizers, readings, recurrent
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
@@ -33,11 +33,13 @@ from calc.trace.symbols import SizeEnv
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values."""
+    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` names
+    the optimizer that read numbers out of data and only calculated with them."""
 
     record: Record
     env: SizeEnv | None
     answers: Mapping[str, str]
+    numbers_read: str = ""
 
 
 def record_step(
@@ -66,8 +68,14 @@ def record_step(
     recorder = Recorder(size, hint, decided, met)
     # What the model prints is talk, and stdout is for data.
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
-        record = _Run(spec, sizes, recorder, options).record(fixed)
-    return Traced(record, env, recorder.shadows.answers)
+        run = _Run(spec, sizes, recorder, options)
+        with run.reading(_READ[env is None]):
+            record = run.record(fixed)
+    return Traced(record, env, recorder.shadows.answers, type(run.optimizer).__name__ if recorder.choices.numbers_read else "")
+
+
+# What an optimizer reads where it reads a number out of data: something else in the recordings that certify the symbolic ones.
+_READ = (0.7390851332151607, 1234.5)
 
 
 def _plain(value: Any) -> Any:
@@ -115,7 +123,7 @@ class _Run:
         self.options = options
         self.spec = spec
         with disguise.building(), recurrent.sized():
-            module, inputs = _module(spec, sizes), _inputs(spec, sizes)
+            module, inputs = _module(spec, sizes, options.checkpointing), _inputs(spec, sizes)
             self.module, self.inputs = formats.lowered(module, inputs, options.precision)
             self.module.train(options.trains)
             self.masters = formats.Masters(self.module, options.precision)
@@ -126,6 +134,12 @@ class _Run:
         self.activation_storages: set[int] = set()
         self.kept = Keeping(recorder)
         self.windows: list[tuple[int, int]] = []
+
+    def reading(self, value: float) -> contextlib.AbstractContextManager[None]:
+        """Context in which the optimizer may read numbers out of data, and only calculate with them."""
+        if self.optimizer is None:
+            return contextlib.nullcontext()
+        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, value)
 
     def record(self, fixed: Mapping[str, int]) -> Record:
         recorder = self.recorder
@@ -284,8 +298,8 @@ class _Run:
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 
-def _module(spec: Spec, sizes: Sizes) -> torch.nn.Module:
-    module = spec.build(sizes)
+def _module(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
+    module = spec.built(sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
     return module
