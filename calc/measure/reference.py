@@ -13,6 +13,7 @@ plus the elements of every result written, each times its item size. A dimension
   per element they take, plus the indices;
 - scattering in place (``index_put_``, ``index_add_``, ``scatter_add_``, ``scatter_``, ``index_copy_``, ``index_fill_``) writes
   one element per source element, and reads it too where it accumulates; scattering into a new result writes all of it;
+  ``x[mask] = number`` is what torch runs as ``masked_fill_``: the mask is read, x read and written, all of them whole;
 - batch normalisation in training also reads and writes the running statistics;
 - each tensor argument is read by itself, also if the same tensor is passed twice.
 """
@@ -41,7 +42,7 @@ from calc.measure.kinds import (
     names,
     tensors_in,
 )
-from calc.measure.whole import indexed_elements
+from calc.measure.whole import fills_by_mask, indexed_elements
 
 
 class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -164,6 +165,8 @@ READS: dict[str, Callable[[Args, Any], int]] = {
 
 
 def _scatter_index_put(args: Args) -> tuple[int, int]:
+    if fills_by_mask(args):
+        return _whole(*tensors_in(args["indices"]), args["values"], args["self"]), _whole(args["self"])
     touched = _size(indexed_elements(args), args["self"])
     return _whole(*tensors_in(args["indices"]), args["values"]) + (touched if args.get("accumulate", False) else 0), touched
 

@@ -106,6 +106,13 @@ def _index_put(args: Args, outputs: Any) -> int:
     return indexed_elements(args) if args.get("accumulate", False) else 0
 
 
+def fills_by_mask(args: Args) -> bool:
+    """Whether ``index_put_`` puts one number where one mask is true: its kernel then is that of ``masked_fill_``."""
+    indices = [i for i in args["indices"] if i is not None]
+    one = len(indices) == 1 and indices[0].dtype in (torch.bool, torch.uint8)
+    return one and args["values"].dim() == 0 and not args.get("accumulate", False)
+
+
 def indexed_elements(args: Args) -> int:
     """Elements that ``self[indices]`` addresses, found by indexing a ``meta`` copy; a mask chooses where it is true."""
     with _disable_current_modes():

@@ -62,6 +62,13 @@ def _added(op: Operator, shape: tuple[Factor, ...]) -> tuple[Term, ...]:
 
 
 MASKS = "a mask of truth values stands for the positions that it chooses"
+FILLS = "one number at one mask: the mask is read whole, x read and written, as masked_fill_ does"
+
+
+def _fills(op: Operator) -> bool:
+    """Whether torch runs it as ``masked_fill_``: how many elements the mask chooses then decides nothing."""
+    given = [i for i in indices_of(op) if i is not None]
+    return not op.value("accumulate", False) and not op.shape("values") and len(given) == 1 and is_mask(given[0])
 
 
 @rule(
@@ -76,11 +83,13 @@ def index_put(op: Operator) -> Cost:
     return Cost(elementwise=_added(op, _put_shape(op)) if op.value("accumulate", False) else ())
 
 
-@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=TOUCHES + "; " + MASKS)
+@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=f"{TOUCHES}; {MASKS}; {FILLS}")
 def index_put_(op: Operator) -> Cost:
     """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed)."""
-    shape = _put_shape(op)
     accumulate = bool(op.value("accumulate", False))
+    if _fills(op):
+        return Cost()
+    shape = _put_shape(op)
     touched = ((math.prod(shape), op.tensor("self").dtype),)
     return Cost(
         elementwise=_added(op, shape) if accumulate else (),

@@ -43,6 +43,8 @@ class Choices:
         self._of_values: dict[tuple[Any, ...], Any] = {}
         self._only_picking = False
         self._finite = False
+        self._number: float | None = None
+        self.numbers_read = False
 
     @contextlib.contextmanager
     def picking(self) -> Iterator[None]:
@@ -62,10 +64,21 @@ class Choices:
         finally:
             self._finite = False
 
+    @contextlib.contextmanager
+    def reading(self, value: float) -> Iterator[None]:
+        """Context in which a number read from data is ``value``: nothing but arithmetic is made of it."""
+        self._number, self.numbers_read = value, True
+        try:
+            yield
+        finally:
+            self._number = None
+
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
         if func not in _ASKS or hasattr(args[0], "napkin_shadow"):
             return False, None
+        if self._number is not None:
+            return True, self._number
         if self._finite:
             return True, 0.0  # of a gradient scaler: no gradient has overflowed
         if known_of(args[0]) == NEVER:
@@ -79,10 +92,10 @@ class Choices:
             return False, None
         return True, make(self, *args, **kwargs)
 
-    def chosen(self, func: Any, args: tuple[Any, ...]) -> Any:
-        """How many elements the masks of an ``index_put`` choose, or nothing where there is no mask."""
+    def chosen(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """How many elements the masks of an ``index_put`` choose, or nothing where there is no mask, or none that decides a size."""
         masks = _masks(args[1]) if func in _PUTS else []
-        return self.count(masks[0]) if masks else None
+        return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
 
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
         """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
@@ -129,6 +142,11 @@ class Choices:
 
 def _masks(indices: Any) -> list[torch.Tensor]:
     return [i for i in indices if isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8)]
+
+
+def _fills(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *_: Any, **__: Any) -> bool:
+    """Whether one number goes where one mask says: torch looks at all of the mask, and finds no positions."""
+    return not accumulate and values.dim() == 0 and len([i for i in indices if i is not None]) == len(_masks(indices)) == 1
 
 
 def _nonzero(choices: Choices, mask: torch.Tensor) -> torch.Tensor:

@@ -103,7 +103,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         node = torch._C._current_autograd_node() if self.phase == "backward" else None
         name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._value(v)) for n, v in given)
-        chosen = self.choices.chosen(func, args)
+        chosen = self.choices.chosen(func, args, kwargs)
         if chosen is not None:
             written += (("chosen", self.size(chosen)),)
         if func in fourier.TRANSFORMS:

@@ -1,0 +1,108 @@
+"""Numbers that an optimizer reads out of tensors and only calculates with: the norm that scales an update.
+
+Such a value says nothing about a size as long as no branch and no size is made of it. While an optimizer steps, ``.item()`` of a
+floating tensor that depends on data gives a number that cannot be compared, truncated or taken for true or false: each of these
+is refused, by name. ``max`` and ``min`` of it are such a number again, in the file that the optimizer's class stands in. Where a
+number escapes through a function of Python's own, recordings at different sizes read different ones, and do not agree.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Never
+
+import torch
+
+from calc.errors import DataDependentError
+from calc.trace.disguise import replaced
+from calc.trace.lines import user_line
+
+_LARGEST = ("max", "min")
+
+
+class Reading(float):
+    """A value read out of data. What is calculated with it is another, whatever the other number."""
+
+    def _again(self, *_: Any) -> Reading:
+        return Reading(float.__float__(self))
+
+    def _refused(self, *_: Any) -> Never:
+        raise DataDependentError(
+            f"the optimizer branches on a value that it reads out of a tensor, at {user_line()}: it depends on the data, so no closed"
+            " form follows; choose between tensors instead, with torch.where"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _again
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _again
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _again  # type: ignore[assignment]  # float's own take fewer kinds of numbers
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
+    __bool__ = __int__ = __trunc__ = __floor__ = __ceil__ = __round__ = _refused
+    __hash__ = float.__hash__
+
+
+@contextlib.contextmanager
+def numbers_only(optimizer: Any, reading: Callable[[float], AbstractContextManager[None]], value: float) -> Iterator[None]:
+    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading(value)`` is a context in
+    which the operator that reads one is answered so."""
+    step = optimizer.step
+    own = vars(optimizer).get("step")
+
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        with _items(reading, value), _largest(type(optimizer)):
+            return step(*args, **kwargs)
+
+    optimizer.step = stepping
+    try:
+        yield
+    finally:
+        if own is None:
+            del optimizer.step
+        else:
+            optimizer.step = own
+
+
+def _items(reading: Callable[[float], AbstractContextManager[None]], value: float) -> AbstractContextManager[None]:
+    original = torch.Tensor.item
+
+    def item(self: torch.Tensor) -> Any:
+        if hasattr(self, "napkin_shadow") or not self.dtype.is_floating_point or type(self) is torch.Tensor:
+            return original(self)
+        with reading(value):
+            return Reading(original(self))
+
+    return replaced(torch.Tensor, item=item)
+
+
+@contextlib.contextmanager
+def _largest(kind: type) -> Iterator[None]:
+    """``max`` and ``min`` as the files of the optimizer's classes see them."""
+    own = [(names, {n: names[n] for n in _LARGEST if n in names}) for names in _files(kind)]
+    for names, old in own:
+        names.update({n: _of_readings(old.get(n, getattr(builtins, n))) for n in _LARGEST})
+    try:
+        yield
+    finally:
+        for names, old in own:
+            for n in _LARGEST:
+                names.pop(n, None)
+            names.update(old)
+
+
+def _files(kind: type) -> list[dict[str, Any]]:
+    """The names that the methods of a class see, and those of the optimizers that it extends."""
+    functions = [inspect.unwrap(f) for c in kind.__mro__ if c not in (object, torch.optim.Optimizer) for f in vars(c).values() if callable(f)]
+    return list({id(f.__globals__): f.__globals__ for f in functions if hasattr(f, "__globals__")}.values())
+
+
+def _of_readings(function: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(*numbers: Any, **options: Any) -> Any:
+        for number in numbers:
+            if isinstance(number, Reading):
+                return number
+        return function(*numbers, **options)
+
+    return chosen
