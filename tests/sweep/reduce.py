@@ -18,6 +18,7 @@ from calc.spec import Sizes
 
 _HEADS, _HEAD_WIDTH, _EXPERTS, _CHOSEN, _VOCABULARY = 4, 16, 4, 2, 200
 _LONGEST = 40  # layers
+_MOST_PARAMETERS = 400_000_000
 _TRIED_AT = {"B": 2, "T": 7, "S": 5}
 
 
@@ -162,6 +163,9 @@ def _run(source: Source, changes: Mapping[str, Any]) -> None:
 
     config = source.config(changes)
     task = task_of(source)
+    parameters = sum(p.numel() for p in without_memory(source, config).parameters())
+    if parameters > _MOST_PARAMETERS:
+        raise MemoryError(f"{parameters:,} parameters are too many to run here")
     with quiet():
         module = module_class(source)(config).train()
     vocabulary = config.__dict__.get("vocab_size") or vocabulary_of(module, config)
