@@ -60,6 +60,29 @@ class QuantityTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedTensor:
+    """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
+
+    ``tensor`` names what made it, ``site`` where it is kept. ``operator`` is whose backward needs it, ``node`` what autograd calls
+    that. One on a storage that is counted already says so in ``same_as`` and counts nothing. A ``part`` of a storage keeps all of it.
+    """
+
+    tensor: str
+    site: str
+    shape: tuple[str, ...]
+    dtype: str
+    times: str
+    number: int
+    expr: str
+    value: int
+    operator: str
+    node: str
+    because: str
+    same_as: str = ""
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One moment at which memory may peak. ``parts`` are the live bytes by role; they add up to ``expr``."""
 
@@ -138,6 +161,7 @@ class Derivation:
     certificates: tuple[Certificate, ...]
     provenance: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    saved: tuple[SavedTensor, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)

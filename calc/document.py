@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from calc import display
 from calc.coverage import KINDS, CoverageRow, Ledger
-from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, Step
+from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
+from calc.takeovers import Takeover, takeovers
 
 if TYPE_CHECKING:
     from calc.textbook import Comparison
@@ -42,6 +43,8 @@ def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Co
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
         **coverage(derivation.ledger),
+        "saved": [_saved(s) for s in derivation.saved],
+        "takeovers": [_takeover(t) for t in takeovers(derivation)],
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
@@ -113,6 +116,33 @@ def _term(term: QuantityTerm) -> dict[str, Any]:
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     parts = {role: {"expr": expr, "value": number(candidate.part_values[role])} for role, expr in candidate.parts.items()}
     return {"expr": candidate.expr, "at": candidate.at, "value": number(candidate.value), "parts": parts}
+
+
+def _saved(tensor: SavedTensor) -> dict[str, Any]:
+    return {
+        "tensor": tensor.tensor,
+        "site": tensor.site,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "times": {"expr": tensor.times, "value": number(tensor.number)},
+        "expr": tensor.expr,
+        "value": number(tensor.value),
+        "needed_by": tensor.operator,
+        "node": tensor.node or None,
+        "because": tensor.because,
+        "same_storage_as": tensor.same_as or None,
+        "part_of_its_storage": tensor.part,
+    }
+
+
+def _takeover(found: Takeover) -> dict[str, Any]:
+    """Where along one size the peak is at which moment."""
+    return {
+        "dim": found.dim,
+        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in found.reigns],
+        "among": [number(n) for n in found.among] or None,
+        "because": found.because or None,
+    }
 
 
 def _step(step: Step) -> dict[str, Any]:

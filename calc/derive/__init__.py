@@ -17,6 +17,7 @@ from calc.derivation import Candidate, Certificate, Derivation, Quantity, Quanti
 from calc.derive import cases, coverage, groups
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.fold import Folder
+from calc.derive.kept import saved_tensors
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.dims import Dim
@@ -76,6 +77,7 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
+        saved=saved_tensors(analysis, values),
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),

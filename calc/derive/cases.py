@@ -31,6 +31,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
             list(general),
         ),
         coverage=case.coverage,
+        saved=case.saved,
         certificates=(*general.certificates, *case.certificates),
         held={**general.held, **{name: general.sizes[name] for name in special.equal}},
     )

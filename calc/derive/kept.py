@@ -1,0 +1,181 @@
+"""What a forward keeps for its backward, tensor by tensor: which it is, what needs it, and why.
+
+The rows add up to ``activations.bytes``: they are the same storages, told apart further. A storage that is kept more than once
+counts where it is kept first; the other rows say so and count nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from calc.algebra import Poly
+from calc.derivation import SavedTensor
+from calc.derive.analysis import Analysis
+from calc.dtypes import item_size
+from calc.graph import Op, Record, Saved, Tensor
+
+IN_GENERAL = "its backward reads it"
+_STEP = 1  # autograd was watched in the first step
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A kept tensor of one record, with what tells it from others. Sizes are polynomials."""
+
+    tensor: str
+    site: str
+    shape: tuple[Poly, ...]
+    dtype: str
+    operator: str
+    node: str
+    because: str
+    same_as: str
+    part: bool
+    each: Poly
+
+
+def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
+    """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
+    counts: dict[_Kept, list[int]] = {}
+    records = analysis.graph.records
+    for number, record in enumerate(records):
+        for kept in _Reader(record, analysis).rows():
+            counts.setdefault(kept, [0] * len(records))[number] += 1
+    return tuple(_written(kept, number, analysis, sizes) for kept, number in counts.items())
+
+
+def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapping[str, int]) -> SavedTensor:
+    known = analysis.graph.as_basis().values(sizes)
+    times = analysis.interpolate([analysis.algebra.constant(n) for n in number])
+
+    def text(poly: Poly) -> str:
+        return analysis.fold.outer.text(analysis.fold(poly))
+
+    return SavedTensor(
+        tensor=kept.tensor,
+        site=kept.site,
+        shape=tuple(text(size) for size in kept.shape),
+        dtype=kept.dtype,
+        times=text(times),
+        number=analysis.algebra.value(times, known),
+        expr=text(kept.each * times),
+        value=analysis.algebra.value(kept.each * times, known),
+        operator=kept.operator,
+        node=kept.node,
+        because=kept.because,
+        same_as=kept.same_as,
+        part=kept.part,
+    )
+
+
+class _Reader:
+    """Reads the kept tensors of one record."""
+
+    def __init__(self, record: Record, analysis: Analysis) -> None:
+        self.record, self.analysis = record, analysis
+        self._own = {t.storage for _, t in (*record.parameters, *record.buffers)}
+        self._ran: dict[tuple[str, str], list[Op]] = {}
+        self._made: dict[int, tuple[Op, int]] = {}
+        for op in record.ops:
+            if op.step == _STEP and op.phase in ("forward", "backward"):
+                self._ran.setdefault((op.name, op.site), []).append(op)
+                for place, tensor in enumerate(op.outputs):
+                    self._made.setdefault(tensor.storage, (op, place))
+        # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
+        self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in record.ops if op.node}
+
+    def rows(self) -> Iterator[_Kept]:
+        """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
+        first: dict[int, str] = {}
+        before: dict[tuple[int, str, str], int] = {}
+        for saved in self.record.saved:
+            storage = saved.tensor.storage
+            if storage in self._own:
+                continue
+            key = (storage, saved.site, saved.op)
+            argument = self._argument(saved, before.get(key, 0))
+            before[key] = before.get(key, 0) + 1
+            name = self._name(saved.tensor)
+            yield self._row(saved, name, argument, first.get(storage))
+            first.setdefault(storage, f"{name}, kept at {self._general(saved.site)}")
+
+    def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _Kept:
+        parse = self.analysis.algebra.parse
+        shape = tuple(parse(s) for s in saved.tensor.shape)
+        nbytes = parse(self.record.storages[saved.tensor.storage].nbytes)
+        elements = parse(item_size(saved.tensor.dtype))
+        for size in shape:
+            elements = elements * size
+        base = _base(saved.op)
+        return _Kept(
+            tensor=name,
+            site=self._general(saved.site),
+            shape=shape,
+            dtype=saved.tensor.dtype,
+            operator=saved.op,
+            node=self._nodes.get(f"{_plain(base.removesuffix('_forward'))}backward", ""),
+            because=reason(base, argument),
+            same_as=same_as or "",
+            part=elements != nbytes,
+            each=parse(0) if same_as else nbytes,
+        )
+
+    def _general(self, site: str) -> str:
+        return self.analysis.sites.general(site)
+
+    def _argument(self, saved: Saved, before: int) -> str:
+        """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.
+
+        Autograd says neither. Of several that may be meant, each is taken in turn: ``before`` of them are.
+        """
+        ran = self._ran.get((saved.op, saved.site), ())
+        found = [place for op in ran for place in _places(op, saved.tensor)]
+        known = _table().get(_base(saved.op), {})
+        likely = [place for place in found if place in known] or found
+        return likely[min(before, len(likely) - 1)] if likely else ""
+
+    def _name(self, tensor: Tensor) -> str:
+        """Which tensor it is, by what made its storage."""
+        storage = self.record.storages[tensor.storage]
+        if storage.role == "input":
+            return "model input"
+        if tensor.storage not in self._made:
+            return "constant"
+        op, place = self._made[tensor.storage]
+        names = _table().get(_base(op.name), {}).get("names", ())
+        which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
+        return f"{which}{_base(op.name).strip('_')} at {self._general(op.site)}"
+
+
+def _places(op: Op, tensor: Tensor) -> list[str]:
+    """Arguments and results of ``op`` that are this tensor: those in this very shape, if any is."""
+    given = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
+    found = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
+    mine = [(place, value) for place, value in found if isinstance(value, Tensor) and value.storage == tensor.storage]
+    return [place for place, value in mine if value == tensor] or [place for place, _ in mine]
+
+
+def _base(operator: str) -> str:
+    """``aten.relu_.default`` → ``relu``."""
+    name = operator.removeprefix("aten.").split(".")[0]
+    return name.rstrip("_") if not name.startswith("__") else name
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    found = tomllib.loads(resources.files("calc").joinpath("data/kept.toml").read_text(encoding="utf-8"))
+    return {name: found[entry["like"]] if "like" in entry else entry for name, entry in found.items()}
+
+
+def reason(operator: str, argument: str) -> str:
+    """Why the backward of ``operator`` reads that argument, or that result."""
+    return str(_table().get(operator, {}).get(argument, IN_GENERAL))

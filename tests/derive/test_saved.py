@@ -1,0 +1,100 @@
+"""What the forward keeps for the backward, tensor by tensor: whole, counted once, and each with the operator that needs it."""
+
+from __future__ import annotations
+
+import pytest
+
+import calc
+from calc import algebra
+from calc.derivation import Derivation, SavedTensor
+from calc.derive.kept import IN_GENERAL, reason
+from tests.derive.conftest import Derived
+from tests.derive.models import CASES, some_sizes
+
+
+def _one(result: Derivation, site: str, operator: str, because: str = "") -> SavedTensor:
+    found = [s for s in result.saved if (s.site, s.operator) == (site, f"aten.{operator}.default") and because in s.because]
+    assert 1 == len(found), found
+    return found[0]
+
+
+@pytest.mark.parametrize(("name", "optimizer", "attention"), CASES)
+def test_the_tensors_add_up_to_the_activations(name: str, optimizer: str, attention: str, derived: Derived) -> None:
+    """As closed forms, so at all sizes; and as numbers."""
+    result = derived(name, optimizer, attention)
+    known = algebra.Algebra(list(result.sizes))
+    total = sum((known.parse(s.expr) for s in result.saved), start=known.parse(0))
+
+    assert result["activations.bytes"].value == sum(s.value for s in result.saved)
+    assert known.parse(result["activations.bytes"].text or "") == total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_they_do_at_other_sizes(seed: int, derived: Derived) -> None:
+    """Those of a derivation with random ones."""
+    general = derived("gpt2")
+    sizes = some_sizes(general, seed)
+    found = calc.derive(calc.load("gpt2"), {name: size for name, size in sizes.items() if name != "k"})
+
+    assert found["activations.bytes"].value == general["activations.bytes"].at(**sizes) == sum(s.value for s in found.saved)
+
+
+def test_a_batch_of_one_has_its_own(derived: Derived) -> None:
+    """Where the step runs otherwise, the tensors are those of that case."""
+    found = calc.derive(calc.load("mlp"), {"B": 1})
+
+    assert found["activations.bytes"].value == sum(s.value for s in found.saved)
+
+
+def test_a_product_keeps_its_input_for_the_gradient_of_its_weight(derived: Derived) -> None:
+    """The second projection of the feed-forward: 4·B·T·f bytes in each of L layers."""
+    kept = _one(derived("gpt2"), "transformer.h.*.mlp.c_proj", "addmm")
+
+    assert ("gelu at transformer.h.*.mlp", ("B*T", "f"), "float32") == (kept.tensor, kept.shape, kept.dtype)
+    assert ("L", "4*B*T*f*L") == (kept.times, kept.expr)
+    assert ("AddmmBackward0", "dW = xᵀ dy needs x") == (kept.node, kept.because)
+
+
+def test_a_softmax_keeps_its_result(derived: Derived) -> None:
+    """Under math attention: B·h·T·T scores of 4 bytes in each layer."""
+    kept = _one(derived("gpt2", "sgd", "math"), "transformer.h.*.attn", "_safe_softmax")
+
+    assert ("4*B*T**2*h*L", "dx = y ⊙ (dy − Σ y dy) needs y") == (kept.expr, kept.because)
+
+
+def test_queries_keys_and_values_are_one_storage(derived: Derived) -> None:
+    """The first keeps all 3·d columns of the projection; the others say whose storage they lie in, and count nothing."""
+    attention = "_scaled_dot_product_flash_attention_for_cpu"
+    rows = [s for s in derived("gpt2").saved if s.tensor == "addmm at transformer.h.*.attn.c_attn" and attention in s.operator]
+
+    assert ["12*B*T*d*L", "0", "0"] == [s.expr for s in rows]
+    assert ["", *["addmm at transformer.h.*.attn.c_attn, kept at transformer.h.*.attn"] * 2] == [s.same_as for s in rows]
+    assert all(s.part for s in rows)
+    assert 3 == len({s.because for s in rows})
+
+
+def test_the_layers_but_the_first_read_what_the_one_before_made(derived: Derived) -> None:
+    """L − 1 sums of the residual stream enter a first norm; the embeddings enter that of the first layer."""
+    rows = [s for s in derived("gpt2").saved if s.site == "transformer.h.*.ln_1" and s.tensor.startswith("add at")]
+
+    assert [("add at transformer", "1"), ("add at transformer.h.*", "L - 1")] == [(s.tensor, s.times) for s in rows]
+
+
+def test_parameters_are_not_among_them(derived: Derived) -> None:
+    """Autograd holds weights too, but they are there anyway: no row is as large as one."""
+    assert not [s for s in derived("gpt2").saved if s.shape in (("d", "f"), ("f", "d"), ("V", "d"), ("d",))]
+
+
+def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
+    """A sentence that is true of everything kept."""
+    assert IN_GENERAL == reason("no_such_operator", "self") == reason("mm", "no such argument")
+
+
+def test_the_document_has_them(derived: Derived) -> None:
+    """Each with its bytes, its shape and whose backward needs it."""
+    result = derived("gpt2")
+    written = result.to_json()["saved"]
+
+    assert len(result.saved) == len(written)
+    assert result["activations.bytes"].value == sum(int(row["value"]) for row in written)
+    assert {"tensor", "shape", "dtype", "times", "value", "needed_by", "node", "because", "same_storage_as"} <= set(written[0])
