@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from calc.errors import BadInputError
+from calc.optimizers import KNOWN, REFUSED
 
-# Every class of torch.optim that runs on dense parameters, by its usual name; "spec" is the one that a model's own spec builds.
-OPTIMIZERS = (
-    "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "rmsprop-momentum", "rmsprop-centered", "adam", "adamw", "amsgrad", "adamax",
-    "nadam", "radam", "adadelta", "asgd", "rprop", "adafactor", "muon", "lbfgs", "spec",
-)  # fmt: skip
+# Every class of torch.optim whose step has a closed form, by its usual name; "spec" is the one that a model's own spec builds.
+OPTIMIZERS = (*KNOWN, "spec")
 MASTER = "bf16-master"
 PRECISIONS = ("fp32", "bf16-autocast", "fp16-autocast", "bf16", MASTER)
 ATTENTIONS = ("fused", "math")
@@ -54,6 +52,8 @@ class Options:
     zero_grad: str = "none"
 
     def __post_init__(self) -> None:
+        if self.optimizer in REFUSED:
+            raise BadInputError(REFUSED[self.optimizer])
         _check("optimizer", self.optimizer, OPTIMIZERS)
         _check("precision", self.precision, PRECISIONS)
         _check("attention", self.attention, ATTENTIONS)

@@ -9,7 +9,7 @@ from typing import Any
 COLUMNS = {
     "models": ("name", "about"),
     "dtypes": ("name", "size"),
-    "optimizers": ("name", "about"),
+    "optimizers": ("name", "about", "state"),
     "quantities": ("name", "unit", "meaning"),
     "thumbs": ("name", "statement", "source"),
 }
@@ -64,10 +64,13 @@ def _dtypes() -> Iterator[tuple[str, ...]]:
 
 
 def _optimizers() -> Iterator[tuple[str, ...]]:
-    from calc.options import OPTIMIZERS
+    from calc.optimizers import KNOWN, LBFGS_STATE, REFUSED, named
 
-    for name in OPTIMIZERS:
-        yield name, "the one that the model's own spec builds" if name == "spec" else "torch.optim, with its defaults"
+    for known in KNOWN.values():
+        yield known.name, named(known.name), known.words
+    yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
+    for name, because in REFUSED.items():
+        yield name, because.partition(" is ")[2], LBFGS_STATE if name == "lbfgs" else "none"
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:

@@ -142,7 +142,7 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
     copies = copies_of(module) if options.precision == "bf16-master" and options.trains else None
     with blame(spec, sizes, "building the optimizer"):
         stepped = module.parameters() if copies is None else copies.copies
-        optimizer = build_optimizer(options, spec, stepped) if options.trains else None
+        optimizer = build_optimizer(options, spec, module, stepped) if options.trains else None
     return Training(spec, sizes, module, inputs, optimizer, options, device, copies, gradient_scaler(options.precision, device))
 
 

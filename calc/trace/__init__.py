@@ -137,7 +137,7 @@ def _symbolic_runs(
     progress: Progress,
     known: Recordings,
 ) -> list[Traced]:
-    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis))
+    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis), products=options.optimizer in _BY_SIDES)
     counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*turns.recorded(attempt, loops).values())]
     return [_recorded(spec, basis, hint_of, fixed, pins, options, known, progress) for fixed in counts]
 
@@ -198,16 +198,22 @@ def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: 
     return next((name for name in fixed if size == fixed[name] and again == others[name]), None)
 
 
+# Muon multiplies a matrix from its shorter side, so which of two widths is larger must come out as at the sizes asked for.
+_BY_SIDES = ("muon",)
+
+
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[dict[str, int]]:
     """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts."""
     basis = graph.as_basis()
     found = []
     for number, counts in enumerate(turns.certified(attempt, graph.loops)):
         bounded = bounded_by({d.name: d for d in graph.dims}, graph.loops, basis)
+        ordered = graph.options.get("optimizer") in _BY_SIDES
         sets = [
-            hints(basis, sizes, turn=number + 1, bounded=bounded),
-            *(hints(basis, sizes, shift=number + 1 + 3 * i, bounded=bounded) for i in range(3)),
-            hints(basis, sizes, shift=-2 - number, bounded=bounded),  # where a question is about a number, as whether rows are more than 25
+            hints(basis, sizes, turn=number + 1, bounded=bounded, products=ordered),
+            *(hints(basis, sizes, shift=number + 1 + 3 * i, bounded=bounded, products=ordered) for i in range(3)),
+            # Where a question is about a number, as whether rows are more than 25.
+            hints(basis, sizes, shift=-2 - number, bounded=bounded, products=ordered),
         ]
         found.append(next((at for at in sets if _as_recorded(graph, {**at, **counts})), sets[0]) | counts)
     return found

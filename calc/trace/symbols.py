@@ -19,7 +19,9 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
+from calc.algebra import evaluate_text
 from calc.basis import Basis
+from calc.dims import names_in
 from calc.errors import DataDependentError, PinnedSizeError
 from calc.graph import Condition
 from calc.trace.lines import user_line
@@ -29,14 +31,19 @@ _BOUNDED = (2, 3)
 
 
 def hints(
-    basis: Basis, sizes: Mapping[str, int], turn: int = 0, shift: int = 0, bounded: Mapping[str, int] | None = None
+    basis: Basis,
+    sizes: Mapping[str, int],
+    turn: int = 0,
+    shift: int = 0,
+    bounded: Mapping[str, int] | None = None,
+    products: bool = False,
 ) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
     as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
-    number, are no larger.
+    number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k).
     """
     values = basis.values(sizes)
     bounded = bounded or {}
@@ -49,11 +56,19 @@ def hints(
         if name in bounded:
             continue  # set below
         last = max(found.values(), default=0)
+        if products:
+            last = max(last, *_made_of(basis, found, below=values[name], values=values), 0)
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(sp.nextprime(at))
         found[name] = at
     return {name: found[name] if name in found else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
+
+
+def _made_of(basis: Basis, known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
+    """What the dimensions made of the ``known`` symbols are, of those that are really smaller than ``below``."""
+    texts = [text for text in basis.define.values() if set(names_in(text)) <= known.keys()]
+    return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
 
 
 # What a size's text consists of; anything else is a function of values.
