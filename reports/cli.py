@@ -235,6 +235,29 @@ def _status(checks: Any, strict: bool) -> int:
     return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD
 
 
+@napkin.command()
+@click.argument("model")
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension: T is the tokens kept, B the sequences.")
+@click.option("--weights", "weights_in", default="bf16", show_default=True, metavar="FORMAT", help="fp32, bf16, fp8, int8, int4, …")
+@click.option("--group", type=int, metavar="INTEGER", help="Weights that share a scale in int4: 128 if nothing is said.")
+@click.option("--cache-format", "cache_in", default="bf16", show_default=True, metavar="FORMAT", help="Of keys and values.")
+@click.option("--no-cache", is_flag=True, help="Record the forward anew, and keep no recording.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, **formats: Any) -> None:
+    """What using a model takes: weights in a number format, keys and values of T tokens, both in closed form."""
+    from calc.inference import document
+    from reports import job
+
+    with _talk() as say:
+        found = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+        return
+    from reports import terminal
+
+    terminal.show_inference(found, terminal.console())
+
+
 LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")
 
 

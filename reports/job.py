@@ -19,6 +19,7 @@ from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError, RefusedOperatorError
+from calc.inference import Inference
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.textbook import RULES, Comparison, compare
@@ -141,6 +142,14 @@ def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
     """The given sizes at which a report checks: those that the spec does not make small (B and T, usually)."""
     small = getattr(derivation.spec, "check_at", {})
     return {name: size for name, size in request.sizes.items() if name not in small}
+
+
+def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: Any) -> Inference:
+    """What using a model takes at ``sizes``."""
+    from calc.inference import inference as infer
+
+    progress(f"loading {model}")
+    return infer(calc.load(model), sizes, progress=progress, **how)
 
 
 def check_json(checks: Any) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from calc.inference import Inference
+from calc.units import Unit
 from reports.escape import visible
-from reports.numbers import Amount
+from reports.numbers import Amount, amount, integer
 from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally
 from reports.rules import RuleEntry
 
@@ -166,6 +168,34 @@ def show_coverage(model: str, found: Coverage, out: Console) -> None:
             out.print(Text(f"{visible(r.operator)} runs", style="bold"))
             for place in r.places:
                 out.print(Padding(Text(f"at {visible(place)}"), (0, 0, 0, 2)))
+
+
+def show_inference(found: Inference, out: Console) -> None:
+    """Weights and cache line by line, then what a run kept."""
+    sizes = ", ".join(f"{name} = {value:,}" for name, value in found.sizes.items())
+    out.print(Text.assemble((visible(found.model), "bold"), f", in use: {sizes}"))
+    for title, made in (("weights", found.weights), ("keys and values", found.cache)):
+        out.print()
+        if made is None:
+            out.print(Text.assemble((title, "bold"), f": unknown: {visible(found.unknown)}"))
+            continue
+        out.print(Text.assemble((title, "bold"), f" in {made.format} = {visible(made.expr)}"))
+        table = _table("What", ("Bytes", "right"), "Closed form", "Because")
+        for line in made.lines:
+            because = Text(visible(line.because), style="dim")
+            table.add_row(Text(visible(line.what)), Text(integer(line.value)), Text(visible(line.expr)), because)
+        out.print(table)
+        out.print(Text.assemble(f"{title} = ", _amount(amount(made.value, Unit.BYTE))))
+    if found.total is not None:
+        out.print()
+        out.print(Text.assemble("together ", _amount(amount(found.total, Unit.BYTE)), "; what operators hold while they run is not in it"))
+    out.print()
+    for check in found.checks:
+        at = ", ".join(f"{name}={value}" for name, value in check.sizes.items())
+        both = (integer(number or 0) for number in (check.derived, check.measured))
+        numbers = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
+        why = f": {check.because}" if check.because else ""
+        out.print(Text(visible(f"{check.verdict}{numbers} at {at} [{check.instrument}{why}]"), style="dim"))
 
 
 def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> int:

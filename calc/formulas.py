@@ -1,0 +1,148 @@
+"""Published formulas as data: an expression in named letters, its unit, how far it may be off, and where it is from.
+
+They say what no record of a step can: how often to save, or what a recipe that torch does not run here would keep. What can be
+derived is derived; these stand beside it, with their source.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from calc.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """``text`` in ``letters`` (letter → meaning with its unit), which are positive. ``error`` says how far it holds."""
+
+    name: str
+    text: str
+    unit: str
+    letters: Mapping[str, str]
+    error: str
+    source: str
+
+    @property
+    def expr(self) -> sp.Expr:
+        """The expression in positive symbols."""
+        return sp.sympify(self.text, locals={letter: sp.Symbol(letter, positive=True) for letter in self.letters})
+
+    def at(self, **values: float) -> float:
+        """Its value; every letter is needed, and positive."""
+        unknown, missing = sorted(values.keys() - self.letters.keys()), sorted(self.letters.keys() - values.keys())
+        if unknown or missing:
+            raise BadInputError(f"{self.name} needs {', '.join(self.letters)}: {', '.join(unknown or missing)} is not among what was given")
+        for letter, value in values.items():
+            if not (value > 0 and math.isfinite(value)):
+                raise BadInputError(f"{self.name}: {letter} = {value} is no positive number")
+        return float(self.expr.subs({sp.Symbol(letter, positive=True): value for letter, value in values.items()}))
+
+
+# -- how often to save -----------------------------------------------------------------------------------------------------
+
+_INTERVAL = {"delta": "time to write a checkpoint, s", "M": "mean time between failures, s"}
+
+SAVING_INTERVAL = Formula(
+    name="saving interval, first order",
+    text="sqrt(2*delta*M)",
+    unit="s",
+    letters=_INTERVAL,
+    error="least time lost to first order in delta/M; failures come independently, at a constant rate. Use it while delta is below M/2",
+    source="Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9), 530-531",
+)
+SAVING_INTERVAL_HIGHER = Formula(
+    name="saving interval, higher order",
+    text="sqrt(2*delta*M)*(1 + sqrt(delta/(2*M))/3 + delta/(18*M)) - delta",
+    unit="s",
+    letters=_INTERVAL,
+    error="three terms of a series; for delta below 2 M only: beyond that, one saves every M",
+    source="Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22(3), eq. 37",
+)
+TIME_LOST = Formula(
+    name="share of time lost to saving and to failures",
+    text="delta/tau + tau/(2*M)",
+    unit="1",
+    letters={"tau": "time between checkpoints, s", **_INTERVAL},
+    error="first order in tau/M: a failure loses half an interval on average; the restart itself is not in it",
+    source="Young 1974, CACM 17(9), whose sum of both this is; least at sqrt(2*delta*M)",
+)
+EXPECTED_TIME = Formula(
+    name="expected time of a run with failures",
+    text="M*exp(R/M)*(exp((tau + delta)/M) - 1)*Ts/tau",
+    unit="s",
+    letters={
+        "Ts": "time of the run without failures and checkpoints, s",
+        "R": "time to restart, s",
+        "tau": "time between checkpoints, s",
+        **_INTERVAL,
+    },
+    error="exact for failures at a constant rate, with many intervals in the run",
+    source="Daly 2006, FGCS 22(3), eq. 20",
+)
+
+# -- a recipe that is stated, not run --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes per parameter of one thing that a recipe keeps."""
+
+    what: str
+    per_parameter: sp.Rational
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a precision recipe keeps per parameter. ``error`` says what is left out."""
+
+    name: str
+    parts: tuple[Part, ...]
+    error: str
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def total(self) -> sp.Rational:
+        """Bytes per parameter."""
+        return sum((part.per_parameter for part in self.parts), start=sp.Integer(0))
+
+    def to_json(self) -> dict[str, Any]:
+        parts = [{"what": p.what, "per_parameter": str(p.per_parameter), "because": p.because} for p in self.parts]
+        return {"name": self.name, "total": str(self.total), "parts": parts, "error": self.error, "source": self.source}
+
+
+_BYTE, _TWO, _FOUR = sp.Integer(1), sp.Integer(2), sp.Integer(4)
+
+FP8_LM = Recipe(
+    name="FP8-LM, all three levels",
+    parts=(
+        Part("master weights", _TWO, "fp16 with one scale a tensor"),
+        Part("gradients", _BYTE, "fp8, with one scale a tensor"),
+        Part("first moment", _BYTE, "fp8, with one scale a tensor"),
+        Part("second moment", _TWO, "fp16: its square roots need the range"),
+    ),
+    error="the scales of the tensors (4 bytes each) and the fp8 copies that products read are left out",
+    source="Peng et al. 2023, FP8-LM (arXiv 2310.18313), section 2.2: 6 bytes where mixed precision keeps 16",
+)
+TRANSFORMER_ENGINE = Recipe(
+    name="fp8 products over bf16 weights",
+    parts=(
+        Part("weights", _TWO, "bf16"),
+        Part("gradients", _TWO, "bf16"),
+        Part("master weights", _FOUR, "fp32"),
+        Part("first moment", _FOUR, "fp32"),
+        Part("second moment", _FOUR, "fp32"),
+        Part("fp8 weights, as they stand and transposed", _TWO, "e4m3, both made from the weights and kept through the backward"),
+    ),
+    error="only matrices of linear layers have fp8 copies: norms, biases and embeddings have none, so this is from above;"
+    " scales and their histories (4 bytes a tensor and an entry) are left out",
+    source="NVIDIA Transformer Engine user guide, 'Using FP8 with Transformer Engine': fp8_autocast with the weights in bf16",
+)
+RECIPES = (FP8_LM, TRANSFORMER_ENGINE)
+FORMULAS = (SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST, EXPECTED_TIME)

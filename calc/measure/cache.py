@@ -1,0 +1,85 @@
+"""What a real run keeps of its tokens: the tensors in the cache that the library returns, or the keys and values of attention calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from calc.errors import NapkinError
+from calc.measure.training import SEED, blame
+from calc.spec import Sizes, Spec
+
+_LIBRARY = "tensors in the past_key_values that the library returns"
+_CALLS = "keys and values of the run's attention calls"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Elements that a run of B sequences of T tokens keeps; ``None`` where nothing could be measured, with the reason."""
+
+    sizes: Mapping[str, int]
+    elements: int | None
+    instrument: str
+    because: str = ""
+
+
+def held(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) -> Held:
+    """Run the forward once over a whole text. ``without_memory``: on torch's meta device, where tensors have shapes only."""
+    device = "meta" if without_memory else "cpu"
+    library = spec.key.startswith("hf:")
+    instrument = f"{_LIBRARY if library else _CALLS}{', shapes only' if without_memory else ''}"
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device(device), torch.no_grad(), blame(spec, sizes, "running it with a cache"):
+            torch.manual_seed(SEED)
+            module, inputs = spec.build(Sizes(**sizes)).eval(), spec.inputs(Sizes(**sizes))
+            tensors = _of_library(module, inputs) if library else _of_calls(spec, module, inputs)
+    except NapkinError as error:
+        return Held(sizes, None, instrument, str(error))
+    if tensors is None:
+        return Held(sizes, None, instrument, "the class returns no cache")
+    return Held(sizes, sum(t.numel() for t in tensors), instrument)
+
+
+def _of_library(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
+    out = module(input_ids=inputs[0], use_cache=True)
+    found = getattr(out, "past_key_values", None)
+    found = getattr(out, "cache_params", None) if found is None else found
+    if found is None:
+        return None
+    return [tensor for layer in found.layers for tensor in _tensors(layer)]
+
+
+def _tensors(layer: Any) -> Iterator[Tensor]:
+    """Floating-point tensors of one layer's cache, in attributes or in dictionaries; its counters are no keys and no values."""
+    for value in vars(layer).values():
+        parts = value.values() if isinstance(value, dict) else (value,)
+        yield from (t for t in parts if isinstance(t, Tensor) and t.is_floating_point())
+
+
+def _of_calls(spec: Spec, module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
+    found: list[Tensor] = []
+    with _listening(found):
+        (spec.predict or spec.loss)(module, *inputs)
+    return found or None
+
+
+@contextmanager
+def _listening(found: list[Tensor]) -> Iterator[None]:
+    """Take down the keys and values of every attention call."""
+    original = F.scaled_dot_product_attention
+
+    def listened(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        found.extend((key, value))
+        return original(query, key, value, *args, **kwargs)
+
+    F.scaled_dot_product_attention = listened
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention = original

@@ -1,0 +1,225 @@
+"""A checkpoint written, read back, and training resumed from it, bit for bit; with the bytes that the files take.
+
+N steps at a stretch are compared with k steps, a file, and N - k steps of another module and optimizer that are filled from that
+file alone. What is not in the file must show: the second module's state and the random generator are spoiled before they are
+restored.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calc.errors import BadInputError, MeasurementError, MissingExtraError
+from calc.measure.storages import tensors_in
+from calc.measure.training import SEED, Training, blame, training
+from calc.options import Options
+from calc.spec import Spec
+
+STEM = "checkpoint"
+Change = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """What came of it. ``tensors`` were compared bit for bit, ``differing`` are those that are not the same.
+
+    ``saved`` are the bytes of the file that ``torch.save`` wrote, ``pickled`` those of the pickle in it, and ``storages`` those of
+    each storage in it, in its order.
+    """
+
+    steps: int
+    saved_after: int
+    tensors: int
+    differing: tuple[str, ...]
+    saved: int
+    pickled: int
+    storages: tuple[int, ...]
+
+    @property
+    def same(self) -> bool:
+        return not self.differing
+
+
+def resume(
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    options: Options | None = None,
+    device: str = "cpu",
+    steps: int = 4,
+    saved_after: int = 2,
+    forgetting: Change = lambda state: None,
+) -> Resumption:
+    """Train ``spec`` for ``steps`` at a stretch and with a file in between, and compare. ``forgetting`` may take something out of what
+    is saved, for tests of this comparison."""
+    options = options or Options()
+    if not 0 < saved_after < steps:
+        raise BadInputError(f"a checkpoint after step {saved_after} of {steps} resumes nothing: save between the first and the last")
+    if not options.trains:
+        raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
+    at = spec.sizes(sizes or {})
+    with training(spec, at, options, device) as run:
+        straight = _trained(run, steps)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{STEM}.pt"
+        with training(spec, at, options, device) as run:
+            _trained(run, saved_after)
+            state = state_of(run, saved_after)
+            forgetting(state)
+            with blame(spec, at, "writing a checkpoint"):
+                torch.save(state, path)
+        with training(spec, at, options, device) as run:
+            run_state = _restored(run, path)
+            resumed = _trained(run, steps - run_state)
+        saved, pickled, storages = _file(path)
+    differing = tuple(name for name in straight.keys() | resumed.keys() if not _same(straight.get(name), resumed.get(name)))
+    return Resumption(steps, saved_after, len(straight), tuple(sorted(differing)), saved, pickled, storages)
+
+
+# -- what is saved ---------------------------------------------------------------------------------------------------------
+
+
+def state_of(run: Training, iteration: int) -> dict[str, Any]:
+    """All that a run needs to go on as if it had never stopped; its data are the caller's."""
+    assert run.optimizer is not None
+    return {
+        "model": run.module.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+        "iteration": torch.tensor(iteration),
+        **({"master weights": list(run.copies.copies)} if run.copies is not None else {}),
+        **({"scaler": run.scaler.state_dict()} if run.scaler is not None else {}),
+        "generators": _generators(run.device),
+    }
+
+
+def _generators(device: str) -> dict[str, Tensor]:
+    found = {"cpu": torch.get_rng_state()}
+    return found if device == "cpu" else found | {device: torch.cuda.get_rng_state(device)}
+
+
+def _restored(run: Training, path: Path) -> int:
+    """Fill ``run`` from the file; returns the steps done."""
+    assert run.optimizer is not None
+    _spoil(run)
+    with blame(run.spec, run.sizes, "reading a checkpoint"):
+        # We wrote this file a moment ago; a state may hold more than the tensors that weights_only lets through.
+        state = torch.load(path, map_location=run.device, weights_only=False)
+        run.module.load_state_dict(state["model"])
+        if "optimizer" in state:
+            run.optimizer.load_state_dict(state["optimizer"])
+        if run.copies is not None:
+            _fill(run.copies.copies, state.get("master weights", ()))
+        if run.scaler is not None:
+            run.scaler.load_state_dict(state["scaler"])
+        for device, generator in state.get("generators", {}).items():
+            if device == "cpu":
+                torch.set_rng_state(generator.cpu())
+            else:
+                torch.cuda.set_rng_state(generator.cpu(), device)
+    return int(state["iteration"])
+
+
+@torch.no_grad()
+def _fill(copies: tuple[Tensor, ...], saved: list[Tensor]) -> None:
+    for copy, value in zip(copies, saved, strict=False):
+        copy.copy_(value)
+
+
+@torch.no_grad()
+def _spoil(run: Training) -> None:
+    """Nothing is as it was: what the file does not restore will differ. What a module keeps out of its state is left as built."""
+    torch.manual_seed(SEED + 1)
+    for tensor in (*tensors_in(run.module.state_dict()), *(run.copies.copies if run.copies is not None else ())):
+        tensor.zero_()
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------------
+
+
+def _trained(run: Training, steps: int) -> dict[str, Tensor]:
+    """The run's tensors after so many steps, and the last loss."""
+    losses: list[Tensor] = []
+
+    for _ in range(steps):
+        for _ in range(run.batches):
+            loss = run.forward()
+            run.backward(loss)
+        losses.append(loss.detach().clone())
+        run.update()
+        run.clear()
+    return {**dict(_tensors(run)), "the last loss": losses[-1]}
+
+
+def _tensors(run: Training) -> Iterator[tuple[str, Tensor]]:
+    assert run.optimizer is not None
+    for name, tensor in (*run.module.named_parameters(), *run.module.named_buffers()):
+        yield name, tensor.detach()
+    for index, state in enumerate(run.optimizer.state.values()):
+        for key, value in state.items():
+            for part, tensor in enumerate(tensors_in(value)):
+                yield f"optimizer state {index} {key} {part}", tensor
+    for index, copy in enumerate(run.copies.copies if run.copies is not None else ()):
+        yield f"fp32 copy {index}", copy.detach()
+    for device, generator in _generators(run.device).items():
+        yield f"random generator of {device}", generator
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    """Equal bits, of the same format and shape: a value that is no number equals itself here, and 0 is not -0."""
+    if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+def _file(path: Path) -> tuple[int, int, tuple[int, ...]]:
+    """Bytes of a file of ``torch.save``, of the pickle in it, and of each storage in it."""
+    with zipfile.ZipFile(path) as archive:
+        sizes = {info.filename.partition("/")[2]: info.file_size for info in archive.infolist()}
+    storages = tuple(size for name, size in sizes.items() if name.startswith("data/"))
+    return path.stat().st_size, sizes["data.pkl"], storages
+
+
+def measure_safetensors(run: Training, iteration: int = 1) -> int:
+    """Bytes of a real file of safetensors that holds the model, the optimizer's state, fp32 copies and the iteration.
+
+    Tied weights are written once, under their first name: the library refuses to write them twice.
+    """
+    assert run.optimizer is not None
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        raise MissingExtraError("safetensors is not installed: pip install 'napkin[hf]'") from None
+    kept = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
+    named = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
+    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in kept]
+    steps = run.copies.copies if run.copies is not None else tuple(run.module.parameters())
+    stepped: dict[Tensor, tuple[str, Tensor]] = dict(zip(steps, run.module.named_parameters(), strict=True))
+    for parameter, state in run.optimizer.state.items():
+        for key, value in state.items():
+            if not isinstance(value, Tensor):
+                raise MeasurementError(f"the optimizer keeps a {type(value).__name__} as {key}: safetensors holds tensors only")
+            named.append((f"optimizer.{key}.{stepped[parameter][0]}", value))
+    named += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.copies is not None]
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in named:
+        found.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
+    tensors = {name: t.detach().cpu().contiguous() for name, t in found.values()} | {"iteration": torch.tensor(iteration)}
+    with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing safetensors"):
+        path = Path(folder) / f"{STEM}.safetensors"
+        save_file(tensors, path)
+        return path.stat().st_size

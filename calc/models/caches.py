@@ -1,0 +1,139 @@
+"""What kind of cache each layer of a model has, and the sizes that it is made of: from the model's own config, by field, by no name.
+
+A kind is the library's own word for it; the fields mean the same wherever they occur. Nothing here is believed without a run
+(``calc.inference.checked``): a class that reads its fields otherwise fails there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from calc.errors import BadInputError
+from calc.inference import Layers
+from calc.spec import Sizes, Spec
+
+_SLIDING = ("sliding_attention", "chunked_attention")
+_NOTHING = "dummy"
+
+
+def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
+    """The layers by kind, with the number of each as an expression in the depth."""
+    if not {"B", "T"} <= spec.dims.keys():
+        raise BadInputError(f"{spec.name} does not write token after token: it keeps no keys and values")
+    if spec.source == "built-in":
+        return _of_built_in(spec)
+    if not spec.key.startswith("hf:"):
+        raise BadInputError(
+            f"{spec.name}: what a module keeps of a token is known of built-in language models and of configs (hf:PATH),"
+            " not of a module's code"
+        )
+    given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
+    module = _built(spec, given)
+    kinds = _kinds(module)
+    counts = {kind: str(number) for kind, number in kinds.items()}
+    depth = spec.dimensions.get("L")
+    if depth is not None:
+        period = depth.multiple_of if isinstance(depth.multiple_of, int) else 1
+        deeper = _kinds(_built(spec, {**given, "L": sizes["L"] + period}))
+        if deeper.keys() == kinds.keys():
+            counts = {kind: _line(number, deeper[kind] - number, period, sizes["L"]) for kind, number in kinds.items()}
+    config = module.config.get_text_config(decoder=True)
+    return tuple(_layers(spec, config, kind, window, counts[kind, window]) for kind, window in kinds if kind != _NOTHING)
+
+
+def _of_built_in(spec: Spec) -> tuple[Layers, ...]:
+    if not {"h", "k", "L", "V"} <= spec.dims.keys():
+        raise BadInputError(f"{spec.name} does not write token after token: it keeps no keys and values")
+    return (_full("L", "g" if "g" in spec.dims else "h", "k"),)
+
+
+def _full(count: str, heads: str, width: str, positions: str = "T", kind: str = "full_attention", because: str = "") -> Layers:
+    why = f"a key and a value of width {width} for each of {heads} heads, of every token"
+    each = "*".join(("2", heads, width) if heads != "1" else ("2", width))
+    return Layers(kind, count, positions, each, because or why)
+
+
+def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
+    with torch.device("meta"):
+        return spec.build(Sizes(**spec.sizes(sizes)))
+
+
+def _kinds(module: Any) -> Counter[tuple[str, int]]:
+    """How often each kind occurs, with its window: what the library's own cache is built from."""
+    try:
+        from transformers.cache_utils import get_layer_types_and_kwargs
+    except ImportError:
+        raise BadInputError("the installed transformers does not state what its layers keep: use one of 5.17 or later") from None
+    config = module.config.get_text_config(decoder=True)
+    kinds, more = get_layer_types_and_kwargs(config)
+    return Counter((kind, given.get("sliding_window", 0)) for kind, given in zip(kinds, more, strict=True))
+
+
+def _line(number: int, growth: int, period: int, depth: int) -> str:
+    """The straight line through ``number`` at this depth and ``growth`` more a period deeper."""
+    slope = Fraction(growth, period)
+    rest = number - slope * depth
+    times = f"{slope.numerator}*" if slope.numerator != 1 else ""
+    text = f"{times}L" + (f"/{slope.denominator}" if slope.denominator > 1 else "")
+    if not slope:
+        return str(number)
+    if not rest:
+        return text
+    return f"{text} {'+' if rest > 0 else '-'} {abs(rest).numerator}" + (f"/{rest.denominator}" if rest.denominator > 1 else "")
+
+
+def _layers(spec: Spec, config: Any, kind: str, window: int, count: str) -> Layers:
+    if kind == "linear_attention":
+        return _recurrent(spec, config, count)
+    if kind != "full_attention" and kind not in _SLIDING:
+        raise BadInputError(f"{spec.name}: layers of the kind {kind!r} keep what is not stated here, so their cache is refused")
+    positions, seen = "T", "of every token"
+    if kind in _SLIDING:
+        # The library keeps what the next token will still see beside itself: a window of w less one.
+        positions, seen = f"Min(T, {window - 1})", f"of the last {window - 1} tokens: a window of {window} less the token that looks"
+    if {"kv_lora_rank", "qk_rope_head_dim"} <= spec.dims.keys():
+        latent = f"one latent vector for keys and values and one rotary key, shared by all heads, {seen}"
+        return Layers(kind, count, positions, "kv_lora_rank + qk_rope_head_dim", latent)
+    heads, width = _heads(spec, config), _width(spec, config)
+    of = "one head" if heads == "1" else f"each of {heads} heads"
+    return _full(count, heads, width, positions, kind, f"a key and a value of width {width} for {of}, {seen}")
+
+
+def _heads(spec: Spec, config: Any) -> str:
+    if getattr(config, "multi_query", False):
+        return "1"
+    return "g" if "g" in spec.dims and not spec.dimensions["g"].tied else "h"
+
+
+def _width(spec: Spec, config: Any) -> str:
+    if "k" in spec.dims:
+        return "k"
+    if {"d", "h"} <= spec.dims.keys():
+        return "d/h"
+    raise BadInputError(f"{spec.name}: its config states no width of a head")
+
+
+_DELTA = ("linear_num_key_heads", "linear_key_head_dim", "linear_num_value_heads", "linear_value_head_dim")
+
+
+def _recurrent(spec: Spec, config: Any, count: str) -> Layers:
+    """A state of fixed size: the last inputs of a convolution, and what the layer has summed up."""
+    kind = "linear_attention"
+    if all(hasattr(config, name) for name in (*_DELTA, "linear_conv_kernel_dim")):
+        key_heads, key, value_heads, value = (name if name in spec.dims else str(getattr(config, name)) for name in _DELTA)
+        channels = f"2*{key_heads}*{key} + {value_heads}*{value}"
+        kernel = "linear_conv_kernel_dim" if "linear_conv_kernel_dim" in spec.dims else str(config.linear_conv_kernel_dim)
+        because = f"the last {kernel} inputs of a convolution, and a matrix of keys by values a head, however long the text"
+        return Layers(kind, count, "1", f"({channels})*{kernel} + {value_heads}*{key}*{value}", because)
+    inner, inputs, state = (getattr(config, name, None) for name in ("intermediate_size", "conv_kernel", "state_size"))
+    if not (inner and inputs and state) or ("f" not in spec.dims and not getattr(config, "expand", None)):
+        raise BadInputError(f"{spec.name}: its layers carry a state whose size is not stated by any fields known here, so it is refused")
+    channels = "f" if "f" in spec.dims else f"{config.expand}*d"
+    states = "state_size" if "state_size" in spec.dims else str(state)
+    because = f"the last {inputs} inputs of a convolution and {states} numbers of state, of every channel, however long the text"
+    return Layers(kind, count, "1", f"{channels}*({inputs} + {states})", because)
