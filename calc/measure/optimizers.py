@@ -100,7 +100,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
 def _inner_matrices(module: nn.Module) -> Iterator[int]:
     """Places, among the module's parameters, of the 2-D weights that belong to no embedding and not to the last linear layer."""
     last: Any = None
-    embedded: list[Parameter] = []
+    embedded: list[torch.Tensor] = []
     for part in module.modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag):
             embedded.append(part.weight)

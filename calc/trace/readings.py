@@ -2,8 +2,9 @@
 
 Such a value says nothing about a size as long as no branch and no size is made of it. While an optimizer steps, ``.item()`` of a
 floating tensor that depends on data gives a number that cannot be compared, truncated or taken for true or false: each of these
-is refused, by name. ``max`` and ``min`` of it are such a number again, in the file that the optimizer's class stands in. Where a
-number escapes through a function of Python's own, recordings at different sizes read different ones, and do not agree.
+is refused, by name. ``max`` and ``min`` of it and a bound, in the file that the optimizer's class stands in, are either: the recordings
+that make the closed forms take the number, those that certify them the bound, so a bound that costs less (a product by 1 is none) is
+noticed. They also read different numbers, which do not agree where one escapes through a function of Python's own.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ class Reading(float):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _again
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _again
-    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _again  # type: ignore[assignment]  # float's own take fewer kinds of numbers
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _again
     __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
     __bool__ = __int__ = __trunc__ = __floor__ = __ceil__ = __round__ = _refused
     __hash__ = float.__hash__
 
 
 @contextlib.contextmanager
-def numbers_only(optimizer: Any, reading: Callable[[float], AbstractContextManager[None]], value: float) -> Iterator[None]:
+def numbers_only(optimizer: Any, reading: Callable[[float], AbstractContextManager[None]], value: float, bounded: bool) -> Iterator[None]:
     """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading(value)`` is a context in
-    which the operator that reads one is answered so."""
+    which the operator that reads one is answered so. ``bounded``: the larger or smaller of it and a bound is the bound."""
     step = optimizer.step
     own = vars(optimizer).get("step")
 
     def stepping(*args: Any, **kwargs: Any) -> Any:
-        with _items(reading, value), _largest(type(optimizer)):
+        with _items(reading, value), _largest(type(optimizer), bounded):
             return step(*args, **kwargs)
 
     optimizer.step = stepping
@@ -78,11 +79,11 @@ def _items(reading: Callable[[float], AbstractContextManager[None]], value: floa
 
 
 @contextlib.contextmanager
-def _largest(kind: type) -> Iterator[None]:
+def _largest(kind: type, bounded: bool) -> Iterator[None]:
     """``max`` and ``min`` as the files of the optimizer's classes see them."""
     own = [(names, {n: names[n] for n in _LARGEST if n in names}) for names in _files(kind)]
     for names, old in own:
-        names.update({n: _of_readings(old.get(n, getattr(builtins, n))) for n in _LARGEST})
+        names.update({n: _of_readings(old.get(n, getattr(builtins, n)), bounded) for n in _LARGEST})
     try:
         yield
     finally:
@@ -94,15 +95,18 @@ def _largest(kind: type) -> Iterator[None]:
 
 def _files(kind: type) -> list[dict[str, Any]]:
     """The names that the methods of a class see, and those of the optimizers that it extends."""
-    functions = [inspect.unwrap(f) for c in kind.__mro__ if c not in (object, torch.optim.Optimizer) for f in vars(c).values() if callable(f)]
+    functions = [
+        inspect.unwrap(f) for c in kind.__mro__ if c not in (object, torch.optim.Optimizer) for f in vars(c).values() if callable(f)
+    ]
     return list({id(f.__globals__): f.__globals__ for f in functions if hasattr(f, "__globals__")}.values())
 
 
-def _of_readings(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_readings(function: Callable[..., Any], bounded: bool) -> Callable[..., Any]:
     def chosen(*numbers: Any, **options: Any) -> Any:
-        for number in numbers:
-            if isinstance(number, Reading):
-                return number
-        return function(*numbers, **options)
+        read = [number for number in numbers if isinstance(number, Reading)]
+        if not read:
+            return function(*numbers, **options)
+        bounds = [number for number in numbers if not isinstance(number, Reading)]
+        return function(bounds) if bounded and bounds else read[0]
 
     return chosen

@@ -25,7 +25,7 @@ from calc.trace import disguise, formats, optimizers, readings, recurrent
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
-from calc.trace.recorder import Recorder
+from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.remember import remembered
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv
@@ -69,7 +69,7 @@ def record_step(
     # What the model prints is talk, and stdout is for data.
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
         run = _Run(spec, sizes, recorder, options)
-        with run.reading(_READ[env is None]):
+        with run.reading(certifying=env is None):
             record = run.record(fixed)
     return Traced(record, env, recorder.shadows.answers, type(run.optimizer).__name__ if recorder.choices.numbers_read else "")
 
@@ -135,11 +135,11 @@ class _Run:
         self.kept = Keeping(recorder)
         self.windows: list[tuple[int, int]] = []
 
-    def reading(self, value: float) -> contextlib.AbstractContextManager[None]:
+    def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
         """Context in which the optimizer may read numbers out of data, and only calculate with them."""
         if self.optimizer is None:
             return contextlib.nullcontext()
-        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, value)
+        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, _READ[certifying], certifying)
 
     def record(self, fixed: Mapping[str, int]) -> Record:
         recorder = self.recorder
@@ -187,11 +187,14 @@ class _Run:
         """(parameter, key, tensor) of everything the optimizer keeps now."""
         if self.optimizer is None:
             return ()
+        names = {id(p): name for name, p in self.masters.named()}
+        # A class may keep lists of tensors for a parameter, and keep some for none in particular.
+        kept = [(names.get(id(key), _OF_ALL), part) for key, part in self.optimizer.state.items()]
         return tuple(
-            (name, key, self.recorder.tensor(value, name))
-            for name, p in self.masters.named()
-            for key, value in self.optimizer.state.get(p, {}).items()
-            if isinstance(value, torch.Tensor)
+            (name, str(key), self.recorder.tensor(tensor, name))
+            for name, part in kept
+            for key, value in (part.items() if isinstance(part, Mapping) else [("", part)])
+            for tensor in tensors_in(value)
         )
 
     def _forward(self, number: int) -> None:
@@ -295,6 +298,7 @@ class _Run:
         return roles
 
 
+_OF_ALL = "(optimizer)"
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 
