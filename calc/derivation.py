@@ -15,6 +15,7 @@ from calc.coverage import Ledger
 from calc.display import Display
 from calc.errors import UnknownQuantityError
 from calc.graph import Assumption, DimRecord, Record
+from calc.live import Timeline
 from calc.units import Unit
 
 
@@ -147,7 +148,7 @@ class Derivation:
     """Every quantity of one training step with the steps that derive it.
 
     ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``recount`` counts a further concrete
-    record by the same rules.
+    record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
     """
 
     model: str
@@ -165,6 +166,7 @@ class Derivation:
     held: Mapping[str, int] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
+    replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Quantity:
         try:

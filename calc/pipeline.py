@@ -31,6 +31,7 @@ from calc.turns import fewest, next_attempt
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
+    from calc.live import Timeline
 
 Progress = Callable[[str], None]
 
@@ -77,6 +78,26 @@ def derive(
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
+
+
+# A step of more operators is not run once more for its live bytes: a loop over positions, say, turn by turn.
+_MOST_REPLAYED = 40_000
+
+
+def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timeline:
+    """Live bytes over the step of a derivation, operator by operator: the step is recorded once more at its sizes, which takes torch.
+
+    Of a derivation from a graph alone, or of a very long step, they are those of the deepest record there is, and say so.
+    """
+    if derivation.replay is None:
+        raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
+    found = derivation.replay(None)
+    if not found.fewer or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
+        return found
+    from calc.trace import again
+
+    progress("recording the step at these sizes")
+    return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
 
 
 def _traced(

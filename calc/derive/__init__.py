@@ -20,6 +20,7 @@ from calc.derive.fold import Folder
 from calc.derive.kept import saved_tensors
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
+from calc.derive.timeline import timeline
 from calc.dims import Dim
 from calc.errors import DimensionError
 from calc.graph import DimRecord, Graph, Record
@@ -81,6 +82,7 @@ def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: 
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
+        replay=lambda record: timeline(analysis, values, record),
     )
 
 

@@ -32,6 +32,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         ),
         coverage=case.coverage,
         saved=case.saved,
+        replay=case.replay,
         certificates=(*general.certificates, *case.certificates),
         held={**general.held, **{name: general.sizes[name] for name in special.equal}},
     )

@@ -7,7 +7,7 @@ counts where it is kept first; the other rows say so and count nothing.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -146,10 +146,14 @@ class _Reader:
             return "model input"
         if tensor.storage not in self._made:
             return "constant"
-        op, place = self._made[tensor.storage]
-        names = _table().get(_base(op.name), {}).get("names", ())
-        which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
-        return f"{which}{_base(op.name).strip('_')} at {self._general(op.site)}"
+        return made_by(*self._made[tensor.storage], self._general)
+
+
+def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
+    """A tensor by the operator that made it: which of its results it is, and where."""
+    names = _table().get(_base(op.name), {}).get("names", ())
+    which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
+    return f"{which}{_base(op.name).strip('_')} at {general(op.site)}"
 
 
 def _places(op: Op, tensor: Tensor) -> list[str]:

@@ -1,0 +1,201 @@
+"""A record, replayed: births and deaths of storages over the second step, as integers.
+
+A concrete record at the sizes asked for has the depth asked for. Without one, which takes torch, the deepest record that the
+derivation has is read at those sizes, and says how deep it is. Either way the highest instant must be the derived peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from calc.derive.analysis import Analysis
+from calc.derive.kept import made_by
+from calc.errors import CertificateError
+from calc.graph import Event, Op, Record, Size
+from calc.live import Alive, Column, Instant, Timeline
+
+_STEP = 2
+_COLUMNS = 160
+_WHERE = "memory.peak"
+
+
+def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None = None) -> Timeline:
+    """Live bytes over the step at ``sizes``, by a ``record`` at these very sizes or by the deepest one there is."""
+    basis = analysis.graph.as_basis()
+    known = basis.values(sizes)
+    fewer: dict[str, int] = {}
+    if record is None:
+        record = analysis.graph.records[-1]
+        fewer = {name: record.sizes[name] for name in analysis.graph.loops if record.sizes[name] != known[name]}
+        known |= fewer
+    read = _reading(analysis, known)
+    found = list(_instants(record, read))
+    peak = max(found, key=lambda i: i.total)  # the first of several
+    derived = max(analysis.algebra.value(p.live, known) for p in analysis.peaks[_WHERE])
+    if peak.total != derived:
+        raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
+    phases = tuple(_phases(record))
+    return Timeline(
+        sizes=dict(basis.sizes(known)),
+        fewer=fewer,
+        operators=sum(op.step == _STEP for op in record.ops),
+        peak=peak,
+        alive=_alive(record, peak, read, analysis),
+        landmarks=tuple(_landmarks(found)),
+        columns=tuple(_columns(found, phases)),
+        phases=phases,
+    )
+
+
+def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], int]:
+    """Sizes of a record as integers; of few different ones, each is worked out once."""
+    values: dict[Size, int] = {}
+
+    def read(size: Size) -> int:
+        if size not in values:
+            values[size] = size if isinstance(size, int) else analysis.algebra.value(analysis.algebra.parse(size), known)
+        return values[size]
+
+    return read
+
+
+# -- instants ---------------------------------------------------------------------------------------------------------
+
+
+def _first(record: Record) -> int:
+    """Index of the step's first operator."""
+    return next((op.index for op in record.ops if op.step == _STEP), len(record.ops))
+
+
+def _after(events: Iterable[Event], live: dict[str, int], record: Record, read: Callable[[Size], int]) -> dict[str, int]:
+    """``live`` with those births and deaths; what a role no longer holds is left out."""
+    for event in events:
+        storage = record.storages[event.storage]
+        live[storage.role] = live.get(storage.role, 0) + event.change * read(storage.nbytes)
+    return {role: value for role, value in live.items() if value}
+
+
+def _instants(record: Record, read: Callable[[Size], int]) -> Iterator[Instant]:
+    """What is alive before the step, and after each operator that makes or frees anything."""
+    start, end = record.windows[_STEP - 1]
+    live = _after(record.events[:start], {}, record, read)
+    first = _first(record)
+    yield Instant(-1, "", "", "", dict(live))
+    for index, together in groupby(record.events[start:end], key=lambda e: e.op):
+        events = list(together)
+        op = record.ops[min(index, len(record.ops) - 1)]
+        born = max((i for i, e in enumerate(events) if e.change > 0), default=-1) + 1
+        for some in (events[:born], events[born:]):
+            if some:
+                live = _after(some, dict(live), record, read)
+                yield Instant(op.index - first, op.phase, op.name, op.site, dict(live))
+
+
+def _landmarks(found: Sequence[Instant]) -> Iterator[tuple[str, Instant]]:
+    """Before the step, the highest and the last instant of each phase."""
+    yield "before the step", found[0]
+    for phase in dict.fromkeys(i.phase for i in found[1:]):
+        mine = [i for i in found[1:] if i.phase == phase]
+        yield f"{_named(phase)}, highest", max(mine, key=lambda i: i.total)
+        if mine[-1] is not found[-1]:
+            yield f"{_named(phase)}, at its end", mine[-1]
+    yield "after the step", found[-1]
+
+
+def _named(phase: str) -> str:
+    return phase.replace("_", " ")
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _phases(record: Record) -> Iterator[tuple[str, int, int]]:
+    """Stretches of one phase: its name, its first and its last operator in the step."""
+    first = _first(record)
+    mine = (op for op in record.ops if op.step == _STEP)
+    for phase, together in groupby(mine, key=_phase):
+        ops = list(together)
+        yield phase, ops[0].index - first, ops[-1].index - first
+
+
+def _phase(op: Op) -> str:
+    return op.phase
+
+
+def _columns(found: Sequence[Instant], phases: Sequence[tuple[str, int, int]]) -> Iterator[Column]:
+    """The step in at most some 160 columns, each with its highest instant, so that no column hides one."""
+    operators = phases[-1][2] + 1 if phases else 0
+    width = max(1, -(-operators // _COLUMNS))
+    waiting = list(reversed(found[1:]))
+    level = found[0]
+    for phase, first, last in phases:
+        for start in range(first, last + 1, width):
+            stop = min(start + width - 1, last)
+            mine = []
+            while waiting and waiting[-1].op <= stop:
+                mine.append(waiting.pop())
+            # Where nothing is made or freed, what was alive before still is.
+            yield Column(start, stop, phase, max(mine, key=lambda i: i.total) if mine else level)
+            level = mine[-1] if mine else level
+
+
+# -- what is alive ----------------------------------------------------------------------------------------------------
+
+
+def _alive(record: Record, peak: Instant, read: Callable[[Size], int], analysis: Analysis) -> tuple[Alive, ...]:
+    """The storages at the peak, those alike together, the largest first."""
+    alive = _storages_at(record, peak, read)
+    names = _Names(record, analysis)
+    counts: dict[tuple[str, str, int], int] = {}
+    for storage in alive:
+        key = (record.storages[storage].role, names(storage), read(record.storages[storage].nbytes))
+        counts[key] = counts.get(key, 0) + 1
+    found = (Alive(role, name, each, number) for (role, name, each), number in counts.items())
+    return tuple(sorted((a for a in found if a.each), key=lambda a: (-a.total, a.role, a.name)))
+
+
+def _storages_at(record: Record, peak: Instant, read: Callable[[Size], int]) -> list[int]:
+    start, end = record.windows[_STEP - 1]
+    first = _first(record)
+    alive: dict[int, None] = {}
+    best: list[int] = []
+    for i, event in enumerate(record.events[:end]):
+        if event.change > 0:
+            alive[event.storage] = None
+        else:
+            alive.pop(event.storage, None)
+        here = i >= start - 1 and (peak.op < 0 or event.op - first == peak.op)
+        if here and sum(read(record.storages[s].nbytes) for s in alive) == peak.total:
+            best = list(alive)
+            break
+    return best
+
+
+class _Names:
+    """What a storage is called: what it belongs to, else what made it."""
+
+    def __init__(self, record: Record, analysis: Analysis) -> None:
+        self._record, self._general = record, analysis.sites.general
+        self._owned = {t.storage: f"{key} of {name}" for name, key, t in reversed(record.state)}
+        self._owned |= {t.storage: name for name, t in reversed((*record.parameters, *record.buffers, *record.masters))}
+        self._born = {e.storage: e.op for e in record.events if e.change > 0}
+
+    def __call__(self, storage: int) -> str:
+        if storage in self._owned:
+            return self._general_words(self._owned[storage])
+        found = self._record.storages[storage]
+        if found.role == "gradient":
+            return f"gradient of {self._general(found.name)}"
+        if found.role == "input":
+            return "model input"
+        born = self._born[storage]
+        op = self._record.ops[born] if 0 <= born < len(self._record.ops) else None
+        place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
+        if op is None or place is None:
+            return f"made at {self._general(found.name)}" if found.name else "made outside of operators"
+        return made_by(op, place, self._general)
+
+    def _general_words(self, words: str) -> str:
+        *before, name = words.split(" ")
+        return " ".join([*before, self._general(name)])

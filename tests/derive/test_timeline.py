@@ -1,0 +1,111 @@
+"""Live bytes over the step: the highest instant is the derived peak, and what is alive then is named to the last byte."""
+
+from __future__ import annotations
+
+import pytest
+
+import calc
+from calc import pipeline
+from calc.derivation import Derivation
+from calc.errors import CertificateError
+from calc.live import Timeline
+from tests.derive.conftest import Derived
+from tests.derive.models import CASES
+
+SIZES = {"B": 2, "T": 7, "d": 15, "h": 3, "f": 13, "L": 7, "V": 17, "C": 11}
+
+
+@pytest.fixture(scope="module")
+def deep() -> Derivation:
+    """GPT-2 at a depth that no record of its derivation has."""
+    return calc.derive(calc.load("gpt2"), SIZES)
+
+
+@pytest.fixture(scope="module")
+def run(deep: Derivation) -> Timeline:
+    return pipeline.timeline(deep)
+
+
+@pytest.mark.parametrize(("name", "optimizer", "attention"), CASES)
+def test_the_highest_instant_is_the_peak(name: str, optimizer: str, attention: str, derived: Derived) -> None:
+    """Of every model, at its own sizes and depth."""
+    result = derived(name, optimizer, attention)
+    found = pipeline.timeline(result)
+
+    assert {} == dict(found.fewer)
+    assert result["memory.peak"].value == found.peak.total == max(c.high.total for c in found.columns)
+
+
+def test_what_is_alive_adds_up_to_the_peak(deep: Derivation, run: Timeline) -> None:
+    """By name and by role alike; the roles are those of the derived moment."""
+    by_role: dict[str, int] = {}
+    for alive in run.alive:
+        by_role[alive.role] = by_role.get(alive.role, 0) + alive.total
+    active = next(c for c in deep["memory.peak"].candidates if c.value == deep["memory.peak"].value)
+
+    assert dict(run.peak.live) == by_role == dict(active.part_values)
+    assert [a.total for a in run.alive] == sorted((a.total for a in run.alive), reverse=True)
+
+
+def test_layers_stand_together_under_one_name(run: Timeline) -> None:
+    """L = 7 weights of the feed-forward, each of 4·d·f = 4 · 15 · 13 bytes."""
+    weights = next(a for a in run.alive if a.name == "transformer.h.*.mlp.c_fc.weight")
+
+    assert ("parameter", 4 * 15 * 13, 7) == (weights.role, weights.each, weights.number)
+
+
+def test_the_step_begins_and_ends_with_what_stays(deep: Derivation, run: Timeline) -> None:
+    """Parameters, inputs and state before; after it those and the loss, which is still held."""
+    (before, first), *_, (after, last) = run.landmarks
+
+    assert ("before the step", "after the step") == (before, after)
+    assert 4 == last.total - first.total
+    assert deep["parameters.bytes"].value == first.live["parameter"]
+    assert deep["optimizer_state.bytes"].value == first.live["optimizer state"]
+    assert 2 * 8 * 2 * 7 == first.live["input"]  # ids and labels, 8 bytes each
+
+
+def test_columns_cover_every_operator_once(run: Timeline) -> None:
+    """In order and without a gap, and none is of two phases."""
+    covered = [op for c in run.columns for op in range(c.first, c.last + 1)]
+
+    assert [*range(run.operators)] == covered
+    assert all(any(phase == c.phase and first <= c.first and c.last <= last for phase, first, last in run.phases) for c in run.columns)
+
+
+def test_without_torch_it_is_the_deepest_record_and_says_so(deep: Derivation) -> None:
+    """Its highest instant is the peak at the depth that it names, 4 in place of 7."""
+    assert deep.replay is not None
+    found = deep.replay(None)
+
+    assert {"L": 4} == dict(found.fewer)
+    assert deep["memory.peak"].at(**{**SIZES, "L": 4}) == found.peak.total
+    assert {**SIZES, "L": 4, "k": 5} == dict(found.sizes)
+
+
+def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
+    """A timeline that peaks elsewhere than was derived is never shown."""
+    from calc.options import Options
+    from calc.trace import again
+
+    assert deep.replay is not None
+    other = again(deep.spec, {}, {**deep.sizes, "V": 19}, {}, Options(**deep.options))
+    with pytest.raises(CertificateError, match=r"^a record of these sizes holds [\d,]+ bytes at most, and [\d,]+ were derived$"):
+        deep.replay(other)
+
+
+@pytest.mark.parametrize("mode", ["eval", "infer"])
+def test_a_forward_alone_has_one_phase(mode: str) -> None:
+    """And its peak is that of the forward."""
+    result = calc.derive(calc.load("mlp"), mode=mode)
+    found = pipeline.timeline(result)
+
+    assert ["forward"] == [phase for phase, _, _ in found.phases]
+    assert result["memory.peak"].value == found.peak.total
+
+
+def test_accumulation_repeats_the_phases() -> None:
+    """Two forwards and backwards to a step, then the optimizer."""
+    result = calc.derive(calc.load("mlp"), accumulation="2")
+
+    assert ["forward", "backward"] * 2 + ["optimizer"] == [phase for phase, _, _ in pipeline.timeline(result).phases]
