@@ -44,7 +44,7 @@ def _parts(name: str, options: Mapping[str, str]) -> list[str]:
 _RECOMPUTE = "flops.backward.recompute"
 
 # Quantities that hold the products which fused attention's backward repeats.
-_REPEATING = (_RECOMPUTE, "flops.backward.matmul", "flops.backward.total", "flops.step.total")
+_REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +208,8 @@ def compare(
     open_ = open_ or {}
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
-    again = measurement.readings.get(_RECOMPUTE)
     # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
-    repeated = (derived.get(_RECOMPUTE) or 0) - ((again.value or 0) if again is not None else 0) if fused else 0
+    repeated = (derived.get(_RECOMPUTE) or 0) - measurement.again if fused else 0
     verdicts = [
         _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
         for name in derivation
@@ -229,8 +228,7 @@ def _judge(name: str, derived: int | None, unknown: str, measurement: Measuremen
     """``inside``: FLOPs that a fused kernel repeats, where the quantity holds them."""
     if derived is None:
         return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
-    alone = name in measurement.readings and not (name == _RECOMPUTE and inside)
-    parts = [name] if alone else _parts(name, measurement.options)
+    parts = [name] if name in measurement.readings else _parts(name, measurement.options)
     missing = [part for part in parts if part not in measurement.readings]
     if not parts or missing:
         return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))

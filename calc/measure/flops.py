@@ -125,7 +125,7 @@ def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int
 _convolution_backward._get_raw = True  # type: ignore[attr-defined]
 
 # What the counter lacks (it gives 0 for products with a vector and of groups) or gets wrong (grouped convolutions).
-_MAPPING: dict[Any, Callable[..., int]] = {
+MAPPING: dict[Any, Callable[..., int]] = {
     aten.dot: _dot,
     aten.vdot: _dot,
     aten.mv: _mv,
@@ -144,7 +144,7 @@ _MAPPING: dict[Any, Callable[..., int]] = {
     aten.cholesky_solve: _cholesky_solve,
     aten.convolution_backward: _convolution_backward,
 }
-_COUNTED = {str(packet) for packet in (*flop_registry, *_MAPPING)}
+_COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 
 
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
@@ -154,7 +154,7 @@ def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
-        observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=_MAPPING)
+        observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=MAPPING)
         counters[phase].append((observer, counter))
         again.append(Again(counter))
         with observer, counter, again[-1] if phase == "backward" else nullcontext():

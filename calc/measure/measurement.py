@@ -30,6 +30,8 @@ class Measurement:
     ``operators``  every operator that the step executed, by the name torch gives it (``aten.mm.default``).
     ``decided``    sizes that data decided in the second step: place in the model's code → the sizes in order, one each time it was
                    passed. ``decided_first`` are those of the first step.
+    ``again``      FLOPs that the backward ran again in the run whose matrix products were counted: on the math backend, where
+                   attention is fused.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Measurement:
     provenance: Mapping[str, str]
     decided: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     decided_first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    again: int = 0
 
     def __getitem__(self, quantity: str) -> Reading:
         try:
@@ -67,4 +70,5 @@ class Measurement:
             "provenance": dict(self.provenance),
             "decided": {place: list(sizes) for place, sizes in self.decided.items()},
             "decided_first": {place: list(sizes) for place, sizes in self.decided_first.items()},
+            "again": self.again,
         }

@@ -14,7 +14,8 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.measure.flops import measure_flops
+from calc.measure.again import measure_repeated
+from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
 from calc.measure.observer import Observer, fused_attention
@@ -29,6 +30,7 @@ from calc.spec import Spec
 Progress = Callable[[str], None]
 
 ELEMENTWISE = "torch's reference decompositions, run and counted"
+RECOMPUTE = "flops.backward.recompute"
 BYTES_MOVED = "distinct elements of the real tensors read and written"
 
 
@@ -55,6 +57,11 @@ def measure(
     with _no_fast_path(), training(spec, sizes, replace(options, attention="math"), device) as run:
         run.step()
         flops = measure_flops(run, fused)
+    again = flops.get(RECOMPUTE)
+    if fused and again is not None:
+        with training(spec, sizes, options, device) as run:
+            run.step()
+            flops[RECOMPUTE] = measure_repeated(run, MAPPING, fused)
 
     tell("elementwise FLOPs and bytes moved")
     with training(spec, sizes, options, device) as run:
@@ -69,6 +76,7 @@ def measure(
         operators=tuple(sorted(observer.names)),
         decided={place: tuple(sizes) for place, sizes in observer.decided.items()},
         decided_first={place: tuple(sizes) for place, sizes in first.decided.items()},
+        again=(again.value or 0) if again is not None else 0,
         provenance=_provenance(device),
     )
 
