@@ -9,6 +9,7 @@ size that is known to be the turns of a loop may be read, and only as a polynomi
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -87,6 +88,7 @@ class SizeEnv(ShapeEnv):
         self._said_aside: dict[Any, tuple[Any, str]] = {}
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
+        self._written: dict[Any, Condition | None] = {}
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
 
     def _make(self, name: str, hint: int) -> torch.SymInt:
@@ -153,12 +155,12 @@ class SizeEnv(ShapeEnv):
 
     def conditions(self) -> list[Condition]:
         """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
-        found = []
-        for expr, (answer, line) in self.asked.items():
-            text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
-            if text is not None:
-                found.append(Condition(text, bool(answer), line))
-        return found
+        if len(self._written) != len(self.asked):
+            self._written = {}
+            for expr, (answer, line) in self.asked.items():
+                text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
+                self._written[expr] = None if text is None else Condition(text, bool(answer), line)
+        return [condition for condition in self._written.values() if condition is not None]
 
     # -- writing sizes --------------------------------------------------------------------------------------------
 
@@ -253,6 +255,7 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
     return f"{kind}({', '.join(args)})"
 
 
+@functools.lru_cache(maxsize=65536)
 def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     """The quotient where it is a whole number at all sizes, as s where a view splits s**2 into s and the rest."""
     if not denominator.free_symbols or not denominator.free_symbols <= numerator.free_symbols:
