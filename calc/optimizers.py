@@ -37,8 +37,8 @@ class Known:
     @property
     def words(self) -> str:
         """What it keeps, in a line."""
-        vectors = f", {self.vectors} where it has one dimension" if self.vectors else ""
-        return f"{self.state}{vectors}"
+        vectors = f", {self.vectors} where it has fewer than two dimensions" if self.vectors else ""
+        return f"{self.state} bytes{vectors}" if self.state != "0" else "nothing"
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -70,7 +70,7 @@ def _optimizers() -> Iterator[tuple[str, ...]]:
         yield known.name, named(known.name), known.words
     yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
     for name, because in REFUSED.items():
-        yield name, because.partition(" is ")[2], LBFGS_STATE if name == "lbfgs" else "none"
+        yield name, because.partition(" is ")[2], f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""
 
 
 def _quantities() -> Iterator[tuple[str, ...]]:
