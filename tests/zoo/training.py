@@ -18,6 +18,8 @@ OWN: dict[str, Optimizer] = {
     "sgd with decay": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1),
     "centred rmsprop": lambda p: torch.optim.RMSprop(p, momentum=0.9, centered=True),
     "amsgrad with decay": lambda p: torch.optim.Adam(p, amsgrad=True, weight_decay=0.1),
+    "adafactor with decay": lambda p: torch.optim.Adafactor(p, weight_decay=0.1),
+    "two groups": lambda p: torch.optim.AdamW([{"params": list(p)[:1]}, {"params": list(p)[1:], "weight_decay": 0.0, "amsgrad": True}]),
 }
 
 # Updates of all parameters at once: by operators on lists of tensors, or in one operator.
@@ -34,6 +36,9 @@ AT_ONCE: dict[str, Optimizer] = {
         "Adamax": {},
         "NAdam": {},
         "RAdam": {},
+        "ASGD": {},
+        "Rprop": {},
+        "Adafactor": {"weight_decay": 0.1},
     }.items()
     if way == "foreach" or name in ("SGD", "Adam", "AdamW", "Adagrad")
 }
