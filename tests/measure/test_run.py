@@ -11,7 +11,7 @@ from torch import nn
 from calc.errors import BadInputError, DimensionError, MeasurementError, NapkinError, SpecError, UnknownQuantityError
 from calc.measure import measure
 from calc.measure import room as room_module
-from calc.options import Options
+from calc.options import OPTIMIZERS, PRECISIONS, Options
 from tests.measure import tiny
 
 QUANTITIES = {
@@ -169,10 +169,10 @@ def test_a_cuda_device_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"optimizer": "adamx"}, "unknown optimizer 'adamx': known are sgd, momentum, adagrad, rmsprop, adam, adamw, spec"),
+        ({"optimizer": "adamx"}, f"unknown optimizer 'adamx': known are {', '.join(OPTIMIZERS)}"),
         ({"attention": "flash"}, "unknown attention 'flash': known are fused, math"),
-        ({"precision": "bf16-autocast"}, "precision 'bf16-autocast' is not built yet: use fp32"),
-        ({"precision": "fp12"}, "unknown precision 'fp12': known are fp32"),
+        ({"precision": "fp32-tf32"}, f"precision 'fp32-tf32' is not built yet: use {', '.join(PRECISIONS)}"),
+        ({"precision": "fp12"}, f"unknown precision 'fp12': known are {', '.join(PRECISIONS)}"),
         ({"mode": "dream"}, "unknown mode 'dream': known are train, eval, infer"),
     ],
 )
