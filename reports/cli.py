@@ -112,10 +112,17 @@ def _request(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -
 @_model
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
+@click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, and what moves it.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def derive(explain: str | None, coverage: bool, as_json: bool, **words: Any) -> None:
+def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
     request = _request(**words)
+    if saved or peak:
+        if explain is not None or coverage or (saved and peak):
+            raise click.UsageError("--explain, --coverage, --saved and --peak each show one thing: give one of them")
+        _show_memory(request, peak, as_json)
+        return
     if coverage:
         _show_coverage(request, explain, as_json)
         return
@@ -139,6 +146,25 @@ def derive(explain: str | None, coverage: bool, as_json: bool, **words: Any) -> 
         terminal.show_quantity(page, explain, out)
     else:
         terminal.show_thumb(page, explain, out)
+
+
+def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
+    """The tensors kept for the backward, or live bytes over the step."""
+    from calc.document import to_json
+    from reports import job, terminal
+
+    with _talk() as say:
+        derivation = job.derive(request, say)
+        live, untimed = job.timeline(derivation, say) if peak else (None, "")
+    if as_json:
+        document = to_json(derivation, live=live)
+        quantity, shown = ("memory.peak", ("takeovers", "timeline")) if peak else ("activations.bytes", ("saved",))
+        head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+        parts = {key: document.get(key) for key in shown}
+        click.echo(job.json_text({**head, "quantities": {quantity: document["quantities"][quantity]}, **parts}), nl=False)
+        return
+    page, out = job.page(request, derivation, live=live, untimed=untimed), terminal.console()
+    (terminal.show_peak if peak else terminal.show_saved)(page, out)
 
 
 def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:
@@ -256,6 +282,26 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
     from reports import terminal
 
     terminal.show_inference(found, terminal.console())
+
+
+@napkin.command()
+@_model
+@click.option("--memory", metavar="BYTES", help="What there is: 80GB, 80GiB. Says which choice fits and runs the least again.")
+@click.option("--json", "as_json", is_flag=True, help="Write the comparison as JSON.")
+def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
+    """Compare the choices of checkpointing: what each holds at its peak and runs again."""
+    if words["checkpointing"] != "none":
+        raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
+    from calc.recomputing import bytes_in, document
+    from reports import job, recomputing, terminal
+
+    limit = None if memory is None else bytes_in(memory)
+    with _talk() as say:
+        found = recomputing.compare(_request(**words), limit, say)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        recomputing.show(found, terminal.console())
 
 
 LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")

@@ -1,8 +1,8 @@
 """Activation checkpointing of any module: some of its parts keep only their arguments and run again in the backward.
 
 Which parts they are is read off the structure. Blocks are the children of the outermost lists of modules: of every
-``nn.ModuleList``, and those of an ``nn.Sequential`` that are of one class with another of its children. Where any of them has
-parts of its own, those without (plain layers) are none. It is the module that is changed, so
+``nn.ModuleList``, and those of an ``nn.Sequential`` that are of one class with another of its children. One without parts of its
+own (a plain layer, which keeps little but its argument anyway) is none; one that runs several times runs again each time. It is the module that is changed, so
 whoever builds it, to record or to measure it, runs the same.
 """
 
@@ -30,8 +30,8 @@ def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:
     lists = _blocks(module)
     if not lists:
         raise SpecError(
-            f"{name}: checkpointing {choice!r} finds no blocks: no nn.ModuleList, and no nn.Sequential of several modules of one class;"
-            " hold the repeated parts in one"
+            f"{name}: checkpointing {choice!r} finds no blocks, which are modules with parts of their own in an nn.ModuleList, or several"
+            " of one class in an nn.Sequential"
         )
     if choice == ATTENTION:
         chosen = [part for blocks in lists for block in blocks for part in _attentions(block)]
@@ -58,10 +58,8 @@ def _run_again(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _blocks(module: nn.Module) -> list[list[nn.Module]]:
     """The blocks of each outermost list."""
-    found = list(_outermost(module))
-    composite = [[part for part in parts if _has_parts(part)] for parts in found]
-    trained = [[part for part in parts if any(True for _ in part.parameters())] for parts in found]
-    return [blocks for blocks in composite if blocks] or [blocks for blocks in trained if blocks]
+    found = ([part for part in parts if _has_parts(part)] for parts in _outermost(module))
+    return [blocks for blocks in found if blocks]
 
 
 def _has_parts(module: nn.Module) -> bool:
