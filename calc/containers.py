@@ -97,8 +97,8 @@ _AFTER = (("version", len("3\n")), (".data/serialization_id", 40))
 def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
     """The zip archive that ``torch.save`` writes to ``stem.pt``: storages of so many bytes, and a pickle of so many.
 
-    Every record begins at a multiple of 64 bytes, is stored as it is, and is named in the central directory at the end. Source: the
-    ZIP format (PKWARE APPNOTE 4.3) and ``caffe2/serialize/inline_container.cc`` (``getPadding``, ``writeEndOfFile``).
+    Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
+    named in the central directory at the end. Source: the ZIP format (PKWARE APPNOTE 4.3) and ``caffe2/serialize/inline_container.cc`` (``getPadding``, ``writeEndOfFile``).
     How long the pickle is depends on names and on Python's own encoding: it is read off a real file.
     """
     data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
@@ -106,7 +106,7 @@ def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
     for name, nbytes in (("data.pkl", pickled), *_BEFORE, *data, *_AFTER):
         named = len(f"{stem}/{name}".encode())
         begins = cursor + _LOCAL_HEADER + named + _PADDING_MARK
-        cursor = begins + -begins % _ALIGNMENT + nbytes + _DESCRIPTOR
+        cursor = begins + -begins % _ALIGNMENT + nbytes + (_DESCRIPTOR if nbytes else 0)
         central += _CENTRAL_HEADER + named
     if cursor >= _LARGEST:
         raise BadInputError(

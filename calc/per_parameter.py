@@ -69,6 +69,27 @@ class PerParameter:
         return {**head, "per_parameter": self.whole, "rest": self.rest, "terms": terms}
 
 
+# What each stage of ZeRO divides among the devices, beside what the one before it divides.
+_DIVIDED = (
+    (),
+    ("optimizer_state.bytes", "master_weights.bytes"),
+    ("gradients.bytes",),
+    ("parameters.bytes",),
+)
+
+
+def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
+    """Bytes per parameter and device of the state under a stage of ZeRO (0: each device has all of it), by the rule of thumb.
+
+    Stated, not run: no step on several devices is recorded. What is gathered for a moment, and the filling that makes parts of one
+    size, are not in it. Source: Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 5 and figure 1.
+    """
+    if devices < 1 or not 0 <= stage < len(_DIVIDED):
+        raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
+    divided = {name for names in _DIVIDED[: stage + 1] for name in names}
+    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in found.terms), start=Fraction(0))
+
+
 def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
     """What one parameter costs in a derivation's step, at its own sizes or at those given."""
     at = dict(sizes or {})
@@ -95,9 +116,12 @@ def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> st
         case "parameters.bytes":
             said = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
             return f"{said}; autocast's casts live in the forward only" if precision.endswith("autocast") else said
+        case "master_weights.bytes":
+            return f"{each}: one fp32 copy, which the optimizer steps and which is rounded into the weights"
         case "optimizer_state.bytes":
             said = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the format of what it steps"
             return f"{said}; beside them {rest:,} bytes, of step counters mostly" if rest > 0 else said
         case "gradients.bytes" if not whole and not rest:
             return "none between backward and step: each is cast into its copy's and released"
-    return f"{each}; {-rest:,} bytes less, of parameters without a gradient" if rest < 0 else each
+    said = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
+    return f"{said}; {-rest:,} bytes less, of parameters without a gradient" if rest < 0 else said

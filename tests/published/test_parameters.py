@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import calc
 from calc.algebra import evaluate_text
+from calc.inference import cache, layers_of
+from calc.load import load
 from calc.textbook import RULES, compare
 from tests.published.decoder import Choices
 from tests.published.derived import decoded, of, part, value
@@ -94,8 +96,14 @@ def test_llama(row: str) -> None:
 
 @reproduces(*(row for row in FIGURES if row.startswith("cs336-l10-")))
 def test_llama2_13b_as_the_lecture_counts_it(row: str) -> None:
-    """The lecture leaves the norms out, which is 3 parts in 100,000."""
-    assert_reproduced(row, {"params": of_llama(row.split("-")[-1])})
+    """The lecture leaves the norms out, which is 3 parts in 100,000. Memory: 2 bytes a parameter, and 2·2·B·T·L·g·k of keys and values
+    of T = 1024 tokens, both in bf16."""
+    batch, model = row.split("-")[-2:]
+    spec = load("llama3-8b")
+    sizes = {**spec.sizes(), **LLAMA[model], "B": int(batch[1:]), "T": 1024}
+    kept = cache(layers_of(spec, sizes), sizes, "bf16").value
+
+    assert_reproduced(row, {"params": of_llama(model), "memory": 2 * of_llama(model) + kept})
 
 
 @reproduces("sb-llama3-70b-params")

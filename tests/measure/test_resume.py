@@ -1,0 +1,102 @@
+"""Training resumed from a file is the same to the bit, whatever is in the model; and what a checkpoint forgets is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import calc
+from calc.containers import entries_of, safetensors, torch_save
+from calc.dims import Dim
+from calc.errors import BadInputError
+from calc.load import load
+from calc.measure.resume import STEM, measure_safetensors, resume
+from calc.measure.training import training
+from calc.options import Options
+from calc.spec import Spec
+from calc.trace import again
+from tests.measure import tiny
+
+GPT2 = {"L": 2, "d": 12, "h": 3, "B": 2, "T": 5, "V": 17, "C": 7}
+DROPPING = "gpt2:dropout=0.1"
+TIED = replace(tiny.attention(), dims={"B": 2, "T": 7, "d": Dim(12, multiple_of="h"), "h": 3, "V": 17})
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16-autocast", "fp16-autocast", "bf16", "bf16-master"])
+def test_training_resumes_bit_for_bit_in_every_precision(precision: str) -> None:
+    """Four steps at a stretch, and two, a file and two more: weights, state, copies, loss and the random generator."""
+    assert () == resume(load("mlp"), options=Options(precision=precision)).differing
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw", "amsgrad", "adamax", "nadam", "radam", "adafactor"]
+)
+def test_training_resumes_bit_for_bit_with_every_optimizer(optimizer: str) -> None:
+    """Of a layer with two parameters."""
+    assert () == resume(tiny.linear(), options=Options(optimizer=optimizer)).differing
+
+
+@pytest.mark.parametrize("model", [DROPPING, "cruncher"])
+def test_models_resume_bit_for_bit(model: str) -> None:
+    """Dropout draws from the generator, whose state is in the file."""
+    found = resume(load(model), GPT2 if model == DROPPING else {}, steps=5, saved_after=3)
+
+    assert found.same
+    assert found.tensors > 10
+
+
+def test_gradients_that_are_kept_and_added_up_over_batches_resume_too() -> None:
+    """Two batches to a step, gradients set to zero rather than released."""
+    assert resume(load("mlp"), options=Options(accumulation="2", zero_grad="zero")).same
+
+
+def _without(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda state: state.pop(name)
+
+
+@pytest.mark.parametrize("forgotten", ["optimizer", "generators", "master weights"])
+def test_what_a_checkpoint_forgets_is_noticed(forgotten: str) -> None:
+    """Each part of the state is needed: without it some tensor differs."""
+    found = resume(load(DROPPING), GPT2, options=Options(precision="bf16-master"), forgetting=_without(forgotten))
+
+    assert not found.same
+
+
+def test_one_wrong_bit_in_a_checkpoint_is_noticed() -> None:
+    """The smallest change of one weight."""
+
+    def nudge(state: dict[str, Any]) -> None:
+        weight = next(iter(state["model"].values()))
+        weight.view(-1)[0] += 1e-6
+
+    assert not resume(load("mlp"), forgetting=nudge).same
+
+
+def test_saving_before_the_first_step_or_after_the_last_is_refused() -> None:
+    """Nothing would be resumed; nor in a mode that trains nothing."""
+    with pytest.raises(BadInputError, match=r"^a checkpoint after step 4 of 4 resumes nothing: save between the first and the last$"):
+        resume(tiny.linear(), saved_after=4)
+    with pytest.raises(BadInputError, match=r"^mode eval trains nothing, so there is nothing to resume: use mode train$"):
+        resume(tiny.linear(), options=Options(mode="eval"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "precision"),
+    [(tiny.linear(), "fp32"), (TIED, "fp32"), (load("mlp"), "bf16-master"), (load("cruncher"), "bf16")],
+    ids=lambda found: getattr(found, "name", found),
+)
+def test_files_of_a_checkpoint_have_the_bytes_that_are_counted(spec: Spec, precision: str) -> None:
+    """torch.save around its pickle, safetensors altogether; a tied head once in both."""
+    options, sizes = Options(precision=precision), spec.sizes()
+    saved = resume(spec, options=options)
+
+    assert saved.saved == torch_save(saved.storages, saved.pickled, STEM).total
+
+    counted = safetensors(entries_of(again(spec, {}, sizes, {}, options)))
+    with training(spec, sizes, options, "cpu") as run:
+        run.step()
+        assert measure_safetensors(run) == counted.total
+    assert calc.derive(spec, cache=False, precision=precision)["checkpoint.bytes"].value == counted.payload

@@ -1,0 +1,77 @@
+"""Bytes of safetensors and of torch.save archives, against files that the libraries write."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from calc.containers import Container, Entry, safetensors, torch_save
+from calc.errors import BadInputError
+
+SHAPES: list[tuple[str, str, tuple[int, ...]]] = [
+    ("blocks.0.weight", "float32", (3, 5)),
+    ("blocks.0.bias", "bfloat16", (7,)),
+    ("scalar", "float32", ()),
+    ("empty", "float32", (0, 3)),
+    ("Größe\n", "int64", (2,)),  # characters that JSON escapes, and such that take two bytes
+    ("fp8", "float8_e4m3fn", (11,)),
+    ("mask", "bool", (13,)),
+    ("half", "float16", (1000, 17)),
+]
+
+
+def test_a_file_of_safetensors_is_counted_to_the_byte() -> None:
+    """Length, header, filling and payload, whatever names, formats and shapes are in it."""
+    for count in range(len(SHAPES) + 1):
+        chosen = SHAPES[:count]
+        tensors = {name: torch.zeros(shape, dtype=torch.float32).to(getattr(torch, dtype)) for name, dtype, shape in chosen}
+
+        assert len(save(tensors)) == safetensors(Entry(*each) for each in chosen).total
+
+
+def test_metadata_is_part_of_the_header() -> None:
+    """As transformers writes it: {"format": "pt"}."""
+    assert len(save({"a": torch.zeros(3)}, {"format": "pt"})) == safetensors([Entry("a", "float32", (3,))], {"format": "pt"}).total
+
+
+def test_the_header_of_one_tensor_by_hand() -> None:
+    """8 + 58 of {"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}} filled up to 64, and 24 of payload."""
+    header = '{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}'
+
+    assert Container(
+        "safetensors", 24, 8 + 64, f"8 bytes of length, {len(header)} of header for 1 tensors, 7 to a multiple of 8"
+    ) == safetensors([Entry("w", "float32", (2, 3))])
+
+
+def test_two_tensors_of_one_name_and_formats_it_does_not_have_are_refused() -> None:
+    """A container that cannot be written has no size."""
+    with pytest.raises(BadInputError, match=r"^two tensors of one file are called 'a': names must differ$"):
+        safetensors([Entry("a", "float32", (1,)), Entry("a", "float32", (2,))])
+    with pytest.raises(BadInputError, match=r"^a: safetensors has no format for complex128$"):
+        safetensors([Entry("a", "complex128", (1,))])
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (16, 3, 0, 1000), tuple(range(1, 120))])
+def test_an_archive_of_torch_save_is_counted_to_the_byte_around_its_pickle(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Headers, alignment, descriptors and the directory, for no storage and for many."""
+    path = tmp_path / "checkpoint.pt"
+    torch.save({f"tensor {i}": torch.zeros(n, dtype=torch.uint8) for i, n in enumerate(sizes)}, path)
+    with zipfile.ZipFile(path) as archive:
+        pickled = archive.getinfo("checkpoint/data.pkl").file_size
+
+    found = torch_save(sizes, pickled, "checkpoint")
+
+    assert path.stat().st_size == found.total
+    assert sum(sizes) == found.payload
+
+
+def test_an_archive_beyond_four_gibibytes_is_refused_with_the_reason() -> None:
+    """Its headers have further fields, which nothing here has confirmed."""
+    with pytest.raises(
+        BadInputError, match=r"^a torch\.save archive of 4,294,968,\d{3} bytes needs the fields of zip64 .* exact at any size$"
+    ):
+        torch_save([2**32], 100, "checkpoint")
