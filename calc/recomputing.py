@@ -168,4 +168,5 @@ def bytes_in(text: str) -> int:
         raise BadInputError(f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
     whole, fraction, prefix, binary = found[1], found[2] or "", found[3].replace("K", "k"), found[4]
     scale: int = (1024 if binary else 1000) ** _POWER[prefix]
-    return int(whole + fraction) * scale // 10 ** len(fraction)
+    parts: int = 10 ** len(fraction)
+    return int(whole + fraction) * scale // parts

@@ -2,8 +2,8 @@
 
 Which parts they are is read off the structure. Blocks are the children of the outermost lists of modules: of every
 ``nn.ModuleList``, and those of an ``nn.Sequential`` that are of one class with another of its children. One without parts of its
-own (a plain layer, which keeps little but its argument anyway) is none; one that runs several times runs again each time. It is the module that is changed, so
-whoever builds it, to record or to measure it, runs the same.
+own (a plain layer, which keeps little but its argument anyway) is none; one that runs several times runs again each time. It is
+the module that is changed, so whoever builds it, to record or to measure it, runs the same.
 """
 
 from __future__ import annotations

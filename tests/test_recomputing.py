@@ -1,0 +1,104 @@
+"""The choice of a checkpointing under a limit of memory."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from click.testing import CliRunner
+
+import calc
+from calc.derivation import Derivation
+from calc.errors import BadInputError
+from calc.recomputing import Choice, Comparison, bytes_in, compared, document, largest
+from reports import cli, job
+from tests.models.test_checkpointing import _spec
+
+
+@cache
+def _derived(choice: str) -> Derivation:
+    return calc.derive(_spec(), {"B": 64}, cache=False, optimizer="sgd", checkpointing=choice)
+
+
+def _compared(limit: int | None = None) -> Comparison:
+    return compared({name: _derived(name) for name in ("block", "none")}, {"attention": "there is none"}, limit)
+
+
+def _peak(name: str) -> int:
+    return _derived(name)["memory.peak"].value or 0
+
+
+def test_each_choice_is_taken_from_its_own_peak_on() -> None:
+    """Up to the peak of the next that runs less again; no checkpointing has no end."""
+    none, block, refused = _compared().choices
+
+    assert ("none", _peak("none"), None) == (none.checkpointing, none.taken_from, none.taken_below)
+    assert ("block", _peak("block"), _peak("none")) == (block.checkpointing, block.taken_from, block.taken_below)
+    assert Choice("attention", refused="there is none") == refused
+
+
+@pytest.mark.parametrize(
+    ("more", "taken"), [(("none", 0), "none"), (("none", -1), "block"), (("block", 0), "block"), (("block", -1), None)]
+)
+def test_the_limit_decides_to_the_byte(more: tuple[str, int], taken: str | None) -> None:
+    """A peak that equals the limit fits."""
+    assert taken == _compared(_peak(more[0]) + more[1]).taken
+
+
+def test_what_is_saved_and_repeated_is_the_difference_of_the_closed_forms() -> None:
+    """Of a linear layer after an attention and of a sigmoid, say: all of it grows with the batch and the depth."""
+    _, block, _ = _compared().choices
+    plain, again = _derived("none"), _derived("block")
+
+    sizes = {"B": 2, "L": 3, "d": 5, "f": 7}
+    for text, more, less in ((block.saved, "none", "block"), (block.repeated, "block", "none")):
+        quantity = "activations.bytes" if more == "none" else "flops.step.total"
+        wanted = _derived(more)[quantity].at(**sizes) - _derived(less)[quantity].at(**sizes)
+        assert wanted == eval(text, {}, sizes)
+    assert block.extra == again["flops.step.total"].at() - plain["flops.step.total"].at() > 0
+
+
+def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+    """To the byte, and a limit below every batch leaves none."""
+    derivation = _derived("block")
+    limit = derivation["memory.peak"].at(B=37)
+
+    assert (37, 36, 0) == tuple(largest(derivation, "B", most) for most in (limit, limit - 1, 1))
+
+
+def test_without_the_plain_step_there_is_nothing_to_compare() -> None:
+    """The refusal says why it is not there."""
+    with pytest.raises(BadInputError) as refusal:
+        compared({}, {"none": "no cost of an operator"})
+    assert "nothing to compare with: the step without checkpointing is refused (no cost of an operator)" == str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("80GB", 80 * 10**9), ("80GiB", 80 * 2**30), ("1.5 KiB", 1536), ("0.5kB", 500), ("12B", 12), ("2TB", 2 * 10**12)]
+)
+def test_memory_is_read_in_powers_of_1000_and_of_1024(text: str, amount: int) -> None:
+    """Each by its own name."""
+    assert amount == bytes_in(text)
+
+
+@pytest.mark.parametrize("text", ["80", "80G", "-1GB", "1iB", "1e9B", "GB", "9" * 40 + "B"])
+def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
+    """In one line that shows how to write one."""
+    with pytest.raises(BadInputError) as refusal:
+        bytes_in(text)
+    assert f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)" == str(refusal.value)
+
+
+def test_the_command_prints_one_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a table and as JSON, from the same object."""
+    monkeypatch.setattr(job, "derive", lambda request, _: _derived("none" if request.options.checkpointing == "none" else "block"))
+    shown = CliRunner().invoke(cli.napkin, ["checkpointing", "mine", "--memory", "1GB"])
+    written = CliRunner().invoke(cli.napkin, ["checkpointing", "mine", "--memory", "1GB", "--json"])
+
+    assert (0, 0) == (shown.exit_code, written.exit_code)
+    assert "none fits and runs the least under 1.00\u00a0GB" in shown.stdout
+    same = compared(
+        {name: _derived("none" if name == "none" else "block") for name in ("none", "block/2", "attention", "block")}, {}, 10**9
+    )
+    assert document(same) == json.loads(written.stdout)
