@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import sympy as sp
 
@@ -17,6 +17,9 @@ from calc.errors import UnknownQuantityError
 from calc.graph import Assumption, DimRecord, Record
 from calc.live import Timeline
 from calc.units import Unit
+
+if TYPE_CHECKING:
+    from calc.takeovers import Takeover
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,13 @@ class Derivation:
     def ledger(self) -> Ledger:
         """The operators of the step, and what they add up to."""
         return Ledger(self.coverage)
+
+    @cached_property
+    def takeovers(self) -> tuple[Takeover, ...]:
+        """Which moment is the peak, as one size moves and the others are held."""
+        from calc.takeovers import takeovers
+
+        return takeovers(self)
 
     def to_json(self) -> dict[str, Any]:
         """The ``"schema": 1`` document, as plain data."""

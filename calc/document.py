@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from calc import display
 from calc.coverage import KINDS, CoverageRow, Ledger
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
-from calc.takeovers import Takeover, takeovers
 
 if TYPE_CHECKING:
+    from calc.live import Instant, Timeline
+    from calc.takeovers import Takeover
     from calc.textbook import Comparison
 
 SCHEMA = 1
@@ -30,8 +31,11 @@ def number(value: int | None) -> int | str | None:
     return str(value)
 
 
-def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] | None = None) -> dict[str, Any]:
-    """Everything that was derived, with the verdicts of ``checks`` (a check report) and the comparisons where there are any."""
+def to_json(
+    derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] | None = None, live: Timeline | None = None
+) -> dict[str, Any]:
+    """Everything that was derived, with the verdicts of ``checks`` (a check report), the comparisons and the live bytes over the step
+    where there are any."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {"name": derivation.model, "source": derivation.source},
@@ -44,13 +48,15 @@ def to_json(derivation: Derivation, checks: Any = None, comparisons: Sequence[Co
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
         **coverage(derivation.ledger),
         "saved": [_saved(s) for s in derivation.saved],
-        "takeovers": [_takeover(t) for t in takeovers(derivation)],
+        "takeovers": [_takeover(t) for t in derivation.takeovers],
         "certificates": [_certificate(c) for c in derivation.certificates],
         "provenance": dict(derivation.provenance),
         "notes": list(derivation.notes),
     }
     if comparisons is not None:
         document["textbook"] = [_comparison(c) for c in comparisons]
+    if live is not None:
+        document["timeline"] = timeline(live)
     return document
 
 
@@ -142,6 +148,34 @@ def _takeover(found: Takeover) -> dict[str, Any]:
         "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in found.reigns],
         "among": [number(n) for n in found.among] or None,
         "because": found.because or None,
+    }
+
+
+def timeline(found: Timeline) -> dict[str, Any]:
+    """Live bytes over the step: by column the highest instant, in the order of ``roles``."""
+    return {
+        "sizes": {name: number(size) for name, size in found.sizes.items()},
+        "fewer": {name: number(count) for name, count in found.fewer.items()},
+        "operators": found.operators,
+        "roles": list(found.roles),
+        "peak": _instant(found.peak, found),
+        "alive": [
+            {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in found.alive
+        ],
+        "landmarks": [{"name": name, **_instant(instant, found)} for name, instant in found.landmarks],
+        "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in found.phases],
+        "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in found.roles)] for c in found.columns],
+    }
+
+
+def _instant(instant: Instant, found: Timeline) -> dict[str, Any]:
+    return {
+        "operator": instant.operator or None,
+        "phase": instant.phase or None,
+        "site": instant.site or None,
+        "number": instant.op if instant.op >= 0 else None,
+        "value": number(instant.total),
+        "parts": {role: number(instant.live.get(role, 0)) for role in found.roles},
     }
 
 

@@ -14,6 +14,7 @@ from calc.derivation import Derivation
 from calc.display import Display
 from calc.errors import BadInputError
 from calc.graph import Assumption, DimRecord
+from calc.live import Timeline
 from calc.options import TRAIN
 from calc.quantities import absent
 from calc.textbook import Comparison
@@ -22,6 +23,7 @@ from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_s
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
+from reports.memory import memory
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 
@@ -30,6 +32,7 @@ SECTIONS = {
     "assumptions": "Assumptions",
     "symbols": "Symbols",
     "derivation": "Derivation",
+    "memory": "Memory over the step",
     "sensitivity": "Sensitivity",
     "textbook": "Rules of thumb",
     "checks": "Checks",
@@ -48,15 +51,18 @@ def build(
     commands: Sequence[Command] = (),
     given: Mapping[str, int] | None = None,
     unchecked: str = "",
+    timeline: Timeline | None = None,
+    untimed: str = "",
 ) -> Page:
     """The page of a derivation.
 
-    ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks.
+    ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
+    ``untimed`` why no ``timeline``.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    shown = list(trees(derivation, comparisons))
+    shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in derivation.takeovers)]
     sizes, anchors = known_sizes(derivation, shown), Anchors()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
@@ -76,6 +82,7 @@ def build(
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
+        memory=memory(derivation, timeline, untimed),
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation),
         crossover=crossover(derivation),

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import calc
-from calc import dims
+from calc import dims, pipeline
 from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
-from calc.errors import BadInputError, MeasurementError, RefusedOperatorError
+from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
 from calc.inference import Inference
+from calc.live import Timeline
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.textbook import RULES, Comparison, compare
@@ -114,9 +115,24 @@ def check(derivation: Derivation, sizes: Mapping[str, int], device: str, progres
     return calc.check(derivation, device=device, progress=progress, **sizes)
 
 
-def page(request: Request, derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] = ()) -> Page:
+def page(
+    request: Request,
+    derivation: Derivation,
+    checks: Any = None,
+    comparisons: Sequence[Comparison] = (),
+    live: Timeline | None = None,
+    untimed: str = "",
+) -> Page:
     """The document of a derivation for a terminal."""
-    return build(derivation, checks, comparisons, _commands(request, checks), request.sizes)
+    return build(derivation, checks, comparisons, _commands(request, checks), request.sizes, timeline=live, untimed=untimed)
+
+
+def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | None, str]:
+    """Live bytes over the step; else why there are none."""
+    try:
+        return pipeline.timeline(derivation, progress=progress), ""
+    except NapkinError as error:
+        return None, str(error)
 
 
 def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:
@@ -127,13 +143,14 @@ def report(request: Request, directory: Path, device: str, progress: Progress) -
         checks = check(derivation, _widths(request, derivation), device, progress)
     except MeasurementError as error:
         unchecked = str(error)
+    live, untimed = timeline(derivation, progress)
     progress("writing the report")
     compared = comparisons(derivation)
-    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked)
+    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked, live, untimed)
     texts = {
         "report.md": markdown.write(made),
         "report.html": html.write(made),
-        "report.json": json_text(to_json(derivation, checks, compared)),
+        "report.json": json_text(to_json(derivation, checks, compared, live)),
     }
     return Outcome(made, _write(directory, texts), checks, unchecked)
 
@@ -213,6 +230,8 @@ def _commands(request: Request, checks: Any) -> tuple[Command, ...]:
         Command("Make this report again:", f"napkin report {words}"),
         Command("The same numbers as JSON:", f"napkin derive {words} --json"),
         Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
+        Command("What is alive at the peak, and what moves it:", f"napkin derive {words} --peak"),
+        Command("What is kept for the backward, tensor by tensor:", f"napkin derive {words} --saved"),
     ]
     if checks is not None:
         settable = {dim: size for dim, size in checks.sizes.items() if dim in _differing(request, checks)}

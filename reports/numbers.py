@@ -117,7 +117,7 @@ def percent(value: Fraction, *, signed: bool = False) -> str:
         small = Decimal(part.numerator) / Decimal(part.denominator)
         places = 1 if part >= Fraction(1, 10) else -small.adjusted()
         rounded = (Decimal(part.numerator) / Decimal(part.denominator)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_EVEN)
-    return f"{sign}{rounded:,}{NBSP}%"
+    return f"{sign}{rounded:,f}{NBSP}%"
 
 
 def times(value: Fraction) -> str:

@@ -300,6 +300,124 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A label of a drawing: its words, how far down it stands in pixels, how far right as a share, and which end of it stands there."""
+
+    words: str
+    y: str
+    x: str
+    anchor: str = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What one role holds over the step, as the outline of an area."""
+
+    role: str
+    css: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The figure of live bytes: ``width`` and ``height`` are units of the areas, ``borders`` are where a phase begins."""
+
+    width: int
+    height: int
+    areas: tuple[Area, ...]
+    ticks: tuple[Mark, ...]
+    phases: tuple[Mark, ...]
+    borders: tuple[str, ...]
+    peak: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class InstantRow:
+    """Live bytes at one instant of the step, by role."""
+
+    name: str
+    after: str
+    values: tuple[str, ...]
+    total: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliveRow:
+    """Storages alive at the peak that are alike; ``each`` is empty where there is one."""
+
+    name: str
+    role: str
+    each: str
+    total: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Live bytes over the step at the sizes of the page. ``roles`` are (name, class, bytes and share at the peak), the top of the
+    figure first; ``columns`` those of the table of landmarks."""
+
+    finding: str
+    largest: str
+    note: str
+    drawing: Drawing
+    roles: tuple[tuple[str, str, str, str], ...]
+    columns: tuple[tuple[str, str], ...]
+    total: Amount
+    landmarks: tuple[InstantRow, ...]
+    alive: tuple[AliveRow, ...]
+    rest: AliveRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReignRow:
+    """A stretch of one size in which one moment is the peak; ``here`` if the page's own size lies in it."""
+
+    words: str
+    at: str
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverRow:
+    """Which moment is the peak as one size moves."""
+
+    dim: Formula
+    value: str
+    reigns: tuple[ReignRow, ...]
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A kind of tensor kept for the backward. Where ``same_as`` names another, it counts there."""
+
+    tensor: str
+    site: str
+    shape: str
+    times: Formula | None
+    formula: Formula | None
+    value: str
+    share: str
+    needed_by: str
+    because: str
+    same_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is said of memory beside its closed forms; where there is no timeline, ``untimed`` says why."""
+
+    timing: Timing | None
+    untimed: str
+    takeovers: tuple[TakeoverRow, ...]
+    saved: tuple[SavedRow, ...]
+    saved_title: str
+    saved_total: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     words: str
     line: str
@@ -323,6 +441,7 @@ class Page:
     symbols: tuple[SymbolRow, ...]
     chapters: tuple[Chapter, ...]
     steps: str
+    memory: Memory
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable
     crossover: CrossoverView | None

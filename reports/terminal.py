@@ -16,7 +16,7 @@ from calc.inference import Inference
 from calc.units import Unit
 from reports.escape import visible
 from reports.numbers import Amount, amount, integer
-from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally
+from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally, Timing
 from reports.rules import RuleEntry
 
 _STYLES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
@@ -143,6 +143,62 @@ def tally(found: Tally) -> Text:
         return Text(f"checks were not run: {visible(found.why)}", style=_STYLES["open"])
     words = ", ".join(f"{count} {word}" for count, word in found.counts)
     return Text(words, style=_STYLES[found.tone])
+
+
+def show_saved(page: Page, out: Console) -> None:
+    """The tensors kept for the backward, the bytes of each kind, and why."""
+    _head(page, out)
+    if not page.memory.saved:
+        out.print(Text("Nothing is kept for a backward."))
+        return
+    table = _table(("Bytes", "right"), ("Share", "right"), "Closed form", "Kept for the backward")
+    for s in page.memory.saved:
+        form = _formula(s.formula) if s.formula is not None else Text("counted already", style="dim")
+        lines = [f"{s.tensor}: {s.shape}", f"for {s.needed_by} at {s.site}: {s.because}"]
+        lines += [f"same storage as {s.same_as}"] if s.same_as else []
+        first, *rest = (visible(line) for line in lines)
+        table.add_row(Text(s.value), Text(s.share), form, Text.assemble(first, *((f"\n{line}", "dim") for line in rest)))
+    out.print(table)
+    if page.memory.saved_total is not None:
+        out.print()
+        out.print(Text.assemble("activations.bytes = ", _amount(page.memory.saved_total)))
+
+
+def show_peak(page: Page, out: Console) -> None:
+    """Live bytes at the landmarks of the step, what is alive at the peak, and which moment is the peak as one size moves."""
+    _head(page, out)
+    timing = page.memory.timing
+    if timing is not None:
+        out.print(Text(visible(timing.finding), style="bold"))
+        out.print(Text(visible(f"{timing.largest} {timing.note}"), style="dim"))
+        out.print()
+        out.print(_landmarks(timing))
+        out.print()
+        table = _table(("Bytes", "right"), ("Share", "right"), "Role", "Alive at the peak", ("Number × bytes", "right"))
+        for a in (*timing.alive, *((timing.rest,) if timing.rest is not None else ())):
+            table.add_row(Text(a.total), Text(a.share), Text(a.role), Text(visible(a.name)), Text(a.each))
+        out.print(table)
+    elif page.memory.untimed:
+        out.print(Text(f"Live bytes over the step are not shown: {visible(page.memory.untimed)}."))
+    if page.memory.takeovers:
+        out.print()
+        out.print(_takeovers(page))
+
+
+def _landmarks(timing: Timing) -> Table:
+    table = _table(*(name if kind == "text" else (name, "right") for name, kind in timing.columns))
+    for i in timing.landmarks:
+        name = Text.assemble(visible(i.name), (f" ({i.mark})" if i.mark else "", "bold"), (f" {visible(i.after)}", "dim"))
+        table.add_row(name, *(Text(value) for value in (i.total, *i.values)))
+    return table
+
+
+def _takeovers(page: Page) -> Table:
+    table = _table("Moved alone", ("Here", "right"), "The peak is", "Searched")
+    for t in page.memory.takeovers:
+        lines = (f"for {r.words}: {visible(r.at)}{' (here)' if r.here else ''}" for r in t.reigns)
+        table.add_row(_formula(t.dim), Text(t.value), Text("\n".join(lines)), Text(visible(t.searched), style="dim"))
+    return table
 
 
 def show_coverage(model: str, found: Coverage, out: Console) -> None:

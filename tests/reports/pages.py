@@ -8,7 +8,7 @@ from calc.graph import Assumption
 from calc.textbook import compare
 from reports.build import build
 from reports.page import Command, Page
-from tests.reports import sample
+from tests.reports import live, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
 COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
@@ -17,7 +17,7 @@ COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
 def page() -> Page:
     """The sample with checks and comparisons."""
     derivation = sample.derivation()
-    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2})
+    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2}, timeline=live.timeline())
 
 
 def hostile() -> Page:
@@ -39,6 +39,18 @@ def hostile() -> Page:
         coverage=tuple(replace(row, operator=HOSTILE, because=HOSTILE) for row in full.coverage),
         provenance={HOSTILE: HOSTILE},
         notes=(HOSTILE,),
+        saved=tuple(
+            replace(s, tensor=HOSTILE, site=HOSTILE, dtype=HOSTILE, operator=HOSTILE, node=HOSTILE, because=HOSTILE, same_as=same_as)
+            for s in full.saved
+            for same_as in ("", HOSTILE)
+        ),
+    )
+    found = live.timeline()
+    found = replace(
+        found,
+        peak=replace(found.peak, operator=HOSTILE, site=HOSTILE),
+        alive=tuple(replace(a, role=HOSTILE, name=HOSTILE) for a in found.alive),
+        landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, site=HOSTILE)) for _, i in found.landmarks),
     )
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
-    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),))
+    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),), timeline=found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.algebra import evaluate_text, maximum, to_sympy
-from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, Step, StepCheck
+from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
 from calc.dims import Dim, resolve
 from calc.display import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
 from calc.graph import Assumption, DimRecord
@@ -234,6 +234,21 @@ def quantities() -> dict[str, Quantity]:
     }  # fmt: skip
 
 
+def _saved(tensor: str, site: str, times: str, expr: str, operator: str, because: str, same_as: str = "") -> SavedTensor:
+    name, node, value = f"aten.{operator}.default", f"{operator.title().replace('_', '')}Backward0", _value(expr)
+    shape = ("B*T", "d")
+    return SavedTensor(tensor, site, shape, "float32", times, _value(times), expr, value, name, node, because, same_as, bool(same_as))
+
+
+SAVED = (
+    _saved("add at h.*", "h.*.ln_1", "10*L", "40*B*L*T*d", "native_layer_norm", "x̂ = (x − mean)/σ is computed again from x"),
+    _saved("addmm at h.*.mlp.c_fc", "h.*.mlp", "3*L", "12*B*L*T*f", "gelu", "dx = GELU′(x) ⊙ dy needs x"),
+    _saved("softmax at h.*.attn", "h.*.attn", "L", "4*B*L*T**2*h", "softmax", "dx = y ⊙ (dy − Σ y dy) needs y"),
+    _saved("softmax at h.*.attn", "h.*.attn", "L", "0", "bmm", "dB = Aᵀ dy needs A", "softmax at h.*.attn, kept at h.*.attn"),
+    _saved("log_softmax at (loss)", "(loss)", "1", "4*B*T*V + 16*B*T + 4*T", "log_softmax", "dx = dy − exp(y) Σ dy needs y"),
+)
+
+
 def derivation(**changes: Any) -> Derivation:
     """The sample, with any field replaced."""
     fields: dict[str, Any] = {
@@ -253,6 +268,7 @@ def derivation(**changes: Any) -> Derivation:
         "certificates": (Certificate({"B": 3, "T": 7, "L": 4}, 10), Certificate({"B": 5, "T": 11, "L": 3}, 10)),
         "provenance": {"torch": "2.13.0", "python": "3.11", "napkin": "0.1.0"},
         "notes": ("Workspace inside an operator is not seen.",),
+        "saved": SAVED,
     }
     return Derivation(**{**fields, **changes})
 

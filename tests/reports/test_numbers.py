@@ -54,6 +54,7 @@ def test_no_digit_of_a_large_integer_is_lost():
         (Fraction(3, 8), "37.5\u00a0%"),
         (Fraction(-1, 8), "−12.5\u00a0%"),
         (Fraction(-3, 10**7), "−0.00003\u00a0%"),
+        (Fraction(6, 10**10), "0.00000006\u00a0%"),
         (Fraction(0), "0\u00a0%"),
     ],
 )

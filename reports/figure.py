@@ -1,0 +1,118 @@
+"""Live bytes over the step as a drawing: where each line and label stands. Nothing is said here that the table beside it does not say.
+
+The areas are drawn in operators by thousandths of the largest value and stretched to the width there is; text stands beside them
+unstretched, at shares of that width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from calc.live import Column, Timeline
+from calc.units import Unit
+from reports import numbers
+from reports.page import Area, Drawing, Mark
+
+HEIGHT = 1000  # of the areas, in their own units
+PLOT = 240  # of the areas, in pixels
+TOP = 28  # room for the label of the peak
+_TICKS = 4
+_NARROW = Fraction(6, 100)  # a phase of less of the width has no label
+_ROWS = (TOP + PLOT + 17, TOP + PLOT + 33)
+
+
+def drawing(found: Timeline) -> Drawing:
+    """The figure of a timeline."""
+    areas = tuple(_areas(found))
+    end = max((c.last + 1 for c in found.columns), default=1)
+    return Drawing(
+        width=end,
+        height=HEIGHT,
+        areas=areas,
+        ticks=tuple(_ticks(found.peak.total)),
+        phases=tuple(_phases(found, end)),
+        borders=tuple(_percent(Fraction(first, end)) for _, first, _ in found.phases[1:]),
+        peak=_peak(found, end),
+    )
+
+
+def css_class(role: str) -> str:
+    """The class that colours a role."""
+    return f"role-{role.replace(' ', '-')}"
+
+
+def _areas(found: Timeline) -> Iterator[Area]:
+    """Stacked from the bottom, in the order of ``Timeline.roles``."""
+    below = [0] * len(found.columns)
+    for role in found.roles:
+        above = [b + c.high.live.get(role, 0) for b, c in zip(below, found.columns, strict=True)]
+        yield Area(role, css_class(role), _path(found.columns, above, below, found.peak.total))
+        below = above
+
+
+def _path(columns: Sequence[Column], above: Sequence[int], below: Sequence[int], largest: int) -> str:
+    """Along the upper edge to the right and along the lower one back, in steps."""
+    upper = _edge([(c.first, c.last + 1, _height(v, largest)) for c, v in zip(columns, above, strict=True)])
+    lower = _edge([(c.last + 1, c.first, _height(v, largest)) for c, v in zip(reversed(columns), reversed(below), strict=True)])
+    return f"M0 {HEIGHT}{upper}{lower}Z"
+
+
+def _edge(steps: Sequence[tuple[int, int, int]]) -> str:
+    """One step after another; those of equal height are one."""
+    found: list[tuple[int, int]] = []
+    for _, stop, height in steps:
+        if found and found[-1][0] == height:
+            found[-1] = (height, stop)
+        else:
+            found.append((height, stop))
+    return "".join(f"V{height}H{stop}" for height, stop in found)
+
+
+def _height(value: int, largest: int) -> int:
+    return HEIGHT - (value * HEIGHT + largest // 2) // max(largest, 1)
+
+
+def _percent(share: Fraction) -> str:
+    """A share of the width with two decimals, as SVG writes it."""
+    hundredths = round(share * 10_000)
+    return f"{hundredths // 100}.{hundredths % 100:02d}%"
+
+
+def _ticks(largest: int) -> Iterator[Mark]:
+    """Round numbers of bytes from 0 up, a few of them."""
+    step = _round_step(largest)
+    for value in range(0, largest + 1, step):
+        y = TOP + PLOT - round(Fraction(value * PLOT, max(largest, 1)))
+        yield Mark("0", str(y), "") if not value else Mark(_short(value), str(y), "")
+
+
+def _round_step(largest: int) -> int:
+    step = 1
+    while True:
+        for factor in (1, 2, 5):
+            if step * factor * _TICKS >= largest:
+                return step * factor
+        step *= 10
+
+
+def _short(value: int) -> str:
+    """``5 GB``: a round number without the zeros that precision would add."""
+    written = numbers.amount(value, Unit.BYTE).headline
+    number, _, unit = written.partition(numbers.NBSP)
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{numbers.NBSP}{unit}"
+
+
+def _phases(found: Timeline, end: int) -> Iterator[Mark]:
+    """Names under the stretches that are wide enough, in two rows in turn, so that neighbours do not touch."""
+    wide = [(phase, first, last) for phase, first, last in found.phases if Fraction(last + 1 - first, end) >= _NARROW]
+    for i, (phase, first, last) in enumerate(wide):
+        ends = Fraction(first, end) > Fraction(7, 10)
+        at = Fraction(last + 1 if ends else first, end)
+        yield Mark(phase.replace("_", " "), str(_ROWS[i % 2]), _percent(at), "end" if ends else "start")
+
+
+def _peak(found: Timeline, end: int) -> Mark:
+    at = Fraction(2 * max(found.peak.op, 0) + 1, 2 * end)
+    anchor = "start" if at < Fraction(1, 2) else "end"
+    return Mark(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", str(TOP - 12), _percent(at), anchor)
