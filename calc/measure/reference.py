@@ -239,8 +239,8 @@ class _Call:
         self.is_view = is_view(func)
         written = {a.name: a for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
         self.written = self._statistics() if self.base in RUNNING_STATISTICS else frozenset(written)
-        if self.base in FUSED_UPDATES and self.args.get("grad_scale") is None:
-            self.written -= {"grads", "state_steps"}
+        if self.base in FUSED_UPDATES:
+            self.written -= {"state_steps"} if self.args.get("grad_scale") is not None else {"grads", "state_steps"}
         self.outs = frozenset(name for name, a in written.items() if a.is_out)
 
     def _statistics(self) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 - ``_foreach_add_`` and its kin are the operator that they are named after, once for every tensor of the list;
 - fused optimizers: per element of each parameter the operations of the update as its documentation writes it, of which products
-  by a setting that is 0 are left out; counting steps and making scalars of them are 0.
+  by a setting that is 0 are left out; counting steps and making scalars of them are 0. Where a scale of the gradients is given, each
+  is divided by it.
 """
 
 from __future__ import annotations
@@ -84,14 +85,19 @@ def _decay(args: Args) -> int:
     return 2 if args["weight_decay"] else 0
 
 
+def _unscaled(args: Args) -> int:
+    """The scale of the gradients, where a fused update is given one: each is divided by it."""
+    return 0 if args.get("grad_scale") is None else 1
+
+
 def _adam(args: Args, outputs: Any) -> int:
     # m + (1 - b1)(g - m); b2 v + (1 - b2) g g; √v / c₂ + ε; x - step m / denominator
-    return _elements(args) * (_decay(args) + 3 + 4 + 3 + 3)
+    return _elements(args) * (_unscaled(args) + _decay(args) + 3 + 4 + 3 + 3)
 
 
 def _adamw(args: Args, outputs: Any) -> int:
     # The decay multiplies x by one number.
-    return _elements(args) * ((1 if args["weight_decay"] else 0) + 3 + 4 + 3 + 3)
+    return _elements(args) * (_unscaled(args) + (1 if args["weight_decay"] else 0) + 3 + 4 + 3 + 3)
 
 
 def _sgd(args: Args, outputs: Any) -> int:
@@ -100,12 +106,12 @@ def _sgd(args: Args, outputs: Any) -> int:
         # The first step copies the gradient; later ones: momentum · buffer + (1 - dampening) g
         momentum = 0 if args["is_first_step"] else 3
         momentum += 2 if args["nesterov"] else 0
-    return _elements(args) * (_decay(args) + momentum + 2)
+    return _elements(args) * (_unscaled(args) + _decay(args) + momentum + 2)
 
 
 def _adagrad(args: Args, outputs: Any) -> int:
     # sum + g g; √sum + ε; x - rate g / denominator
-    return _elements(args) * (_decay(args) + 2 + 2 + 3)
+    return _elements(args) * (_unscaled(args) + _decay(args) + 2 + 2 + 3)
 
 
 def _unscale(args: Args, outputs: Any) -> int:

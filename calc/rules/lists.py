@@ -94,7 +94,7 @@ def foreach_zero(op: Operator) -> Cost:
 # -- optimizers in one operator ------------------------------------------------------------------------------------------------
 
 UPDATE = "the update as torch.optim documents it, operation by operation; a setting that is 0 has none"
-COUNTERS = "counters and the scalars made of them are 0; gradients are only read"
+COUNTERS = "counters and the scalars made of them are 0; gradients are only read, unless a scale is given: then each is divided by it"
 
 
 def _all(op: Operator, *names: str) -> tuple[tuple[Factor, str], ...]:
@@ -105,6 +105,9 @@ def _all(op: Operator, *names: str) -> tuple[tuple[Factor, str], ...]:
 def _update(op: Operator, addends: list[str], written: tuple[str, ...]) -> Cost:
     elements = sum(math.prod(v.shape) for v in op.value("self"))
     reads = tuple((v.distinct, v.dtype) for _, v in op.tensors())
+    scaled = op.has("grad_scale")
+    addends = ["g / scale", *addends] if scaled else addends
+    written = (*written, "grads") if scaled else written
     return Cost(elementwise=tuple(term(name, elements) for name in addends), reads=reads, writes=_all(op, *written))
 
 

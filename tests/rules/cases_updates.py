@@ -53,13 +53,18 @@ def _steps() -> list[torch.Tensor]:
     return [torch.ones(()), torch.ones(())]
 
 
+def _scaled() -> dict[str, Any]:
+    """What a gradient scaler gives: its scale, and whether a gradient was not finite."""
+    return {"grad_scale": torch.full((), 2.0), "found_inf": torch.zeros(())}
+
+
 def _adam(**changes: Any) -> Case:
     settings = {**SETTINGS, "beta1": 0.9, "beta2": 0.99, "amsgrad": False, **changes}
     largest = lists() if settings["amsgrad"] else []
     return Case((lists(), lists(), lists(), lists(), largest, _steps()), settings)
 
 
-add("_fused_adam_.default _fused_adamw_.default", _adam, lambda: _adam(weight_decay=0.0), lambda: _adam(amsgrad=True))
+add("_fused_adam_.default _fused_adamw_.default", _adam, lambda: _adam(weight_decay=0.0), lambda: _adam(amsgrad=True), lambda: _adam(**_scaled()))
 
 
 def _sgd(**changes: Any) -> Case:
@@ -73,5 +78,9 @@ add(
     _sgd,
     lambda: _sgd(momentum=0.0, weight_decay=0.0),
     lambda: _sgd(nesterov=True, is_first_step=True, dampening=0.0),
+    lambda: _sgd(**_scaled()),
 )
 add("_fused_adagrad_.default", lambda: Case((lists(), lists(), lists(), _steps()), {**SETTINGS, "lr_decay": 0.0}))
+add("_fused_adagrad_.default", lambda: Case((lists(), lists(), lists(), _steps()), {**SETTINGS, "lr_decay": 0.0, **_scaled()}))
+add("_amp_foreach_non_finite_check_and_unscale_.default", lambda: call(lists(), torch.zeros(()), torch.full((), 0.5)))
+add("_amp_update_scale_.default", lambda: call(torch.full((), 2.0), torch.zeros((), dtype=torch.int32), torch.zeros(()), 2.0, 0.5, 2000))

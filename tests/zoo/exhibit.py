@@ -41,11 +41,14 @@ def show(
     optimizer: str = "sgd",
     attention: str = "fused",
     mode: str = "train",
+    precision: str = "fp32",
+    implementation: str = "loop",
     **more: Any,
 ) -> None:
     """Put a model into the zoo. Its optimizer is the plainest unless another is named; ``more`` are fields of ``Exhibit``."""
     assert name not in ZOO, f"the zoo has a model {name!r} already"
-    ZOO[name] = Exhibit(name, make, other, options=Options(optimizer=optimizer, attention=attention, mode=mode), **more)
+    options = Options(optimizer=optimizer, attention=attention, mode=mode, precision=precision, implementation=implementation)
+    ZOO[name] = Exhibit(name, make, other, options=options, **more)
 
 
 def network(

@@ -44,7 +44,18 @@ AT_ONCE: dict[str, Optimizer] = {
 }
 
 
-def trained(by: str, optimizer: str | Optimizer) -> None:
+# Number formats that an optimizer sees: gradients scaled against underflow, everything in half the bytes, copies in fp32.
+FORMATS = {
+    "sgd in fp16-autocast": ("sgd", "fp16-autocast", "loop"),
+    "adamw in fp16-autocast, fused": ("adamw", "fp16-autocast", "fused"),
+    "adagrad in fp16-autocast, fused": ("adagrad", "fp16-autocast", "fused"),
+    "nesterov in fp16-autocast, fused": ("nesterov", "fp16-autocast", "fused"),
+    "adafactor in bf16": ("adafactor", "bf16", "loop"),
+    "muon in bf16-master": ("muon", "bf16-master", "loop"),
+}
+
+
+def trained(by: str, optimizer: str | Optimizer, **more: Any) -> None:
     network(
         f"trained by {by}",
         {"B": 3, "n": 5, "f": 7, "m": 11},
@@ -53,6 +64,7 @@ def trained(by: str, optimizer: str | Optimizer) -> None:
         {"B": 13, "n": 2, "f": 17, "m": 3},
         lambda module, x, y: F.mse_loss(module(x), y),
         optimizer,
+        **more,
     )
 
 
@@ -61,3 +73,5 @@ for name in OPTIMIZERS:
         trained(name, name)
 for name, optimizer in (OWN | AT_ONCE).items():
     trained(name, optimizer)
+for name, (named, precision, implementation) in FORMATS.items():
+    trained(name, named, precision=precision, implementation=implementation)
