@@ -20,11 +20,12 @@ EPSILON = 1e-5
 Rotation = tuple[Tensor, Tensor]
 
 
-def rotations(T: Any, k: Any, base: float, device: torch.device) -> Rotation:
-    """Cosine and sine of the angle by which position t turns the pair of features (i, i + k/2)."""
-    frequencies = base ** (-torch.arange(0, k, 2, device=device) / k)  # (k/2,)
-    angles = torch.arange(T, device=device)[:, None] * frequencies  # (T, k/2)
-    return angles.cos(), angles.sin()
+def rotations(x: Tensor, k: Any, base: float) -> Rotation:
+    """Cosine and sine of the angle by which position t of ``x``, (B, T, d), turns the pair of features (i, i + k/2). Angles are
+    worked out in fp32; the tables have the number format of ``x``."""
+    frequencies = base ** (-torch.arange(0, k, 2, device=x.device) / k)  # (k/2,)
+    angles = torch.arange(x.shape[1], device=x.device)[:, None] * frequencies  # (T, k/2)
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
@@ -97,8 +98,8 @@ class Trunk(nn.Module):
         self.norm = nn.RMSNorm((n.d,), eps=EPSILON)
 
     def forward(self, ids: Tensor) -> Tensor:
-        rotation = rotations(ids.shape[1], self.k, self.base, ids.device)  # one pair of tables for all layers
         x = self.embed_tokens(ids)  # (B, T, d)
+        rotation = rotations(x, self.k, self.base)  # one pair of tables for all layers
         for layer in self.layers:
             x = layer(x, rotation)
         normalised: Tensor = self.norm(x)

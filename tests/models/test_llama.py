@@ -126,7 +126,7 @@ def test_rotation_depends_on_the_distance_of_positions_only() -> None:
 
     torch.manual_seed(0)
     q, k = torch.randn(10).expand(1, 1, 7, 10), torch.randn(10).expand(1, 1, 7, 10)
-    rotation = rotations(7, 10, 100.0, torch.device("cpu"))
+    rotation = rotations(torch.zeros(1, 7, 3), 10, 100.0)
 
     products = (rotate(q, rotation) @ rotate(k, rotation).mT)[0, 0]
 
