@@ -53,6 +53,7 @@ def _run_again(forward: Callable[..., Any]) -> Callable[..., Any]:
     def again(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
+    again.runs_again = True  # type: ignore[attr-defined]  # a mark, by which a recording names what runs then
     return again
 
 

@@ -181,7 +181,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             # Autograd runs a node without gradients, unless it is to run parts of the forward again (checkpointing).
             if node is None or not torch.is_grad_enabled():
                 return self._backward_site(node)
-            site = self.path.current if self.path.inside else self._backward_site(node)[0]
+            site = self.path.current if self.path.inside else self.path.run_again(self._backward_site(node)[0])
             self.sources.setdefault(last_node_number(), (site, str(func), self.call))
             return site, self.call
         for _, value in values:

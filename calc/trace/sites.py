@@ -19,6 +19,7 @@ class ModulePath:
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
         self._stack: list[str] = []
+        self._again: list[str] = []
 
     @property
     def current(self) -> str:
@@ -33,7 +34,14 @@ class ModulePath:
         """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
         for name, part in module.named_modules():
             self._names.setdefault(id(part), name or TOP)
+            if getattr(part.forward, "runs_again", False):
+                self._again.append(name)
         return _Watch(self)
+
+    def run_again(self, site: str) -> str:
+        """The part around ``site`` that the backward runs again, where the option of checkpointing chose one: its own operators run
+        in no call of a module then."""
+        return next((name for name in self._again if site == name or site.startswith(f"{name}.")), site)
 
     @contextlib.contextmanager
     def within(self, part: str) -> Iterator[None]:

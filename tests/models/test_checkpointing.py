@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 from torch import Tensor, nn
 
 import calc
+from calc.algebra import to_sympy
 from calc.check import EXACT, NOT_MEASURED, PROVED
 from calc.derivation import Derivation
 from calc.dims import Dim
@@ -207,6 +209,19 @@ def test_what_runs_again_is_the_forward_but_for_the_last_product() -> None:
     B, d, f, L = (next(s for s in forward.free_symbols if s.name == name) for name in "BdfL")
 
     assert 0 == (forward - again - 2 * B * d * f * L).expand()
+
+
+def _own(choice: str, phase: str) -> sp.Expr:
+    """Elementwise work at the blocks themselves, outside their parts."""
+    terms = _derived(choice)[f"flops.{phase}.elementwise"].terms
+    return sp.Add(*(to_sympy(term.expr) for term in terms if term.site == "blocks.*"))
+
+
+def test_what_runs_again_stands_at_its_own_place() -> None:
+    """The block's first sum and its sigmoid are the block's when they run again; torch stops before its second sum of B d."""
+    repeated = _own("block", "backward") - _own("none", "backward")
+
+    assert 0 == sp.expand(repeated - _own("none", "forward") + to_sympy("B*d*L"))
 
 
 @pytest.mark.slow
