@@ -64,7 +64,13 @@ def _adam(**changes: Any) -> Case:
     return Case((lists(), lists(), lists(), lists(), largest, _steps()), settings)
 
 
-add("_fused_adam_.default _fused_adamw_.default", _adam, lambda: _adam(weight_decay=0.0), lambda: _adam(amsgrad=True), lambda: _adam(**_scaled()))
+add(
+    "_fused_adam_.default _fused_adamw_.default",
+    _adam,
+    lambda: _adam(weight_decay=0.0),
+    lambda: _adam(amsgrad=True),
+    lambda: _adam(**_scaled()),
+)
 
 
 def _sgd(**changes: Any) -> Case:

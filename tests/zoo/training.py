@@ -48,6 +48,7 @@ AT_ONCE: dict[str, Optimizer] = {
 FORMATS = {
     "sgd in fp16-autocast": ("sgd", "fp16-autocast", "loop"),
     "adamw in fp16-autocast, fused": ("adamw", "fp16-autocast", "fused"),
+    "adam in fp16-autocast, fused": ("adam", "fp16-autocast", "fused"),
     "adagrad in fp16-autocast, fused": ("adagrad", "fp16-autocast", "fused"),
     "nesterov in fp16-autocast, fused": ("nesterov", "fp16-autocast", "fused"),
     "adafactor in bf16": ("adafactor", "bf16", "loop"),
