@@ -209,8 +209,6 @@ class Layers:
 
 def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> Amount:
     """Bytes of keys and values of B sequences of T tokens."""
-    if name not in CACHE:
-        raise BadInputError(f"unknown cache format {name[:40]!r}: known are {', '.join(CACHE)}")
     lines = []
     for group in layers:
         text = "*".join((f"{CACHE[name]}*B", *map(_factor, (group.count, group.positions, group.each))))
@@ -254,6 +252,8 @@ def inference(
 ) -> Inference:
     """What using ``spec`` takes at ``sizes``: weights, and the cache of T tokens of B sequences, checked by a run."""
     weight_format(weights_in, group)
+    if cache_in not in CACHE:
+        raise BadInputError(f"unknown cache format {cache_in[:40]!r}: known are {', '.join(CACHE)}")
     at = spec.sizes(sizes or {})
     from calc.pipeline import derive, trace
 
@@ -261,21 +261,26 @@ def inference(
     graph = trace(spec, sizes, options=mode, cache=remember, progress=progress)
     derivation = derive(graph, sizes)
     made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
-    progress("what every layer keeps of a token")
+    progress("running the model to see what every layer keeps of a token")
+    found, unknown, checks = kept(spec, at, cache_in)
+    return Inference(spec.name, spec.source, at, made, found, unknown, checks)
+
+
+def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | None, str, tuple[Check, ...]]:
+    """Keys and values, if a run confirms them; else why not."""
     try:
         layers = layers_of(spec, at)
     except BadInputError as error:
-        return Inference(spec.name, spec.source, at, made, None, str(error), ())
-    progress("running the model to see what it keeps")
+        return None, str(error), ()
     checks = tuple(checked(spec, layers, at))
     failed = [c for c in checks if c.verdict == "failed"]
     if not failed and checks[0].verdict != "exact":
-        return Inference(spec.name, spec.source, at, made, None, f"no run confirms a cache: {checks[0].because}", checks)
+        return None, f"no run confirms a cache: {checks[0].because}", checks
     if failed:
         worst = failed[0]
         why = f"the closed form gives {worst.derived:,} bytes and a run keeps {worst.measured:,} at {_shown(worst.sizes)}"
-        return Inference(spec.name, spec.source, at, made, None, f"a layer keeps something else than its kind says: {why}", checks)
-    return Inference(spec.name, spec.source, at, made, cache(layers, at, cache_in), "", checks)
+        return None, f"a layer keeps something else than its kind says: {why}", checks
+    return cache(layers, at, cache_in), "", checks
 
 
 def _infer() -> Any:

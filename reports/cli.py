@@ -304,6 +304,29 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
         recomputing.show(found, terminal.console())
 
 
+@napkin.command()
+@_model
+@click.option("--save-seconds", type=float, metavar="SECONDS", help="How long a checkpoint takes to write, for how often to save.")
+@click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, for how often to save.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **words: Any) -> int:
+    """What a checkpoint takes on disk, and whether training resumes from one bit for bit, in a real run."""
+    if (save_seconds is None) != (failure_hours is None):
+        raise click.UsageError("how often to save needs both --save-seconds and --failure-hours")
+    from calc.saving import document
+    from reports import job
+
+    with _talk() as say:
+        found = job.saving(_request(**words), say, save_seconds, failure_hours)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        from reports import terminal
+
+        terminal.show_saving(found, terminal.console())
+    return HELD if found.ok else FAILED
+
+
 LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")
 
 

@@ -23,6 +23,7 @@ from calc.inference import Inference
 from calc.live import Timeline
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
+from calc.saving import Saving
 from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown
 from reports.build import build
@@ -167,6 +168,16 @@ def inference(model: str, sizes: Mapping[str, int], progress: Progress, **how: A
 
     progress(f"loading {model}")
     return infer(calc.load(model), sizes, progress=progress, **how)
+
+
+def saving(request: Request, progress: Progress, save_seconds: float | None, failure_hours: float | None) -> Saving:
+    """A checkpoint of a model, and how often to save where both times are given."""
+    from calc.saving import interval
+    from calc.saving import saving as save
+
+    progress(f"loading {request.model}")
+    chosen = None if save_seconds is None or failure_hours is None else interval(save_seconds, 3600 * failure_hours)
+    return replace(save(calc.load(request.model), request.sizes, options=request.options, progress=progress), interval=chosen)
 
 
 def check_json(checks: Any) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from calc.formulas import SAVING_INTERVAL
 from calc.inference import Inference
+from calc.saving import Saving
 from calc.units import Unit
 from reports.escape import visible
 from reports.numbers import Amount, amount, integer
@@ -252,6 +254,31 @@ def show_inference(found: Inference, out: Console) -> None:
         numbers = "" if check.derived is None else ": derived {}, measured {} bytes in fp32".format(*both)
         why = f": {check.because}" if check.because else ""
         out.print(Text(visible(f"{check.verdict}{numbers} at {at} [{check.instrument}{why}]"), style="dim"))
+
+
+def show_saving(found: Saving, out: Console) -> None:
+    """The file, what a real run of small sizes says of it, and how often to save."""
+    sizes = ", ".join(f"{name} = {value:,}" for name, value in found.sizes.items())
+    out.print(Text.assemble((visible(found.model), "bold"), f", a checkpoint: {sizes}"))
+    out.print()
+    table = _table("safetensors", ("Bytes", "right"), "Because")
+    table.add_row(
+        Text("payload"), Text(integer(found.file.payload)), Text("model, optimizer state and iteration, each memory once", style="dim")
+    )
+    table.add_row(Text("container"), Text(integer(found.file.overhead)), Text(visible(found.file.because), style="dim"))
+    out.print(table)
+    out.print(Text.assemble("file = ", _amount(amount(found.file.total, Unit.BYTE))))
+    out.print()
+    at = ", ".join(f"{name}={value}" for name, value in found.run_at.items())
+    out.print(Text(f"in a real run at {at}", style="dim"))
+    for v in found.verdicts:
+        both = (integer(n) if n is not None else "unknown" for n in (v.derived, v.measured))
+        out.print(Text(visible("{}: {}, derived {}, measured {}: {}".format(v.verdict, v.what, *both, v.because))))
+    if found.interval is not None:
+        i = found.interval
+        out.print()
+        out.print(Text(f"save every √(2 · {i.save:g} s · {i.failure:g} s) = {i.every:,.0f} s: {100 * i.lost:.2g} % of the time is lost"))
+        out.print(Text(f"{SAVING_INTERVAL.error}. Source: {SAVING_INTERVAL.source}", style="dim"))
 
 
 def show_rows(rows: Iterable[tuple[str, ...]], out: Console) -> int:

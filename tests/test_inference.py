@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from calc.errors import BadInputError
-from calc.inference import Layers, cache, checked, document, inference, layers_of, weight_format
+from calc.inference import Layers, cache, checked, document, inference, kept, layers_of, weight_format
 from calc.load import load
 from calc.spec import Spec
 from tests.measure import tiny
@@ -99,20 +100,17 @@ def test_a_class_that_reads_its_fields_otherwise_is_refused_rather_than_guessed(
     spec = config(tmp_path, "llama", "LlamaForCausalLM", GROUPED)
     monkeypatch.setattr(module, "layers_of", lambda *_: (Layers("full_attention", "L", "T", "2*h*k", ""),))
 
-    found = inference(spec)
+    found, unknown, _ = kept(spec, spec.sizes(), "bf16")
 
-    assert (None, None) == (found.cache, found.total)
-    assert found.unknown.startswith(
-        "a layer keeps something else than its kind says: the closed form gives 49,152 bytes and a run keeps 16,384"
-    )
+    assert found is None
+    assert unknown.startswith("a layer keeps something else than its kind says: the closed form gives 49,152 bytes and a run keeps 16,384")
 
 
 def test_a_class_without_a_cache_is_refused(tmp_path: Path) -> None:
-    """An encoder keeps nothing between tokens; its weights are known all the same."""
-    found = inference(config(tmp_path, "bert", "BertForMaskedLM", {}))
+    """An encoder keeps nothing between tokens."""
+    spec = config(tmp_path, "bert", "BertForMaskedLM", {})
 
-    assert "no run confirms a cache: the class returns no cache" == found.unknown
-    assert found.weights.value > 0
+    assert (None, "no run confirms a cache: the class returns no cache") == kept(spec, spec.sizes(), "bf16")[:2]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +137,7 @@ def test_a_module_of_one_s_own_is_refused() -> None:
 def test_built_in_models_keep_a_key_and_a_value_a_head(model: str, heads: str) -> None:
     """2·heads·k per token and layer: what their attention calls are given."""
     spec = load(model)
+    spec = replace(spec, check_at={**spec.check_at, "L": 3, "V": 503})
     (layers,) = layers_of(spec, spec.sizes())
 
     assert ("L", "T", f"2*{heads}*k") == (layers.count, layers.positions, layers.each)

@@ -1,0 +1,108 @@
+"""The commands about memory outside a step: a model in use, and its checkpoints."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc import saving
+from calc.inference import Amount, Check, Inference, Line
+from reports import cli, job
+
+WEIGHTS = Amount("int4", "L*d**2/2", 288, (Line("layers.*.weight", "L*d**2/2", 288, "half a byte each"),))
+KEPT = Amount("bf16", "4*B*L*T*g*k", 1280, (Line("full_attention layers", "4*B*L*T*g*k", 1280, "a key and a value"),))
+CHECKS = (Check({"B": 2, "T": 5}, 640, 640, "tensors in the past_key_values that the library returns", "exact"),)
+SIZES = {"B": 1, "T": 10, "d": 12, "L": 4, "g": 2, "k": 4}
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "inference", lambda *_, **__: Inference("tiny", "here", SIZES, WEIGHTS, KEPT, "", CHECKS))
+
+
+@pytest.mark.usefixtures("used")
+def test_inference_shows_weights_cache_and_what_a_run_kept() -> None:
+    """Closed forms, bytes, their sum, and the verdict of the run."""
+    found = run("inference", "tiny", "--weights", "int4")
+
+    assert 0 == found.exit_code
+    for words in ("weights in int4 = L*d**2/2", "288\u00a0bytes", "keys and values in bf16 = 4*B*L*T*g*k", "together 1,568\u00a0bytes"):
+        assert words in found.stdout
+    assert "exact: derived 640, measured 640 bytes in fp32 at B=2, T=5" in found.stdout
+
+
+@pytest.mark.usefixtures("used")
+def test_inference_as_json_holds_the_same_numbers() -> None:
+    """Standard output parses."""
+    made = json.loads(run("inference", "tiny", "--json").stdout)
+
+    assert (288, 1280, 1568) == (*(made["quantities"][f"{name}.bytes"]["value"] for name in ("weights", "cache")), made["total"])
+
+
+def test_what_is_unknown_is_said_and_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never 0: the total is unknown as well."""
+    monkeypatch.setattr(job, "inference", lambda *_, **__: Inference("tiny", "here", SIZES, WEIGHTS, None, "it keeps none", ()))
+
+    assert "keys and values: unknown: it keeps none" in run("inference", "tiny").stdout
+    made = json.loads(run("inference", "tiny", "--json").stdout)
+    assert (None, None, "it keeps none") == (
+        made["total"],
+        made["quantities"]["cache.bytes"]["value"],
+        made["quantities"]["cache.bytes"]["unknown"],
+    )
+
+
+def test_a_format_that_is_none_is_one_line() -> None:
+    """Before anything is recorded."""
+    found = run("inference", "gpt2", "--weights", "int3")
+
+    assert 2 == found.exit_code
+    assert "napkin: unknown weight format 'int3': known are fp32, bf16, fp16, fp8, int8, int4, int4-zero" == found.stderr.splitlines()[-1]
+
+
+def test_checkpoint_counts_the_file_and_resumes_for_real() -> None:
+    """4·19,210 of weights, 8·19,210 + 4·4 of AdamW and 8 of the iteration are 230,544 bytes; saving every 54 minutes."""
+    found = run("checkpoint", "mlp", "--save-seconds", "60", "--failure-hours", "24")
+
+    assert 0 == found.exit_code
+    assert f"{12 * 19210 + 16 + 8:,}" in found.stdout
+    assert 3 == found.stdout.count("exact: ")
+    assert "= 3,220 s: 3.7 % of the time is lost" in found.stdout
+
+
+def test_checkpoint_as_json_holds_file_checks_and_interval() -> None:
+    """With the sources of both formulas."""
+    made = json.loads(run("checkpoint", "cruncher", "--save-seconds", "30", "--failure-hours", "5", "--json").stdout)
+
+    assert made["file"]["value"] == made["file"]["payload"] + made["file"]["overhead"]
+    assert ["exact"] * 3 == [check["verdict"] for check in made["checks"]]
+    assert "Young 1974" in made["interval"]["sources"]["every"]
+
+
+def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1, as of every check that failed."""
+    wrong = saving.Verdict("tensors that differ after resuming", 0, 3, "failed", "")
+    monkeypatch.setattr(saving, "_measured", lambda *_: (wrong,))
+
+    assert 1 == run("checkpoint", "cruncher").exit_code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--save-seconds", "60"], "napkin: how often to save needs both --save-seconds and --failure-hours"),
+        (["--mode", "infer"], "napkin: mode infer trains nothing, so there is nothing to resume: use mode train"),
+        (["--save-seconds", "0", "--failure-hours", "1"], "napkin: saving interval, first order: delta = 0.0 is no positive number"),
+    ],
+)
+def test_what_cannot_be_saved_is_one_line(words: list[str], said: str) -> None:
+    """And exit status 2."""
+    found = run("checkpoint", "cruncher", *words)
+
+    assert (2, said) == (found.exit_code, found.stderr.splitlines()[-1])
