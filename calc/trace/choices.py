@@ -18,7 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, TraceError, UndecidedSizeError
 from calc.trace.lines import is_foreign, user_line
-from calc.trace.values import NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
+from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
 
 aten = torch.ops.aten
 _ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
@@ -81,8 +81,8 @@ class Choices:
             return True, self._number
         if self._finite:
             return True, 0.0  # of a gradient scaler: no gradient has overflowed
-        if known_of(args[0]) == NEVER:
-            return True, False
+        if known_of(args[0]) in (NEVER, ALWAYS):
+            return True, known_of(args[0]) == ALWAYS
         return (True, 0) if self._only_picking and not args[0].dtype.is_floating_point else (False, None)
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:

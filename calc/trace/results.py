@@ -164,7 +164,13 @@ def _on_lists(ending: str) -> list[Any]:
     return [getattr(packet, name) for packet in packets for name in packet.overloads() if "out" not in name]
 
 
+def _one_truth(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty((), dtype=torch.bool)
+
+
 RESULTS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._is_all_true.default: _one_truth,
+    torch.ops.aten._is_any_true.default: _one_truth,
     **fourier.RESULTS,
     torch.ops.aten._conj.default: _conjugate,
     torch.ops.aten.im2col.default: _columns,

@@ -58,6 +58,7 @@ class Even:
 
 
 NEVER = OneIn((), Fraction(0))
+ALWAYS = OneIn((), Fraction(1))
 
 _CARRYING = frozenset(
     """view _unsafe_view _reshape_alias permute transpose t expand unsqueeze squeeze clone _to_copy detach alias slice select index
@@ -265,6 +266,12 @@ def _true(given: Mapping[str, Any], out: Any) -> None:
     known = known_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
     note(out, known if isinstance(known, OneIn | Within) and nothing else None)
+
+
+@_making("_is_all_true")
+def _checked(given: Mapping[str, Any], out: Any) -> None:
+    """Torch's own check of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
+    note(out, ALWAYS)
 
 
 @_making("lt", "le")

@@ -429,3 +429,15 @@ def test_a_loss_over_some_places_is_exact() -> None:
 
     assert {"n1": ("3*B/10", "B")} == by_name(found)
     assert calc.check(found).ok
+
+
+def test_what_a_distribution_checks_of_its_arguments_is_no_branch() -> None:
+    """Torch raises where they are not valid; a step that runs has passed. The entropy of a policy, say."""
+    entropy = spec(
+        lambda n: nn.Linear(n.d, n.V),
+        dims={"B": 5, "d": 7, "V": 11},
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda module, x: torch.distributions.Categorical(logits=module(x)).entropy().mean(),
+    )
+
+    assert calc.check(derived(entropy)).ok
