@@ -92,9 +92,17 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return out
     form = suggest_memory_format(args[place])
     first, *rest = out if isinstance(out, tuple) else (out,)
+    if func is aten.native_batch_norm.default:
+        rest = _in_the_format_of_parameters(args, rest)
     if isinstance(first, torch.Tensor):
         first = torch.empty(first.shape, dtype=first.dtype, device=first.device, memory_format=form)
     return (first, *rest) if isinstance(out, tuple) else first
+
+
+def _in_the_format_of_parameters(args: tuple[Any, ...], kept: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The statistics that a batch norm keeps: fp32 where its input has two bytes and a parameter or running statistic has four."""
+    full = any(isinstance(a, torch.Tensor) and a.dtype is torch.float32 for a in args[1:5])
+    return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else kept
 
 
 def _laid(args: tuple[Any, ...], out: torch.Tensor) -> list[torch.Tensor]:

@@ -76,3 +76,13 @@ for name, optimizer in (OWN | AT_ONCE).items():
     trained(name, optimizer)
 for name, (named, precision, implementation) in FORMATS.items():
     trained(name, named, precision=precision, implementation=implementation)
+for precision in ("bf16-autocast", "fp16-autocast"):
+    network(
+        f"batch norm in {precision}",
+        {"B": 3, "c": 5, "s": 7},
+        lambda n: nn.Sequential(nn.Conv2d(2, n.c, 3), nn.BatchNorm2d(n.c)),
+        lambda n: (torch.rand(n.B, 2, n.s, n.s),),
+        {"B": 5, "c": 3, "s": 11},
+        optimizer="adamw",
+        precision=precision,
+    )
