@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from calc.algebra import Algebra, Poly, evaluate_text
@@ -51,30 +52,39 @@ def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeov
     quantity = derivation.quantities.get(name)
     if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
         return ()
-    along = [_Along(dim, quantity, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    forms = _Forms(quantity)
+    along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
     return tuple(line.takeover() for line in along if line.matters)
+
+
+class _Forms:
+    """The candidates of a quantity, read once for all dimensions."""
+
+    def __init__(self, quantity: Quantity) -> None:
+        assert quantity._evaluator is not None  # asked before
+        self.evaluator = quantity._evaluator
+        self.at = [c.at for c in quantity.candidates]
+        texts = [c.expr for c in quantity.candidates]
+        self.names = sorted(set().union(*map(_names, texts)))
+        self.algebra = Algebra(self.names, texts)
+        self.polys = [self.algebra.parse(text) for text in texts]
 
 
 class _Along:
     """A quantity along one dimension. What follows that by default moves with it; sizes that are refused lie outside."""
 
-    def __init__(self, dim: DimRecord, quantity: Quantity, derivation: Derivation) -> None:
-        assert quantity._evaluator is not None  # asked before
-        self.dim, self.candidates, self._evaluator = dim, quantity.candidates, quantity._evaluator
+    def __init__(self, dim: DimRecord, forms: _Forms, derivation: Derivation) -> None:
+        self.dim, self._forms = dim, forms
         self._dims = {d.name: d for d in derivation.dims}
         self._here = derivation.sizes
         unit = dim.multiple_of
         self.step = self._here[unit] if isinstance(unit, str) else unit or 1
         self._known: dict[int, dict[str, int] | None] = {}
-        texts = [c.expr for c in self.candidates]
-        self._names = sorted(set().union(*map(_names, texts)))
-        self._algebra = Algebra(self._names, texts)
-        self._polys = [self._algebra.parse(text) for text in texts]
 
     @property
     def matters(self) -> bool:
         """Whether a candidate has this size in it, or one that follows it."""
-        return any(self._depends(name) for name in self._names)
+        return any(self._depends(name) for name in self._forms.names)
 
     def _depends(self, name: str) -> bool:
         if name == self.dim.name:
@@ -97,9 +107,9 @@ class _Along:
         """All sizes with this one at ``size``; none where that is refused, or where the step is another one."""
         if size not in self._known:
             try:
-                sizes: dict[str, int] | None = self._evaluator.sizes({self.dim.name: size})
+                sizes: dict[str, int] | None = self._forms.evaluator.sizes({self.dim.name: size})
                 assert sizes is not None
-                same = self._evaluator.value(sizes) == max(self._values(sizes))
+                same = self._forms.evaluator.value(sizes) == max(self._values(sizes))
             except (NapkinError, KeyError, ZeroDivisionError):
                 same = False
             self._known[size] = sizes if same else None
@@ -108,10 +118,10 @@ class _Along:
     def _values(self, sizes: Mapping[str, int]) -> list[int]:
         """Every candidate at those sizes."""
         known = dict(sizes)
-        for name in self._names:
+        for name in self._forms.names:
             if name not in known and (text := self._definition(name)) is not None:
                 known[name] = int(evaluate_text(text, sizes))
-        return [self._algebra.value(poly, known) for poly in self._polys]
+        return [self._forms.algebra.value(poly, known) for poly in self._forms.polys]
 
     def _size(self, turn: int) -> int:
         return turn * self.step + self.dim.plus
@@ -133,7 +143,7 @@ class _Along:
         if divided:
             return self._one_by_one(math.gcd(*(self._here[d.name] - d.plus for d in divided)))
         try:
-            forms = [self._form(poly) for poly in self._polys]
+            forms = [self._form(poly) for poly in self._forms.polys]
         except _NoPolynomialError as error:
             return Takeover(self.dim.name, (), because=str(error))
         here = (self._here[self.dim.name] - self.dim.plus) // self.step
@@ -148,7 +158,7 @@ class _Along:
             sizes = self.sizes(size)
             assert sizes is not None  # as asked
             values = self._values(sizes)
-            _extend(found, size, size, self.candidates[values.index(max(values))].at)
+            _extend(found, size, size, self._forms.at[values.index(max(values))])
         return Takeover(self.dim.name, tuple(found), among=tuple(among))
 
     def _reigns(self, forms: Sequence[Univariate], low: int, high: int) -> list[Reign]:
@@ -158,14 +168,14 @@ class _Along:
             best = max(range(len(forms)), key=lambda i: (_at(forms[i], start), -i))
             ends = [_first_above(_minus(forms[other], forms[best]), start, high) for other in range(len(forms)) if other != best]
             end = min(ends) - 1
-            _extend(found, self._size(start), self._size(end), self.candidates[best].at)
+            _extend(found, self._size(start), self._size(end), self._forms.at[best])
             start = end + 1
         return found
 
     def _form(self, poly: Poly) -> Univariate:
         """A candidate as a polynomial in the turn, of which the size is ``step`` each; all are scaled alike."""
         total: list[Fraction] = [Fraction(0)]
-        for coefficient, powers in self._algebra.terms(poly):
+        for coefficient, powers in self._forms.algebra.terms(poly):
             term = [coefficient]
             for name, power in powers.items():
                 for _ in range(power):
@@ -214,8 +224,10 @@ def _refuse(coefficient: Fraction) -> int:
     raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
 
 
-def _names(text: str) -> set[str]:
-    return {n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)} - _FUNCTIONS
+@lru_cache(maxsize=256)
+def _names(text: str) -> frozenset[str]:
+    """Dimensions that an expression is made of."""
+    return frozenset(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)) - _FUNCTIONS
 
 
 def _extend(found: list[Reign], first: int, last: int, at: str) -> None:

@@ -53,16 +53,18 @@ def build(
     unchecked: str = "",
     timeline: Timeline | None = None,
     untimed: str = "",
+    moved: bool = True,
 ) -> Page:
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
-    ``untimed`` why no ``timeline``.
+    ``untimed`` why no ``timeline``. ``moved`` asks which moment is the peak at other sizes, which takes a second for a large model.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in derivation.takeovers)]
+    moves = derivation.takeovers if moved else ()
+    shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
     sizes, anchors = known_sizes(derivation, shown), Anchors()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
@@ -82,7 +84,7 @@ def build(
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
-        memory=memory(derivation, timeline, untimed),
+        memory=memory(derivation, timeline, untimed, moves),
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation),
         crossover=crossover(derivation),

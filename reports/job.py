@@ -125,7 +125,9 @@ def page(
     untimed: str = "",
 ) -> Page:
     """The document of a derivation for a terminal."""
-    return build(derivation, checks, comparisons, _commands(request, checks), request.sizes, timeline=live, untimed=untimed)
+    asked = live is not None or bool(untimed)
+    commands = _commands(request, checks)
+    return build(derivation, checks, comparisons, commands, request.sizes, timeline=live, untimed=untimed, moved=asked)
 
 
 def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | None, str]:

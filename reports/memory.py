@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from calc import display
@@ -17,14 +18,14 @@ from reports.parts import formula, several, sizes_text
 LARGEST = 12
 
 
-def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "") -> Memory:
+def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "", moves: Sequence[Takeover] = ()) -> Memory:
     """Everything that is said of memory beside its closed forms. ``untimed`` says why there is no timeline."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
     return Memory(
         timing=_timing(timeline) if timeline is not None else None,
         untimed=untimed,
-        takeovers=tuple(_takeover(t, derivation) for t in derivation.takeovers),
+        takeovers=tuple(_takeover(t, derivation) for t in moves),
         saved=tuple(_saved(s, whole) for s in derivation.saved),
         saved_title=f"{several(len(derivation.saved), 'kind')} of tensor kept for the backward",
         saved_total=numbers.amount(whole, Unit.BYTE) if derivation.saved and whole is not None else None,
