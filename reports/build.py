@@ -67,6 +67,7 @@ def build(
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
     sizes, anchors = known_sizes(derivation, shown), Anchors()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
+    stated = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     chapters = tuple(chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
     return Page(
@@ -79,7 +80,7 @@ def build(
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(a, decided) for a in (*_declared(derivation), *derivation.assumptions)),
-        conventions=tuple(AssumptionRow(None, *convention) for convention in conventions(mode, bool(decided))),
+        conventions=tuple(AssumptionRow(None, *convention) for convention in stated),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,

@@ -60,11 +60,27 @@ STEPS: Mapping[str, str] = {
 }
 
 
-def conventions(mode: str, decided: bool = False) -> tuple[tuple[str, str, str], ...]:
+# What stands in place of the per-tensor implementation, where another is asked for.
+_IMPLEMENTED: Mapping[str, tuple[str, str, str]] = {
+    "foreach": (
+        "The optimizer runs its foreach implementation: each operation on the list of all parameters.",
+        "Its temporaries are as many and as large as the parameters, at once.",
+        "The per-tensor one holds those of one parameter at a time; the state is the same.",
+    ),
+    "fused": (
+        "The optimizer runs its fused implementation: one operator for all parameters.",
+        "It holds no temporary that another operator sees; what it computes is counted as the update is documented.",
+        "The per-tensor one holds temporaries of one parameter at a time; the state is the same.",
+    ),
+}
+
+
+def conventions(mode: str, decided: bool = False, implementation: str = "loop") -> tuple[tuple[str, str, str], ...]:
     """The conventions that say something about a step in ``mode``, of which data decide some sizes or none."""
     last = _SOME_BY_DATA if decided else _NONE_BY_DATA
     if mode == TRAIN:
-        return (*CONVENTIONS, last)
+        stated = _IMPLEMENTED.get(implementation)
+        return (*(stated if stated and c[0].startswith("The optimizer runs") else c for c in CONVENTIONS), last)
     return (_FORWARD_ALONE, *(c for c in CONVENTIONS if not c[0].startswith(_TRAINING_ONLY)), last)
 
 

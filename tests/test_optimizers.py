@@ -22,6 +22,7 @@ from calc.options import OPTIMIZERS, Options
 from calc.spec import Sizes, Spec
 from calc.trace import optimizers as traced
 from reports import listing
+from reports.conventions import conventions
 
 SHAPES = ((5, 7), (11,), (2, 3, 5, 7), ())
 MATRIX = ((5, 7),)
@@ -319,3 +320,12 @@ def test_a_spec_without_an_optimizer_has_none_of_its_own() -> None:
     """The refusal names the others."""
     with pytest.raises(NapkinError, match=r"^own brings no optimizer of its own: choose one of sgd, .*, muon$"):
         calc.derive(tiny(), cache=False, optimizer="spec")
+
+
+def test_the_report_says_which_implementation_runs() -> None:
+    """Exactly one of the conventions is about it."""
+    for way in ("loop", "foreach", "fused"):
+        said = [claim for claim, _, _ in conventions("train", implementation=way) if claim.startswith("The optimizer runs its")]
+        assert len(said) == 1
+        assert ("per-tensor" if way == "loop" else way) in said[0]
+    assert not [claim for claim, _, _ in conventions("infer") if "optimizer runs its" in claim]
