@@ -20,6 +20,7 @@ from calc.errors import (
     DataDependentError,
     PinnedSizeError,
     RefusedOperatorError,
+    SpecError,
     TraceError,
     UnknownOperatorError,
 )
@@ -338,7 +339,8 @@ def _probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mappi
             continue  # what made an earlier one differ holds here too
         try:
             graph = _with_certificate(spec, graph, analysis, at, progress)
-        except (CertificateError, TraceError):
+        except (CertificateError, TraceError, SpecError):
+            # Some models cannot even be built there, or have no parts to run again.
             # Conditions that change there and at no certificate stay unmet.
             failed += [c for c in graph.conditions if not _certified(c, at, graph)]
     return graph

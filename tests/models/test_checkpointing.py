@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 import calc
 from calc.algebra import to_sympy
-from calc.check import EXACT, NOT_MEASURED, PROVED
+from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, compare
 from calc.derivation import Derivation
 from calc.dims import Dim
 from calc.errors import DimensionError, SpecError
 from calc.load import load
+from calc.measure import measure
 from calc.models.checkpointing import checkpointed
 from calc.options import Options
 from calc.patterns import in_patterns
@@ -234,6 +235,52 @@ def test_gpt2_is_exact(choice: str, attention: str) -> None:
 
     assert [] == [str(v) for v in report.verdicts if not v.passed and v.quantity not in MASKED]
     assert (PROVED if attention == "fused" else EXACT) == report["flops.backward.recompute"].verdict
+
+
+class Fused(nn.Module):
+    """Attention as one operator, whose result is kept."""
+
+    def __init__(self, d: Any, k: Any) -> None:
+        super().__init__()
+        self.inner, self.k = nn.Linear(d, d), k
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = self.inner(x).unflatten(-1, (-1, self.k)).transpose(1, 2)  # (B, h, T, k)
+        y: Tensor = nn.functional.scaled_dot_product_attention(each, each, each)
+        return x + y.transpose(1, 2).flatten(2)
+
+
+FUSED = Spec(
+    name="fused",
+    dims={"B": 2, "T": 3, "d": Dim(10, multiple_of="h"), "h": 2, "k": Dim("d/h", tied=True), "L": 2},
+    build=lambda n: nn.Sequential(*(Fused(n.d, n.k) for _ in range(n.L))),
+    inputs=lambda n: (torch.randn(n.B, n.T, n.d, requires_grad=False),),
+    loss=lambda module, x: module(x).square().mean(),
+    pinned=("L",),
+)
+
+
+def test_what_fused_attention_runs_again_is_counted_from_its_sizes() -> None:
+    """In each of two blocks: the layer, 2·2·3·10·10 = 1200, the two products, 2·2·(2·2·3·3·5) = 720, and inside the kernel's backward the
+    first of them once more, 360. On the math backend torch stops before the second product, since only its arguments are kept."""
+    found = measure(FUSED, {}, options=Options(optimizer="sgd", checkpointing="block"))
+
+    assert 2 * (1200 + 720 + 360) == found["flops.backward.recompute"].value
+    assert found["flops.backward.recompute"].proxy
+    assert 2 * (1200 + 360) == found.again
+
+
+@pytest.mark.slow
+def test_a_wrong_count_of_what_fused_attention_runs_again_fails() -> None:
+    """By one FLOP; the right one is proved, and so is the backward that it is part of."""
+    derivation = calc.derive(FUSED, cache=False, optimizer="sgd", checkpointing="block")
+    measurement = measure(FUSED, {}, options=Options(optimizer="sgd", checkpointing="block"))
+    right = {name: derivation[name].value for name in derivation}
+    wrong = {**right, "flops.backward.recompute": (right["flops.backward.recompute"] or 0) + 1}
+
+    verdicts = [compare(derivation, numbers, measurement)["flops.backward.recompute"].verdict for numbers in (right, wrong)]
+    assert [PROVED, FAILED] == verdicts
+    assert PROVED == compare(derivation, right, measurement)["flops.backward.matmul"].verdict
 
 
 LAYERS = {"hidden_size": 48, "num_attention_heads": 6, "intermediate_size": 80, "num_hidden_layers": 4, "vocab_size": 97}
