@@ -337,7 +337,8 @@ LISTS = ("models", "dtypes", "optimizers", "rules", "quantities", "thumbs")
 def list_(what: str, words: Sequence[str], as_json: bool) -> None:
     """List what there is: models, dtypes, optimizers, rules of operators, quantities or rules of thumb.
 
-    With WORDs, only entries that hold every one of them: napkin list rules convolution.
+    With WORDs, only entries that hold every one of them: napkin list rules convolution. What an optimizer keeps is per parameter
+    tensor, of n elements of s bytes; r and c are its last two sizes, N the elements of all tensors.
     """
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")

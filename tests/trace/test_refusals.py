@@ -287,7 +287,7 @@ def test_an_optimizer_that_the_model_does_not_bring_is_refused() -> None:
     assert str(error).startswith("small brings no optimizer of its own: choose one of sgd, ")
 
 
-@pytest.mark.parametrize(("option", "value"), [("optimizer", "nadam"), ("precision", "fp12"), ("attention", "sparse"), ("mode", "dream")])
+@pytest.mark.parametrize(("option", "value"), [("optimizer", "lion"), ("precision", "fp12"), ("attention", "sparse"), ("mode", "dream")])
 def test_an_unknown_option_is_refused_with_those_there_are(option: str, value: str) -> None:
     """Before anything is traced."""
     error = refusal(spec(lambda n: nn.Linear(n.d, n.d)), **{option: value})
