@@ -96,8 +96,11 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
     differing = len(resumed.differing)
     said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a file and {resumed.steps - resumed.saved_after} more"
     named = f"; the first that differs is {resumed.differing[0]}" if differing else ", every one bit for bit"
+    verdict = FAILED if differing else EXACT
+    if resumed.chance and not differing:
+        verdict, named = NOT_MEASURED, f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
     verdicts = [
-        Verdict("tensors that differ after resuming", 0, differing, FAILED if differing else EXACT, said + named),
+        Verdict("tensors that differ after resuming", 0, differing, verdict, said + named),
         _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
     ]
     try:

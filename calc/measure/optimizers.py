@@ -88,6 +88,10 @@ class MuonAndAdamW(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         return {type(o).__name__: o.state_dict() for o in self._both()}
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for optimizer in self._both():
+            optimizer.load_state_dict(state_dict[type(optimizer).__name__])
+
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it takes no closure
         for optimizer in self._both():
             optimizer.step()

@@ -31,8 +31,9 @@ Change = Callable[[dict[str, Any]], None]
 class Resumption:
     """What came of it. ``tensors`` were compared bit for bit, ``differing`` are those that are not the same.
 
-    ``saved`` are the bytes of the file that ``torch.save`` wrote, ``pickled`` those of the pickle in it, and ``storages`` those of
-    each storage in it, in its order.
+    ``chance`` are tensors that differ between two runs at a stretch too, as where a model reads memory that it never wrote: whether
+    those resume cannot be told. ``saved`` are the bytes of the file that ``torch.save`` wrote, ``pickled`` those of the pickle in
+    it, and ``storages`` those of each storage in it, in its order.
     """
 
     steps: int
@@ -42,10 +43,12 @@ class Resumption:
     saved: int
     pickled: int
     storages: tuple[int, ...]
+    chance: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
-        return not self.differing
+        """Whether every tensor is the same, and none is left to chance."""
+        return not self.differing and not self.chance
 
 
 def resume(
@@ -80,8 +83,13 @@ def resume(
             run_state = _restored(run, path)
             resumed = _trained(run, steps - run_state)
         saved, pickled, storages = _file(path)
-    differing = tuple(name for name in straight.keys() | resumed.keys() if not _same(straight.get(name), resumed.get(name)))
-    return Resumption(steps, saved_after, len(straight), tuple(sorted(differing)), saved, pickled, storages)
+    differing = _differing(straight, resumed)
+    chance: tuple[str, ...] = ()
+    if differing:
+        with training(spec, at, options, device) as run:
+            chance = _differing(straight, _trained(run, steps))
+    lost = tuple(name for name in differing if name not in chance)
+    return Resumption(steps, saved_after, len(straight), lost, saved, pickled, storages, chance)
 
 
 # -- what is saved ---------------------------------------------------------------------------------------------------------
@@ -170,6 +178,10 @@ def _tensors(run: Training) -> Iterator[tuple[str, Tensor]]:
         yield f"fp32 copy {index}", copy.detach()
     for device, generator in _generators(run.device).items():
         yield f"random generator of {device}", generator
+
+
+def _differing(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in one.keys() | other.keys() if not _same(one.get(name), other.get(name))))
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
