@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -139,9 +139,9 @@ class _Along:
     # -- the search ---------------------------------------------------------------------------------------------------
 
     def takeover(self) -> Takeover:
-        divided = [d for d in self._dims.values() if d.multiple_of == self.dim.name and d.name != self.dim.name]
+        divided = [*self._divided()]
         if divided:
-            return self._one_by_one(math.gcd(*(self._here[d.name] - d.plus for d in divided)))
+            return self._one_by_one(math.gcd(*divided))
         try:
             forms = [self._form(poly) for poly in self._forms.polys]
         except _NoPolynomialError as error:
@@ -149,6 +149,15 @@ class _Along:
         here = (self._here[self.dim.name] - self.dim.plus) // self.step
         low, high = self._end(here, min(1, here)), self._end(here, max(FARTHEST // self.step, here))
         return Takeover(self.dim.name, tuple(self._reigns(forms, low, high)), self.step)
+
+    def _divided(self) -> Iterator[int]:
+        """Sizes that must be divisible by this one: declared so, or the whole of a quotient that follows it."""
+        for other in self._dims.values():
+            if other.multiple_of == self.dim.name and other.name != self.dim.name:
+                yield other.value - other.plus
+            match ast.parse(self._definition(other.name) or "0", mode="eval").body:
+                case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)) if part == self.dim.name:
+                    yield self._here[whole]
 
     def _one_by_one(self, whole: int) -> Takeover:
         """Where other sizes must be divisible by this one, there are only so many."""

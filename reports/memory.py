@@ -45,10 +45,15 @@ def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
         formula=None if tensor.same_as else formula(expressions.parse(tensor.expr)),
         value=numbers.integer(tensor.value),
         share=numbers.percent(Fraction(tensor.value, whole)) if whole else "",
-        needed_by=f"{tensor.operator.removeprefix('aten.').rsplit('.', 1)[0]}{f' ({tensor.node})' if tensor.node else ''}",
+        needed_by=f"{_short(tensor.operator)}{f' ({tensor.node})' if tensor.node else ''}",
         because=tensor.because,
         same_as=tensor.same_as,
     )
+
+
+def _short(operator: str) -> str:
+    """``aten.addmm.default`` → ``addmm``; what is no operator of ATen keeps its name."""
+    return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
 
 
 def _times(tensor: SavedTensor) -> Formula | None:
@@ -134,7 +139,7 @@ def _when(found: Timeline) -> str:
 def _called(instant: Instant) -> str:
     if not instant.operator:
         return "nothing has run"
-    return f"{instant.operator.removeprefix('aten.').rsplit('.', 1)[0].strip('_')} at {instant.site}"
+    return f"{_short(instant.operator).strip('_')} at {instant.site}"
 
 
 def _largest(found: Timeline) -> str:

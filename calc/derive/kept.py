@@ -165,7 +165,9 @@ def _places(op: Op, tensor: Tensor) -> list[str]:
 
 
 def _base(operator: str) -> str:
-    """``aten.relu_.default`` → ``relu``."""
+    """``aten.relu_.default`` → ``relu``; what is no operator of ATen keeps its name."""
+    if not operator.startswith("aten."):
+        return operator
     name = operator.removeprefix("aten.").split(".")[0]
     return name.rstrip("_") if not name.startswith("__") else name
 
@@ -182,4 +184,5 @@ def _table() -> Mapping[str, Any]:
 
 def reason(operator: str, argument: str) -> str:
     """Why the backward of ``operator`` reads that argument, or that result."""
-    return str(_table().get(operator, {}).get(argument, IN_GENERAL))
+    known = _table().get(operator, {})
+    return str(known.get(argument, known.get("any", IN_GENERAL)))

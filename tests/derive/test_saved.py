@@ -9,7 +9,7 @@ from calc import algebra
 from calc.derivation import Derivation, SavedTensor
 from calc.derive.kept import IN_GENERAL, reason
 from tests.derive.conftest import Derived
-from tests.derive.models import CASES, some_sizes
+from tests.derive.models import CASES, SMALL, some_sizes
 
 
 def _one(result: Derivation, site: str, operator: str, because: str = "") -> SavedTensor:
@@ -88,6 +88,16 @@ def test_parameters_are_not_among_them(derived: Derived) -> None:
 def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
     """A sentence that is true of everything kept."""
     assert IN_GENERAL == reason("no_such_operator", "self") == reason("mm", "no such argument")
+
+
+def test_what_starts_a_checkpointed_block_is_kept_for_it() -> None:
+    """One input a block, and not by an operator: the block runs again."""
+    result = calc.derive(calc.load("gpt2"), SMALL["gpt2"], checkpointing="block")
+    kept = [s for s in result.saved if s.operator == "torch.utils.checkpoint"]
+
+    assert kept
+    assert {"the layers that are not kept run again in the backward, and start from it"} == {s.because for s in kept}
+    assert result["activations.bytes"].value == sum(s.value for s in result.saved)
 
 
 def test_the_document_has_them(derived: Derived) -> None:
