@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import BadInputError, MeasurementError, MissingExtraError
+from calc.measure.room import require_room
 from calc.measure.storages import tensors_in
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
@@ -69,6 +70,7 @@ def resume(
     if not options.trains:
         raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
     at = spec.sizes(sizes or {})
+    require_room(spec, at, trains=True)
     with training(spec, at, options, device) as run:
         straight = _trained(run, steps)
     with tempfile.TemporaryDirectory() as folder:
