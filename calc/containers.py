@@ -98,8 +98,9 @@ def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
     """The zip archive that ``torch.save`` writes to ``stem.pt``: storages of so many bytes, and a pickle of so many.
 
     Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
-    named in the central directory at the end. Source: the ZIP format (PKWARE APPNOTE 4.3) and ``caffe2/serialize/inline_container.cc`` (``getPadding``, ``writeEndOfFile``).
-    How long the pickle is depends on names and on Python's own encoding: it is read off a real file.
+    named in the central directory at the end. Source: the ZIP format (PKWARE APPNOTE 4.3) and
+    ``caffe2/serialize/inline_container.cc`` (``getPadding``, ``writeEndOfFile``). How long the pickle is depends on
+    names and on Python's own encoding: it is read off a real file.
     """
     data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
     cursor = central = 0

@@ -56,7 +56,7 @@ def entry(op: str, known: Mapping[str, Entry]) -> Entry | None:
         return {**calls, "model": None, "because": UNRECORDED[op]}
     twin = ELSEWHERE.get(op, op)
     model = known.get(op, {}).get("model")
-    if not runs(twin, model):
+    if not runs(twin, model) or not bites(twin, str(model)):
         model = next((name for name in models().get(twin, ()) if bites(twin, name)), None)
     if model is None or not calls["calls"]:
         return None
