@@ -229,7 +229,24 @@ def _completed(
     for equal in attempts[:-1]:
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
-    return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
+    try:
+        return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
+    except TraceError:
+        held = _held_instead(spec, graph, changed)
+        if not held:
+            raise
+    progress(f"the step runs otherwise by {', '.join(held)}: taking {'it as a number' if len(held) == 1 else 'them as numbers'}")
+    return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
+
+
+def _held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition]) -> dict[str, str]:
+    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): those that the
+    ``changed`` conditions are about and that may give way, beside those that did already. Nothing where that brings no more."""
+    may = {name for names in spec.gives_way for name in names} - graph.held.keys()
+    asked = {name: c for c in changed for name in names_in(c.expr)}
+    about = {name: c for name, text in graph.basis.items() for symbol in names_in(text) if (c := asked.get(symbol)) and name in may}
+    why = {name: f"{c.expr} is {not c.holds} there, asked at {c.where}" for name, c in about.items()}
+    return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}
 
 
 def _apart(
