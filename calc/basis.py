@@ -52,6 +52,10 @@ class Basis:
         """Values of the dimensions at given values of the symbols."""
         return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
 
+    def dimension(self, symbol: str) -> str:
+        """The dimension that a symbol is, or is a quotient of."""
+        return symbol if symbol in self.define else next((f.whole for f in self.folds if f.quotient == symbol), symbol)
+
     @property
     def hidden(self) -> dict[str, str]:
         """Quotients that are no dimension of the model, with the expression they stand for."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calc import decided, graph_json
+from calc import decided
+from calc.coincidences import as_asked, coincidences, degenerate, held_instead, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
-from calc.dims import evaluate, names_in
+from calc.dims import names_in
 from calc.errors import (
     BadInputError,
     CertificateError,
@@ -27,8 +25,9 @@ from calc.errors import (
 from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
 from calc.patterns import in_patterns
+from calc.recordings import Cache
 from calc.spec import Spec
-from calc.turns import fewest, next_attempt
+from calc.turns import next_attempt
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -119,15 +118,15 @@ def _traced(
 def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: bool, progress: Progress) -> tuple[Graph, Analysis | None]:
     """The general graph depends on the spec alone, so it is the same whatever was asked before."""
     values = spec.sizes(decided.given_now(spec, sizes))
-    graph, analysis = _kept(_Cache(spec, options, cache), progress, lambda: _general(spec, values, options, progress))
+    graph, analysis = _kept(Cache(spec, options, cache), progress, lambda: _general(spec, values, options, progress))
     spec = decided.as_recorded(spec, graph)
     values = spec.sizes(sizes)
     graph = _with_values(graph, values)
     if not graph.unmet(values):
         return graph, analysis
     general = graph
-    apart = _Cache(spec, options, cache, repr(values))
-    walked = _walked_otherwise(spec, graph, values)
+    apart = Cache(spec, options, cache, repr(values))
+    walked = walked_otherwise(spec, graph, values)
     if walked:
         held = {**graph.held, **{name: (values[name], why) for name, why in walked.items()}}
         return _kept(apart, progress, lambda: _at_sizes(spec, replace(general, held=held), values, options, progress))
@@ -136,28 +135,15 @@ def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: 
     return _kept(apart, progress, lambda: _completed(spec, general, analysis, values, options, progress))
 
 
-def _walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
-    """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
-    found: dict[str, str] = {}
-    for condition in graph.unmet(values):
-        names = [n for n in names_in(condition.expr) if n in spec.walked and n in graph.pins and values[n] >= fewest(_counts(graph), n)]
-        found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
-    return found
-
-
-def _counts(graph: Graph) -> list[Mapping[str, int]]:
-    return [record.sizes for record in graph.records]
-
-
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
     """The graph recorded anew where a dimension that stays a number has another value."""
     held = {name: why for name, (_, why) in general.held.items()}
     graph, analysis = _deep_enough(spec, values, options, None, progress, held)
-    graph = _probed(spec, graph, analysis, _degenerate(graph), progress)
+    graph = _probed(spec, graph, analysis, degenerate(graph), progress)
     return _completed(spec, graph, analysis, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
 
-def _kept(store: _Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
+def _kept(store: Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
     known = store.read()
     if known is not None:
         progress("recording found in the cache")
@@ -187,8 +173,12 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
                 raise
             held |= more
             values = {**values, **{name: asked[name] for name in held}}
-            progress(f"no closed form in {', '.join(more)}: taking {'it as a number' if len(more) == 1 else 'them as numbers'}")
-    return _probed(spec, graph, analysis, _degenerate(graph), progress), analysis
+            progress(f"no closed form in {_as_numbers(more)}")
+    return _probed(spec, graph, analysis, degenerate(graph), progress), analysis
+
+
+def _as_numbers(names: Collection[str]) -> str:
+    return f"{', '.join(names)}: taking {'it as a number' if len(names) == 1 else 'them as numbers'}"
 
 
 def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]], error: TraceError) -> dict[str, str]:
@@ -221,32 +211,22 @@ def _completed(
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
     analysis = known or _analysed(graph)
-    graph = _probed(spec, graph, analysis, [_as_asked(graph, values)], progress)
+    graph = _probed(spec, graph, analysis, [as_asked(graph, values)], progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
-    attempts = _coincidences(graph, values, changed)
+    attempts = coincidences(graph, values, changed)
     for equal in attempts[:-1]:
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
     try:
         return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
     except TraceError:
-        held = _held_instead(spec, graph, changed)
+        held = held_instead(spec, graph, changed)
         if not held:
             raise
-    progress(f"the step runs otherwise by {', '.join(held)}: taking {'it as a number' if len(held) == 1 else 'them as numbers'}")
+    progress(f"the step runs otherwise by {_as_numbers(held)}")
     return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
-
-
-def _held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition]) -> dict[str, str]:
-    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): those that the
-    ``changed`` conditions are about and that may give way, beside those that did already. Nothing where that brings no more."""
-    may = {name for names in spec.gives_way for name in names} - graph.held.keys()
-    asked = {name: c for c in changed for name in names_in(c.expr)}
-    about = {name: c for name, text in graph.basis.items() for symbol in names_in(text) if (c := asked.get(symbol)) and name in may}
-    why = {name: f"{c.expr} is {not c.holds} there, asked at {c.where}" for name, c in about.items()}
-    return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}
 
 
 def _apart(
@@ -264,7 +244,7 @@ def _apart(
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
     case, inner = _deep_enough(spec, values, options, equal, progress, held)
-    case = _probed(spec, case, inner, [*_degenerate(case), _as_asked(case, values)], progress)
+    case = _probed(spec, case, inner, [*degenerate(case), as_asked(case, values)], progress)
     for condition in case.unmet(values):
         raise TraceError(
             f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
@@ -377,115 +357,5 @@ def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> boo
     return condition.same_at(at) or any(not condition.same_at(r.sizes) for r in graph.certificates)
 
 
-_ALIKE = 6
-
-
-def _degenerate(graph: Graph) -> list[dict[str, int]]:
-    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
-    chosen by each mask."""
-    certified = graph.certificates[0].sizes
-    most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
-    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
-    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
-    alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
-    chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
-    one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
-    return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
-
-
-def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
-    """Sizes of which none that data decide is more than what it is chosen from."""
-    sizes = graph.as_basis().sizes(at)
-    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.decided_at and d.at_most}
-    return {name: min(value, most.get(name, value)) for name, value in at.items()}
-
-
-def _as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
-    """The very sizes asked for, with no more turns of a loop than a certificate has."""
-    asked = graph.as_basis().values(values)
-    return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
-
-
-def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
-    return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
-
-
-def _dimension(graph: Graph, symbol: str) -> str:
-    """The dimension that a symbol is, or is a quotient of."""
-    return symbol if symbol in graph.basis else next(fold.whole for fold in graph.folds if fold.quotient == symbol)
-
-
-def _coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
-    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
-    that the ``changed`` conditions are about, then all."""
-    turns = graph.as_basis().values(values)
-    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name) and _is_unmet(graph, name, values, turns[name])]
-    few = {whole: str(values[whole]) for whole in (_dimension(graph, name) for name in shallow)}
-    asked = {name for condition in changed for name in names_in(condition.expr)}
-    about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
-    some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
-    return [some, all_] if some != all_ else [all_]
-
-
-def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
-    """Of ``names``, those that are 1 or equal to an earlier one, and what they equal."""
-    tied = {dim.name for dim in graph.dims if dim.tied}
-    first: dict[int, str] = {1: "1"}
-    found: dict[str, str] = {}
-    for name in values:
-        turns = set(names_in(graph.basis[name])) & set(graph.loops)
-        if name in names and name not in tied and not turns:
-            to = first.setdefault(values[name], name)
-            found |= {name: to} if to != name else {}
-    return found
-
-
-class _Cache:
-    """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
-    ``apart`` keys what was recorded for particular ones."""
-
-    def __init__(self, spec: Spec, options: Options, used: bool, apart: str = "") -> None:
-        self._path: Path | None = None
-        if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
-            return
-        root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
-        text = "\n".join([spec.key, repr(options), apart, *_versions()])
-        self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-    def read(self) -> Graph | None:
-        """The kept graph; a damaged file is as good as none."""
-        if self._path is None or not self._path.exists():
-            return None
-        try:
-            return graph_json.load(self._path)
-        except BadInputError:
-            return None
-
-    def write(self, graph: Graph) -> None:
-        if self._path is None:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            graph_json.save(graph, self._path)
-        except OSError:
-            return  # a cache that cannot be written is no reason to fail
-
-
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
     return replace(graph, dims=tuple(replace(d, value=values[d.name]) for d in graph.dims))
-
-
-def _versions() -> list[str]:
-    """Versions of what a recording depends on, and the code of this package, without importing torch."""
-    from importlib import metadata
-
-    found = []
-    for package in ("torch", "transformers"):
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"{package} absent")
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return [*found, digest.hexdigest()]

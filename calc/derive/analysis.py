@@ -17,7 +17,6 @@ from calc.derive.loops import Interpolation, Sites
 from calc.derive.memory import Peak
 from calc.errors import NapkinError
 from calc.graph import Graph, Record, Tensor
-from calc.options import TRAIN
 from calc.quantities import QUANTITIES
 
 PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
@@ -45,11 +44,6 @@ class Analysis:
     def frame(self) -> Frame:
         """What the closed forms are made with."""
         return Frame(self.graph, self.registry, self.algebra, self.fold, self.sites, self.interpolate)
-
-    @property
-    def mode(self) -> str:
-        """What the recorded step runs: training, or a forward alone."""
-        return self.graph.options.get("mode", TRAIN)
 
     @cached_property
     def totals(self) -> dict[str, Poly]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import platform
-import random
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,11 +14,12 @@ import torch
 
 from calc import decided, turns
 from calc.basis import Basis, basis_of
-from calc.dims import Dim, evaluate, meaning_of, names_in
+from calc.dims import meaning_of, names_in
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
-from calc.graph import Assumption, Condition, DimRecord, Graph, Record
+from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
+from calc.trace import conditions
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import hints
 
@@ -60,7 +60,7 @@ def record(
             runs = _symbolic_runs(spec, basis, sizes, loops, pins, attempt, options, progress, known)
             break
         except PinnedSizeError as pin:
-            name = _whole(pin.dimension, basis)
+            name = basis.dimension(pin.dimension)
             if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
                 raise PinnedSizeError(name, pin.where, str(pin)) from None
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
@@ -111,11 +111,6 @@ def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> d
         if dim.at_most in loops or limit.isdigit():
             found[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
     return found
-
-
-def _whole(symbol: str, basis: Basis) -> str:
-    """The dimension that a symbol of the basis stands in."""
-    return next((fold.whole for fold in basis.folds if fold.quotient == symbol and symbol not in basis.define), symbol)
 
 
 def _held(held: Mapping[str, str], sizes: Mapping[str, int]) -> list[Assumption]:
@@ -205,17 +200,19 @@ _BY_SIDES = ("muon",)
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[dict[str, int]]:
     """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts."""
     basis = graph.as_basis()
+    at = functools.partial(
+        hints,
+        basis,
+        sizes,
+        bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
+        products=graph.options.get("optimizer") in _BY_SIDES,
+    )
     found = []
     for number, counts in enumerate(turns.certified(attempt, graph.loops)):
-        bounded = bounded_by({d.name: d for d in graph.dims}, graph.loops, basis)
-        ordered = graph.options.get("optimizer") in _BY_SIDES
-        sets = [
-            hints(basis, sizes, turn=number + 1, bounded=bounded, products=ordered),
-            *(hints(basis, sizes, shift=number + 1 + 3 * i, bounded=bounded, products=ordered) for i in range(3)),
-            # Where a question is about a number, as whether rows are more than 25.
-            hints(basis, sizes, shift=-2 - number, bounded=bounded, products=ordered),
-        ]
-        found.append(next((at for at in sets if _as_recorded(graph, {**at, **counts})), sets[0]) | counts)
+        # The last is for questions about a number, as whether rows are more than 25.
+        shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
+        sets = [at(turn=number + 1), *(at(shift=shift) for shift in shifts)]
+        found.append(next((values for values in sets if _as_recorded(graph, {**values, **counts})), sets[0]) | counts)
     return found
 
 
@@ -252,8 +249,8 @@ def _graph(
     runs: Sequence[Traced],
     pins: Mapping[str, str],
 ) -> Graph:
-    conditions = _conditions(runs, pins, spec.dimensions)
-    branches = _branches([c for c in conditions if not _asked_of_every_count(c, runs, pins)], basis, spec.dimensions)
+    kept = conditions.kept(runs, pins, spec.dimensions)
+    branches = conditions.branches(kept, runs, pins, basis, spec.dimensions)
     return Graph(
         model=spec.name,
         source=spec.source,
@@ -277,7 +274,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*_depth_conditions(turns.recorded(attempt, loops)), *conditions),
+        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),
@@ -292,90 +289,6 @@ def _provenance() -> dict[str, str]:
     if "transformers" in sys.modules:
         versions["transformers"] = sys.modules["transformers"].__version__
     return versions
-
-
-def _conditions(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
-    """The questions of all runs, but for those about the number of turns that a run happened to have."""
-    asked = [(c, run) for run in runs if run.env is not None for c in run.env.conditions()]
-    kept = {c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
-    return list(kept.values())
-
-
-def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
-    """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
-    asked = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
-    if asked is None or not condition.holds or asked[1] not in dims:
-        return False
-    return run.record.sizes.get(dims[asked[1]].at_most or "") == int(asked[2])
-
-
-_ANY_COUNT = 2**63
-
-
-def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
-    """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
-    length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
-    names = {*names_in(condition.expr)}
-    if not names & {*pins}:
-        return False
-    generator = random.Random(0)
-    points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
-
-    def as_asked(at: Mapping[str, int]) -> set[bool]:
-        return {condition.same_at({**point, **{name: at[name] for name in pins}}) for point in points}
-
-    if as_asked(run.record.sizes) != {True}:
-        return False
-    if any(as_asked(other.record.sizes) != {True} for other in runs):
-        return True
-    # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
-    most = dict.fromkeys(pins, _ANY_COUNT)
-    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
-
-
-def _asked_of_every_count(condition: Condition, runs: Sequence[Traced], pins: Collection[str]) -> bool:
-    """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch."""
-    asked = [({c.expr for c in run.env.conditions()}, run.record.sizes) for run in runs if run.env is not None]
-    for name in {*names_in(condition.expr)} & {*pins}:
-        for exprs, sizes in asked:
-            own = re.compile(rf"\b{sizes[name]}\b")
-            alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
-            if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
-                return True
-    return False
-
-
-def _branches(conditions: Sequence[Condition], basis: Basis, dims: Mapping[str, Dim]) -> list[Assumption]:
-    """Conditions that other sizes of at least 2, within their bounds, would answer otherwise: the model, or torch, branches on them."""
-    generator = random.Random(0)
-    tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
-    points = [_within_bounds(at, basis, dims) for at in tried]
-    found = [c for c in conditions if any(not c.same_at(at) for at in points)]
-    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
-
-
-def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:
-    found = dict(at)
-    for name, dim in dims.items():
-        if dim.at_most and name in found:
-            found[name] = min(found[name], int(evaluate(dim.at_most, basis.sizes(found))))
-    return found
-
-
-def _in_dimensions(condition: Condition, basis: Basis) -> str:
-    """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
-    text = condition.expr
-    for name, quotient in basis.hidden.items():
-        text = re.sub(rf"\b{name}\b", f"({quotient})", text)
-    return text if condition.holds else f"not ({text})"
-
-
-def _depth_conditions(counts: Mapping[str, Sequence[int]]) -> list[Condition]:
-    """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
-    return [Condition(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]
-
-
-_COUNTS = "the loop counts that were recorded"
 
 
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:

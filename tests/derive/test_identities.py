@@ -301,8 +301,8 @@ def test_an_unknown_quantity_is_refused_with_those_there_are(result: Derivation)
 
 
 def test_a_derivation_lists_its_quantities(result: Derivation) -> None:
-    """The same 23 for every model, known or not."""
-    assert len(result) == len(list(result)) == 23
+    """The same 25 for every model, known or not."""
+    assert len(result) == len(list(result)) == 25
     assert "memory.peak" in list(result)
 
 

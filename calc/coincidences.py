@@ -1,0 +1,96 @@
+"""Sizes at which a step may run otherwise than recorded: a batch of 1, few turns of a loop, sizes that happen to be equal.
+
+A graph keeps every question that its step asked about sizes. Here is which sizes to try, and which dimensions to fix, or to leave as
+numbers, where an answer comes out otherwise. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from calc.dims import evaluate, names_in
+from calc.graph import Condition, Graph
+from calc.spec import Spec
+from calc.turns import fewest
+
+
+def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
+    """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
+    found: dict[str, str] = {}
+    for condition in graph.unmet(values):
+        names = [n for n in names_in(condition.expr) if n in spec.walked and n in graph.pins and values[n] >= fewest(_counts(graph), n)]
+        found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
+    return found
+
+
+def _counts(graph: Graph) -> list[Mapping[str, int]]:
+    return [record.sizes for record in graph.records]
+
+
+_ALIKE = 6
+
+
+def degenerate(graph: Graph) -> list[dict[str, int]]:
+    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
+    chosen by each mask."""
+    certified = graph.certificates[0].sizes
+    most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
+    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
+    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
+    alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
+    chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
+    one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
+    return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
+
+
+def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of which none that data decide is more than what it is chosen from."""
+    sizes = graph.as_basis().sizes(at)
+    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.decided_at and d.at_most}
+    return {name: min(value, most.get(name, value)) for name, value in at.items()}
+
+
+def as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
+    """The very sizes asked for, with no more turns of a loop than a certificate has."""
+    asked = graph.as_basis().values(values)
+    return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
+
+
+def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
+    return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
+
+
+def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
+    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
+    that the ``changed`` conditions are about, then all."""
+    basis = graph.as_basis()
+    turns = basis.values(values)
+    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name) and _is_unmet(graph, name, values, turns[name])]
+    few = {whole: str(values[whole]) for whole in map(basis.dimension, shallow)}
+    asked = {name for condition in changed for name in names_in(condition.expr)}
+    about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
+    some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
+    return [some, all_] if some != all_ else [all_]
+
+
+def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
+    """Of ``names``, those that are 1 or equal to an earlier one, and what they equal."""
+    tied = {dim.name for dim in graph.dims if dim.tied}
+    first: dict[int, str] = {1: "1"}
+    found: dict[str, str] = {}
+    for name in values:
+        turns = set(names_in(graph.basis[name])) & set(graph.loops)
+        if name in names and name not in tied and not turns:
+            to = first.setdefault(values[name], name)
+            found |= {name: to} if to != name else {}
+    return found
+
+
+def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition]) -> dict[str, str]:
+    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): those that the
+    ``changed`` conditions are about and that may give way, beside those that did already. Nothing where that brings no more."""
+    may = {name for names in spec.gives_way for name in names} - graph.held.keys()
+    asked = {name: c for c in changed for name in names_in(c.expr)}
+    about = {name: c for name, text in graph.basis.items() for symbol in names_in(text) if (c := asked.get(symbol)) and name in may}
+    why = {name: f"{c.expr} is {not c.holds} there, asked at {c.where}" for name, c in about.items()}
+    return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}

@@ -1,0 +1,65 @@
+"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+from calc import graph_json
+from calc.errors import BadInputError
+from calc.graph import Graph
+from calc.options import Options
+from calc.spec import Spec
+
+# Code and the tables that it reads: a recording depends on both.
+_READ = ("*.py", "*.toml")
+
+
+class Cache:
+    """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
+    ``apart`` keys what was recorded for particular ones."""
+
+    def __init__(self, spec: Spec, options: Options, used: bool, apart: str = "") -> None:
+        self._path: Path | None = None
+        if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
+            return
+        root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+        text = "\n".join([spec.key, repr(options), apart, *_versions()])
+        self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+    def read(self) -> Graph | None:
+        """The kept graph; a damaged file is as good as none."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            return graph_json.load(self._path)
+        except BadInputError:
+            return None
+
+    def write(self, graph: Graph) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            graph_json.save(graph, self._path)
+        except OSError:
+            return  # a cache that cannot be written is no reason to fail
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    """Versions of what a recording depends on, and this package's own files, without importing torch."""
+    from importlib import metadata
+
+    found = []
+    for package in ("torch", "transformers"):
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{package} absent")
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in _READ for path in Path(__file__).parent.rglob(pattern)):
+        digest.update(path.read_bytes())
+    return (*found, digest.hexdigest())

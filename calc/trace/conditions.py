@@ -1,0 +1,96 @@
+"""Questions about sizes that recordings asked: which of them a graph keeps, and which a reader should know of."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from calc.basis import Basis
+from calc.dims import Dim, evaluate, names_in
+from calc.graph import Assumption, Condition
+from calc.trace.step import Traced
+
+_COUNTS = "the loop counts that were recorded"
+_ANY_COUNT = 2**63
+
+
+def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
+    """The questions of all runs, but for those about the number of turns that a run happened to have."""
+    asked = [(c, run) for run in runs if run.env is not None for c in run.env.conditions()]
+    kept = {c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    return list(kept.values())
+
+
+def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
+    """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
+    asked = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
+    if asked is None or not condition.holds or asked[1] not in dims:
+        return False
+    return run.record.sizes.get(dims[asked[1]].at_most or "") == int(asked[2])
+
+
+def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
+    """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
+    length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
+    names = {*names_in(condition.expr)}
+    if not names & {*pins}:
+        return False
+    generator = random.Random(0)
+    points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
+
+    def as_asked(at: Mapping[str, int]) -> set[bool]:
+        return {condition.same_at({**point, **{name: at[name] for name in pins}}) for point in points}
+
+    if as_asked(run.record.sizes) != {True}:
+        return False
+    if any(as_asked(other.record.sizes) != {True} for other in runs):
+        return True
+    # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
+    most = dict.fromkeys(pins, _ANY_COUNT)
+    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
+
+
+def _asked_of_every_count(condition: Condition, asked: Sequence[tuple[set[str], Mapping[str, int]]], pins: Collection[str]) -> bool:
+    """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch.
+    ``asked`` are the questions and the counts of each run."""
+    for name in {*names_in(condition.expr)} & {*pins}:
+        for exprs, sizes in asked:
+            own = re.compile(rf"\b{sizes[name]}\b")
+            alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
+            if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
+                return True
+    return False
+
+
+def branches(
+    conditions: Sequence[Condition], runs: Sequence[Traced], pins: Collection[str], basis: Basis, dims: Mapping[str, Dim]
+) -> list[Assumption]:
+    """Conditions that other sizes of at least 2, within their bounds, would answer otherwise: the model, or torch, branches on them."""
+    generator = random.Random(0)
+    tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
+    points = [_within_bounds(at, basis, dims) for at in tried]
+    asked = [({c.expr for c in run.env.conditions()}, run.record.sizes) for run in runs if run.env is not None]
+    found = [c for c in conditions if any(not c.same_at(at) for at in points) and not _asked_of_every_count(c, asked, pins)]
+    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
+
+
+def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:
+    found = dict(at)
+    for name, dim in dims.items():
+        if dim.at_most and name in found:
+            found[name] = min(found[name], int(evaluate(dim.at_most, basis.sizes(found))))
+    return found
+
+
+def _in_dimensions(condition: Condition, basis: Basis) -> str:
+    """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
+    text = condition.expr
+    for name, quotient in basis.hidden.items():
+        text = re.sub(rf"\b{name}\b", f"({quotient})", text)
+    return text if condition.holds else f"not ({text})"
+
+
+def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Condition]:
+    """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
+    return [Condition(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]
