@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 
 import pytest
@@ -50,6 +51,15 @@ def test_bytes_of_a_layer(row: str) -> None:
     }
 
     assert_reproduced(row, {name: value(sp.expand(expr), **SIZES[row]) for name, expr in derived.items()})
+
+
+@reproduces("korthikanti-pp-input-spike", slow=True)
+def test_outputs_kept_on_the_first_stage_of_a_pipeline(row: str) -> None:
+    """2sbh of each micro-batch under way, of which the first of p = 35 stages has p. Between two layers passes one tensor: what the next
+    one keeps where it runs again. How many are under way is the account's own figure; no step on several devices is recorded."""
+    one = value(_of_a_layer("activations.bytes", "block"), T=2048, B=1, d=20480)
+
+    assert_reproduced(row, {"saved": Fraction(35 * one, 2**30)})
 
 
 @pytest.mark.slow
