@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+import calc
 from tests.bench import __main__ as bench
 from tests.bench.counter import count
+from tests.bench.tracker import peak
 
 TINY = {"vocab_size": 17, "hidden_size": 12, "intermediate_size": 13, "num_attention_heads": 6, "num_key_value_heads": 3}
 
@@ -20,6 +24,18 @@ def test_the_counter_counts_every_product_of_forward_and_backward(tmp_path: Path
     forward = 2 * layer + 2 * 2 * 5 * 12 * 17
 
     assert 3 * forward == count(str(file), 2, 5)
+
+
+@pytest.mark.slow
+def test_the_tracker_sees_the_peak_that_is_derived(tmp_path: Path) -> None:
+    """Of the first step and of the second, to the byte, where the optimizer is the peak. Where few weights see many
+    tokens the tracker's second step is above that of a real run, which is as derived."""
+    config = {**bench.LLAMA_3_70B, **TINY, "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    derivation = calc.derive(calc.load(f"hf:{tmp_path}"), {"B": 2, "T": 2}, cache=False)
+
+    for steps, name in ((1, "memory.peak.first_step"), (2, "memory.peak")):
+        assert derivation[name].value == peak(str(tmp_path / "config.json"), 2, 2, steps)
 
 
 def test_the_table_shows_medians_beside_the_aim() -> None:

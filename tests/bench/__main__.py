@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -87,13 +88,20 @@ def _rows(folder: Path, repeat: int) -> list[Row]:
             "shallow": lambda: _derive(configs[32]),
         },
     )
+    for steps in (1, 2):  # once each: minutes
+        arguments = [str(configs[80]), str(BATCH), str(LENGTH), str(steps)]
+        runs |= _in_turn(1, {f"tracker, {steps}": partial(_process, ["tests.bench.tracker", *arguments])})
     ours, theirs = map(float, _process(["tests.bench.parse", str(document)]).output.split())  # once: the latter can take a minute
     _report_counts(runs["counter"][0].output, document)
+    _report_peaks({steps: runs[f"tracker, {steps}"][0].output for steps in (1, 2)}, document)
     return [
         _ratio("`napkin derive` of Llama-3-70B's shape, over FlopCounterMode of its forward and backward on meta", "1.5", runs, "derive"),
         _ratio("the same at B = 2, where no case of its own is recorded for a batch of one", "", runs, "batch"),
         _ratio("the same with the recording in the cache", "", runs, "warm"),
         _ratio("126 layers over 32 layers, the same config", "1.2", runs, "deep", "shallow"),
+        _ratio("`napkin derive` of its AdamW step, over MemTracker's two steps under fake tensors", "0.05", runs, "derive", "tracker, 2"),
+        _ratio("the same over MemTracker's first step alone, which is not the steady one", "0.05", runs, "derive", "tracker, 1"),
+        _ratio("the same with the recording in the cache", "0.05", runs, "warm", "tracker, 1"),
         Row("`memory.peak` of the same model read from JSON as a SymPy expression", "2 s", f"{ours:.2f} s", "", ""),
         Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{theirs:.2f} s", "", ""),
     ]
@@ -143,6 +151,15 @@ def _report_counts(counted: str, document: Path) -> None:
     derived = forward + backward - repeated
     same = "as derived" if derived == int(counted) else f"but {derived:,} derived"
     print(f"counted on meta: {int(counted):,} FLOP, {same}", file=sys.stderr)
+
+
+def _report_peaks(tracked: Mapping[int, str], document: Path) -> None:
+    """Both processes have the peak of one step: the tracker's second is steady."""
+    quantities = json.loads(document.read_text(encoding="utf-8"))["quantities"]
+    for steps, name in ((1, "memory.peak.first_step"), (2, "memory.peak")):
+        derived = int(quantities[name]["value"])
+        same = "as derived" if derived == int(tracked[steps]) else f"but {derived:,} derived"
+        print(f"tracked under fake tensors in step {steps}: {int(tracked[steps]):,} bytes, {same}", file=sys.stderr)
 
 
 def _table(rows: Sequence[Row], repeat: int) -> str:
