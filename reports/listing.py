@@ -8,7 +8,7 @@ from typing import Any
 
 COLUMNS = {
     "models": ("name", "about"),
-    "dtypes": ("name", "size"),
+    "dtypes": ("name", "size", "layout"),
     "optimizers": ("name", "about", "state"),
     "quantities": ("name", "unit", "meaning"),
     "thumbs": ("name", "statement", "source"),
@@ -58,9 +58,14 @@ def _models() -> Iterator[tuple[str, ...]]:
 
 def _dtypes() -> Iterator[tuple[str, ...]]:
     from calc.dtypes import ITEM_SIZE
+    from calc.formats.layouts import FORMATS
+    from reports.formats import bytes_words, layout_words
 
-    for name, size in ITEM_SIZE.items():
-        yield name, f"{size} {'bytes' if size != 1 else 'byte'}"
+    for layout in FORMATS.values():
+        stored = f"{'in memory' if layout.name == 'tf32' else 'torch:'} {layout.stored}; " if layout.stored else ""
+        yield layout.name, bytes_words(layout), f"{stored}{layout_words(layout)}{f'; {layout.about}' if layout.about else ''}"
+    for name in sorted(ITEM_SIZE.keys() - {layout.stored for layout in FORMATS.values()}):
+        yield name, f"{ITEM_SIZE[name]} {'bytes' if ITEM_SIZE[name] != 1 else 'byte'}", "torch's name"
 
 
 def _optimizers() -> Iterator[tuple[str, ...]]:

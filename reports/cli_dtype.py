@@ -1,0 +1,31 @@
+"""``napkin dtype``: the limits of a number format, and what a number becomes in it."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -0 and -1e-8 are numbers, no options
+@click.argument("name", metavar="FORMAT")
+@click.argument("number", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def dtype(name: str, number: str | None, as_json: bool) -> None:
+    """What a number format can hold, derived from its layout; with NUMBER, what that becomes in it, bit by bit.
+
+    FORMAT is a name of napkin list dtypes, one of torch's, or a layout such as e3m4. NUMBER is exact: 0.01, 1e-8, -0, 0x1.8p3, inf.
+    """
+    from calc.formats.document import document
+    from calc.formats.encode import encode
+    from calc.formats.layouts import named
+    from calc.formats.numbers import read
+
+    layout = named(name)
+    found = None if number is None else encode(layout, read(number))
+    if as_json:
+        from reports import job
+
+        click.echo(job.json_text(document(layout, found)), nl=False)
+        return
+    from reports import formats, terminal
+
+    formats.show(layout, found, terminal.console())
