@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from calc.errors import BadInputError, NapkinError
+from reports.cli_dtype import dtype
 
 if TYPE_CHECKING:
     from reports.job import Request
@@ -370,6 +371,10 @@ def _talk() -> Iterator[Callable[[str], None]]:
 
         with Console(stderr=True).status(Text("starting")) as status:
             yield lambda words: status.update(Text(visible(words)))
+
+
+for _command in (dtype,):
+    napkin.add_command(_command)
 
 
 if __name__ == "__main__":
