@@ -1,0 +1,59 @@
+"""What claims are computed with: derivations and checks of real steps, made once for all claims that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from calc.check import Report, check
+from calc.derivation import Derivation
+from calc.load import load
+from calc.options import made
+from calc.pipeline import derive
+from calc.spec import Spec
+
+Progress = Callable[[str], None]
+
+
+class Lab:
+    """Derivations and checks by what was asked for."""
+
+    def __init__(self, progress: Progress = lambda _: None) -> None:
+        self.progress = progress
+        self._derived: dict[tuple[str, ...], Derivation] = {}
+        self._checked: dict[tuple[str, ...], Report] = {}
+
+    def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
+        """The derivation of a model by name, at these sizes."""
+        key = _key(model, sizes or {}, options)
+        if key not in self._derived:
+            self.progress(f"deriving {' '.join(key)}")
+            self._derived[key] = derive(_spec(model), sizes or {}, options=made(**options))
+        return self._derived[key]
+
+    def check(self, model: str, sizes: Mapping[str, int], **options: str) -> Report:
+        """A real run of the step at these sizes, compared with its derivation."""
+        key = _key(model, sizes, options)
+        if key not in self._checked:
+            derivation = self.derive(model, None, **options)
+            self.progress(f"running {' '.join(key)}")
+            self._checked[key] = check(derivation, **dict(sizes))
+        return self._checked[key]
+
+    def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
+        """One quantity at these sizes, from a derivation that keeps its own."""
+        return self.derive(model, None, **options)[quantity].at(**dict(sizes))
+
+
+def _spec(model: str) -> Spec:
+    if model == "shared":
+        from calc.lecture.runs import shared_weights
+
+        return shared_weights()
+    return load(model)
+
+
+def _key(model: str, sizes: Mapping[str, int], options: Mapping[str, str]) -> tuple[str, ...]:
+    """The model, its sizes and the options that are not as usual, as words."""
+    usual = made().to_json()
+    asked = {name: value for name, value in made(**options).to_json().items() if value != usual.get(name)}
+    return model, *(f"{name}={value}" for name, value in (*sizes.items(), *asked.items()))

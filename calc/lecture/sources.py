@@ -1,0 +1,48 @@
+"""What only a source can say (a date, a threshold, a figure of somebody's run), each with its address.
+
+The year of a paper is read off its arXiv identifier, whose first four digits are year and month.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from calc.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A publication. ``facts`` are the numbers and words that claims are compared with."""
+
+    id: str
+    title: str
+    where: str
+    facts: Mapping[str, float | int | str | list[str]]
+
+    @property
+    def year(self) -> int:
+        """Of an arXiv identifier: ``1412.6980`` is of December 2014."""
+        digits = self.where.removeprefix("arXiv ")[:4]
+        if not self.where.startswith("arXiv ") or not digits.isdigit():
+            raise BadInputError(f"{self.title}: its year is not in {self.where!r}, which is no arXiv identifier")
+        return 2000 + int(digits[:2])
+
+    @property
+    def words(self) -> str:
+        return f"{self.title} ({self.where})"
+
+
+@cache
+def sources() -> Mapping[str, Source]:
+    text = resources.files("calc").joinpath("data/lecture_sources.toml").read_text(encoding="utf-8")
+    return {
+        name: Source(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()
+    }
+
+
+def source(name: str) -> Source:
+    return sources()[name]

@@ -1,0 +1,106 @@
+"""Verdicts as outcomes of comparisons: none is written down beside the number that it judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+HOLDS = "holds"
+ROUNDED = "holds after rounding"
+APPROXIMATE = "approximate"
+MISLEADING = "misleading"
+WRONG = "wrong"
+CONVENTION = "convention"
+UNCHECKED = "cannot be checked"
+VERDICTS = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG, CONVENTION, UNCHECKED)
+
+COMPUTATION, SOURCE, JUDGEMENT = "computation", "source", "judgement"
+
+Number = int | float | Fraction
+Value = int | float | Fraction | str | bool
+NEAR = Fraction(1, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of a claim. ``value`` is the right one with its unit; ``rests_on`` is computation, source or judgement."""
+
+    verdict: str
+    value: Value
+    unit: str
+    because: str
+    computed_by: str
+    rests_on: str = COMPUTATION
+
+
+def compared(claimed: str, found: Number, *, within: Fraction = NEAR) -> str:
+    """The verdict on a number as it was written: its digits are its precision.
+
+    Equal → holds; equal when rounded to the digits written → holds after rounding; off by
+    no more than ``within`` → approximate; else wrong.
+    """
+    written = Decimal(claimed)
+    exact = _exact(found)
+    if Fraction(written) == exact:
+        return HOLDS
+    if written in _roundings(exact, written):
+        return ROUNDED
+    off = abs(Fraction(written) - exact)
+    return APPROXIMATE if off <= within * abs(exact) else WRONG
+
+
+def _exact(found: Number) -> Fraction:
+    return Fraction(str(found)) if isinstance(found, float) else Fraction(found)
+
+
+def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
+    """``exact`` in as many figures after the point as ``written`` has, every way that people round."""
+    exponent = written.as_tuple().exponent
+    assert isinstance(exponent, int)  # a number, no infinity
+    context = Context(prec=80)
+    precise = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    unit = Decimal(1).scaleb(exponent)
+    return {precise.quantize(unit, rounding=way, context=context) for way in (ROUND_HALF_EVEN, ROUND_HALF_UP)}
+
+
+def number(
+    claimed: str, found: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
+) -> Finding:
+    """A finding on a number that a claim states."""
+    return Finding(compared(claimed, found, within=within), found, unit, because, by, rests_on)
+
+
+def same(claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: Value | None = None) -> Finding:
+    """A finding on what is equal or not: bits, shapes, words, several numbers at once."""
+    shown = value if value is not None else found if isinstance(found, Value) else str(found)
+    return Finding(HOLDS if claimed == found else WRONG, shown, unit, because, by, rests_on)
+
+
+def true(found: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
+    """A finding on a statement that a computation makes true or false."""
+    return Finding(HOLDS if found else WRONG, value, unit, because, by, rests_on)
+
+
+def readings(
+    literal: bool, implied: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION
+) -> Finding:
+    """A finding on a statement that may be true as written and false as it will be understood: misleading, then."""
+    verdict = WRONG if not literal else HOLDS if implied else MISLEADING
+    return Finding(verdict, value, unit, because, by, rests_on)
+
+
+def ranged(found: Number, low: Number, high: Number, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
+    """A finding on "between … and …": approximate inside the bounds, which say no number; wrong outside."""
+    return Finding(APPROXIMATE if low <= found <= high else WRONG, found, unit, because, by, rests_on)
+
+
+def convention(fits: bool, value: Value, because: str, by: str, *, unit: str = "") -> Finding:
+    """A choice of words or of what is counted, which nothing decides; ``fits``: it contradicts nothing that was computed."""
+    return Finding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)
+
+
+def unchecked(value: Value, because: str, by: str, *, unit: str = "") -> Finding:
+    """What no computation here can decide, with the reason and what was computed all the same."""
+    return Finding(UNCHECKED, value, unit, because, by, JUDGEMENT)

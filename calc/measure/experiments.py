@@ -1,0 +1,378 @@
+"""Small experiments with torch itself: what it does with shapes, strides, formats and gradients, as plain data.
+
+Each is seeded or has no randomness, so that it gives the same in every run. Nothing here knows what is claimed or derived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+SEED = 0
+
+
+def raised(do: Callable[[], object]) -> str:
+    """The first line of what ``do`` raises, with its type; nothing where it raises nothing."""
+    try:
+        do()
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return ""
+
+
+# -- storage and strides ---------------------------------------------------------------------------------------------------
+
+
+def memory(*shape: int) -> int:
+    """Bytes of the storage of an fp32 tensor that is made without being filled."""
+    return torch.empty(*shape, device="meta").untyped_storage().nbytes()
+
+
+def stride_index() -> tuple[int, int, int]:
+    """Strides of a 4×4 tensor, and where its element [1, 2] lies in the storage."""
+    x = torch.arange(16.0).reshape(4, 4)
+    place = int(1 * x.stride(0) + 2 * x.stride(1))
+    assert x.flatten()[place] == x[1, 2]
+    return x.stride(0), x.stride(1), place
+
+
+def transposed() -> tuple[tuple[int, ...], float, bool]:
+    """Strides of a 2×3 tensor's transpose, its element [0, 1], and whether it lies in the same storage."""
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    y = x.transpose(1, 0)
+    return y.stride(), float(y[0, 1]), shares(x, y)
+
+
+def shares(x: Tensor, y: Tensor) -> bool:
+    return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+
+def views() -> dict[str, bool]:
+    """Operations by whether their result lies in its argument's storage."""
+    x = torch.arange(24.0).reshape(4, 6)
+    done = {
+        "x[0]": x[0],
+        "x[:, 1]": x[:, 1],
+        "x[1:3]": x[1:3],
+        "x.view(6, 4)": x.view(6, 4),
+        "x.reshape(6, 4)": x.reshape(6, 4),
+        "x.transpose(1, 0)": x.transpose(1, 0),
+        "x.permute(1, 0)": x.permute(1, 0),
+        "x.expand(2, 4, 6)": x.expand(2, 4, 6),
+        "x.contiguous()": x.contiguous(),
+        "x.add_(0)": x.add_(0),
+        "x.to(float32)": x.to(torch.float32),
+        "x.transpose(1, 0).contiguous()": x.transpose(1, 0).contiguous(),
+        "x.transpose(1, 0).reshape(4, 6)": x.transpose(1, 0).reshape(4, 6),
+        "x.to(bfloat16)": x.to(torch.bfloat16),
+        "x.clone()": x.clone(),
+        "x + 0": x + 0,
+        "x[[0, 1]]": x[[0, 1]],
+    }
+    return {name: shares(x, y) for name, y in done.items()}
+
+
+def changed_in_place() -> tuple[bool, bool]:
+    """Whether an operation in place keeps the storage, and whether it keeps the numbers in it."""
+    x = torch.arange(6.0)
+    before, place = x.clone(), x.untyped_storage().data_ptr()
+    x.mul_(2)
+    return x.untyped_storage().data_ptr() == place, torch.equal(x, before)
+
+
+def viewed_transpose() -> str:
+    """What ``view`` of a transpose raises."""
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    return raised(lambda: x.transpose(1, 0).view(2, 3))
+
+
+def reshaped_transpose() -> tuple[tuple[int, ...], bool]:
+    """Shape of the reshaped transpose, and whether it lies in the same storage."""
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    y = x.transpose(1, 0).reshape(2, 3)
+    return tuple(y.shape), shares(x, y)
+
+
+def viewed() -> tuple[int, ...]:
+    """The shape of a 2×3 tensor viewed the other way around."""
+    return tuple(torch.tensor([[1.0, 2, 3], [4, 5, 6]]).view(3, 2).shape)
+
+
+def elementwise_of_transposes() -> tuple[bool, bool]:
+    """Whether arguments of elementwise operations are contiguous here, and whether results are right."""
+    x, y = torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0, 12.0).reshape(2, 3).t()
+    right = all(torch.equal(done, done_apart) for done, done_apart in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y)))
+    return x.is_contiguous(), right
+
+
+def float_shape() -> str:
+    """What a shape with a float in it raises."""
+    return raised(lambda: torch.randn([1.0, 2, 3]))  # type: ignore[list-item]  # that is the experiment
+
+
+def product_shape(left: tuple[int, int], right: tuple[int, int]) -> str:
+    """The shape of a product, or what it raises."""
+    failed = raised(lambda: torch.ones(left) @ torch.ones(right))
+    return failed or str(tuple((torch.ones(left) @ torch.ones(right)).shape))
+
+
+def summed_last() -> bool:
+    """Whether reducing the last named dimension is the sum over it."""
+    x = _randn(2, 3, 5)
+    return torch.allclose(torch.einsum("...h->...", x), x.sum(dim=-1))
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------------
+
+
+def product_flops(rows: int, inner: int, columns: int) -> int:
+    """FLOPs of a product by torch's own counter, without memory or arithmetic."""
+    x, w = torch.empty(rows, inner, device="meta"), torch.empty(inner, columns, device="meta")
+    with FlopCounterMode(display=False) as counter:
+        x @ w
+    return int(counter.get_total_flops())
+
+
+def elementwise_flops(rows: int, columns: int) -> int:
+    """FLOPs of adding two matrices, by torch's reference decompositions."""
+    from calc.measure.reference import ReferenceCounter
+
+    x, y = torch.ones(rows, columns), torch.ones(rows, columns)
+    with ReferenceCounter() as counter:
+        x + y
+    return counter.elementwise
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------------
+
+
+def scalar_model() -> tuple[list[float], bool]:
+    """The gradient of ½(x·w − 5)² at w = (1, 1, 1), and whether x has one."""
+    x, w = torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 1, 1], requires_grad=True)
+    (0.5 * (x @ w - 5).pow(2)).backward()  # type: ignore[no-untyped-call]
+    assert w.grad is not None
+    return w.grad.tolist(), x.grad is not None
+
+
+def two_layer_gradients(points: int, width: int, outputs: int) -> dict[str, bool | str]:
+    """Forms of the gradients of ``x W1 W2``, each by whether it equals autograd's, or by what it raises."""
+    x, w1, w2 = _randn(points, width).requires_grad_(), _randn(width, width).requires_grad_(), _randn(width, outputs).requires_grad_()
+    h1 = x @ w1
+    h2 = h1 @ w2
+    for h in (h1, h2):
+        h.retain_grad()
+    h2.pow(2).mean().backward()  # type: ignore[no-untyped-call]
+    g1, g2 = h1.grad, h2.grad
+    assert g1 is not None
+    assert g2 is not None
+    forms: dict[str, tuple[Callable[[], Tensor], Tensor | None]] = {
+        "w2.grad = h1.T @ h2.grad": (lambda: h1.T @ g2, w2.grad),
+        "h1.grad = h2.grad @ w2.T": (lambda: g2 @ w2.T, h1.grad),
+        "h1.grad = w2.T @ h2.grad": (lambda: w2.T @ g2, h1.grad),
+        "w1.grad = x.T @ h1.grad": (lambda: x.T @ g1, w1.grad),
+        "x.grad = h1.grad @ w1.T": (lambda: g1 @ w1.T, x.grad),
+        "x.grad = w1.T @ h1.grad": (lambda: w1.T @ g1, x.grad),
+    }
+    return {name: _equals(make, wanted) for name, (make, wanted) in forms.items()}
+
+
+def _equals(make: Callable[[], Tensor], wanted: Tensor | None) -> bool | str:
+    failed = raised(make)
+    assert wanted is not None
+    return failed or torch.allclose(make(), wanted, rtol=1e-4, atol=1e-6)
+
+
+# -- number formats ----------------------------------------------------------------------------------------------------------
+
+
+def rounded(dtype: str, value: float) -> float:
+    """``value`` in a format, read back."""
+    return float(torch.tensor([value], dtype=getattr(torch, dtype))[0])
+
+
+def limits(dtype: str) -> dict[str, float]:
+    """What ``torch.finfo`` says of a format."""
+    info = torch.finfo(getattr(torch, dtype))
+    return {name: float(getattr(info, name)) for name in ("bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution")}
+
+
+def printed(dtype: str, value: float) -> str:
+    """A tensor of one number as torch prints it."""
+    return str(torch.tensor([value], dtype=getattr(torch, dtype)))
+
+
+def float32_precision() -> str:
+    """How torch multiplies fp32 matrices on a CUDA device unless it is told otherwise; ``highest`` uses no tensor core."""
+    return torch.get_float32_matmul_precision()
+
+
+# -- mixed precision -----------------------------------------------------------------------------------------------------------
+
+
+class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The formats in which products run."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.formats: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm):
+            self.formats.add(str(out.dtype).removeprefix("torch."))
+        return out
+
+
+def autocast_formats() -> dict[str, list[str]]:
+    """Under bf16 autocast: the formats of products forward and backward, of parameters and of their gradients."""
+    model = _seeded(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+    x = _randn(3, 8)
+    with _Products() as forward, torch.autocast("cpu", torch.bfloat16):
+        loss = model(x).float().pow(2).mean()
+    with _Products() as backward:
+        loss.backward()
+    formats = [{str(t.dtype).removeprefix("torch.") for t in (p, p.grad) if t is not None} for p in model.parameters()]
+    return {
+        "forward": sorted(forward.formats),
+        "backward": sorted(backward.formats),
+        "parameters and gradients": sorted(set().union(*formats)),
+    }
+
+
+def scaled_gradients(scale: float, factor: float) -> dict[str, float]:
+    """A gradient of size ``factor`` in fp16: without scaling, and scaled and divided; beside the true one."""
+
+    def gradient(by: float) -> float:
+        x = torch.tensor([1.0], dtype=torch.float16, requires_grad=True)
+        loss = (x.float() * factor * by).sum()
+        (grad,) = torch.autograd.grad(loss, x)
+        return float(grad.float() / by)
+
+    return {"plain": gradient(1.0), "scaled": gradient(scale), "true": factor}
+
+
+# -- optimizers ----------------------------------------------------------------------------------------------------------------
+
+
+def momentum_is_average(steps: int = 10, beta: float = 0.9) -> float:
+    """Largest relative difference of torch's momentum buffer and an exponential average over 1 − β, in float64."""
+    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    optimizer, average = torch.optim.SGD([p], lr=0.1, momentum=beta), torch.zeros(5, dtype=torch.float64)
+    worst = 0.0
+    for grad in _gradients(steps):
+        p.grad = grad
+        optimizer.step()
+        average = beta * average + (1 - beta) * grad
+        worst = max(worst, float((optimizer.state[p]["momentum_buffer"] * (1 - beta) - average).abs().max() / average.abs().max()))
+    return worst
+
+
+def adagrad_state(steps: int = 10) -> dict[str, bool]:
+    """Whether AdaGrad's state is the sum, and whether it is the average, of squared gradients."""
+    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    optimizer = torch.optim.Adagrad([p])
+    grads = list(_gradients(steps))
+    for grad in grads:
+        p.grad = grad
+        optimizer.step()
+    squares = torch.stack(grads).square()
+    state = optimizer.state[p]["sum"]
+    return {"sum": torch.allclose(state, squares.sum(0)), "average": torch.allclose(state, squares.mean(0))}
+
+
+def adagrad_eps(gradient: float, lr: float = 0.01, inside: float = 1e-5) -> tuple[float, float]:
+    """The first step of AdaGrad with its epsilon inside the root, and of torch's with its default outside."""
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    p.grad = torch.full((1,), gradient, dtype=torch.float64)
+    torch.optim.Adagrad([p], lr=lr).step()
+    return lr * gradient / (gradient**2 + inside) ** 0.5, -float(p.detach())
+
+
+def adam_parts(steps: int = 10, betas: tuple[float, float] = (0.9, 0.999)) -> dict[str, bool | float]:
+    """Adam beside RMSProp's and momentum's averages: whether its moments are theirs, and its step over theirs, first and at the end."""
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.Adam([p], lr=1.0, betas=betas, eps=0.0)
+    first, second, ratios = 0.0, 0.0, []
+    equal = True
+    for grad in _gradients(steps):
+        before = float(p.detach())
+        g = float(grad[0])
+        p.grad = grad[:1].clone()
+        optimizer.step()
+        first, second = betas[0] * first + (1 - betas[0]) * g, betas[1] * second + (1 - betas[1]) * g * g
+        state = optimizer.state[p]
+        equal &= abs(float(state["exp_avg"]) - first) < 1e-12 and abs(float(state["exp_avg_sq"]) - second) < 1e-12
+        ratios.append((before - float(p.detach())) / (first / second**0.5))
+    return {"moments": equal, "first": ratios[0], "last": ratios[-1]}
+
+
+def _gradients(steps: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(SEED)
+    for _ in range(steps):
+        yield torch.randn(5, dtype=torch.float64, generator=generator)
+
+
+# -- training ------------------------------------------------------------------------------------------------------------------
+
+
+def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01, layers: int = 0) -> dict[str, Any]:
+    """A linear network trained on data of a known linear model, by a loop that is given a rate and makes its SGD with 0.01."""
+    with _forked():
+        torch.manual_seed(seed)
+        true = torch.arange(width, dtype=torch.float32)
+        model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)), nn.Linear(width, 1, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(steps):
+            x = torch.randn(8, width)
+            loss = F.mse_loss(model(x).squeeze(-1), x @ true)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(loss.item())
+        return {
+            "given": given_lr,
+            "used": optimizer.param_groups[0]["lr"],
+            "losses": losses,
+            "weights": [float(w) for p in model.parameters() for w in p.detach().flatten()],
+            "parameters": sum(p.numel() for p in model.parameters()),
+        }
+
+
+def state_before_training() -> dict[str, int]:
+    """Elements that exist when a model and its AdamW are made, before the first step, and after it."""
+    model = _seeded(lambda: nn.Linear(7, 5, bias=False))
+    optimizer = torch.optim.AdamW(model.parameters())
+    count = sum(p.numel() for p in model.parameters())
+    before = sum(t.numel() for state in optimizer.state.values() for t in state.values()) + sum(
+        p.grad.numel() for p in model.parameters() if p.grad is not None
+    )
+    model(_randn(3, 7)).sum().backward()
+    optimizer.step()
+    after = sum(t.numel() for state in optimizer.state.values() for t in state.values() if t.dim()) + sum(
+        p.grad.numel() for p in model.parameters() if p.grad is not None
+    )
+    return {"parameters": count, "before": before, "after": after}
+
+
+def _seeded(make: Callable[[], Any]) -> Any:
+    with _forked():
+        torch.manual_seed(SEED)
+        return make()
+
+
+def _randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
+
+
+@contextlib.contextmanager
+def _forked() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        yield
