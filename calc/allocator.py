@@ -12,12 +12,12 @@ Source: torch ``c10/core/AllocatorConfig.h`` (the constants) and ``c10/cuda/CUDA
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.graph import Record
+from calc.graph import Record, Size
 
 MIN_BLOCK = 512  # every request is rounded up to a multiple of it
 SMALL_SIZE = 1048576  # the largest request that goes to the small pool
@@ -183,10 +183,19 @@ class Simulated:
         return {**peaks, "verdict": "not measured", "because": NOT_MEASURED}
 
 
-def simulate(record: Record, step: int = 2, on_device: Mapping[int, bool] | None = None) -> Simulated:
-    """The peaks of a step of a record at concrete sizes, all of whose storages lie on the device but those said not to.
+def _concrete(size: Size) -> int:
+    if not isinstance(size, int):
+        raise BadInputError(f"the record has the symbolic size {size}: memory is simulated from a record at concrete sizes")
+    return size
+
+
+def simulate(
+    record: Record, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
+) -> Simulated:
+    """The peaks of a step of a record, all of whose storages lie on the device but those said not to.
 
     ``on_device`` says of storages whether they do: an optimizer's step counters are on the CPU unless it is fused or capturable.
+    ``read`` gives the bytes of a size that is written in symbols; without it the record must be at concrete sizes.
     """
     start, end = record.windows[step - 1]
     where = on_device if on_device is not None else counters_on_cpu(record)
@@ -199,9 +208,7 @@ def simulate(record: Record, step: int = 2, on_device: Mapping[int, bool] | None
         storage = record.storages[event.storage]
         if not where.get(event.storage, True):
             continue
-        nbytes = storage.nbytes
-        if not isinstance(nbytes, int):
-            raise BadInputError(f"the record has the symbolic size {nbytes}: memory is simulated from a record at concrete sizes")
+        nbytes = read(storage.nbytes)
         if event.change > 0:
             live += nbytes
             blocks[event.storage] = allocator.allocate(nbytes)

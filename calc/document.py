@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc import display
+from calc.allocator import NOT_MEASURED, WORKSPACES
 from calc.coverage import KINDS, CoverageRow, Ledger
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
 
@@ -165,6 +167,20 @@ def timeline(found: Timeline) -> dict[str, Any]:
         "landmarks": [{"name": name, **_instant(instant, found)} for name, instant in found.landmarks],
         "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in found.phases],
         "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in found.roles)] for c in found.columns],
+        "allocator": _allocator(found),
+    }
+
+
+def _allocator(found: Timeline) -> dict[str, Any] | None:
+    """What the CUDA allocator would make of the steps, and what libraries may hold beside; never a measurement."""
+    if not found.allocated:
+        return None
+    steps = ({key: number(value) for key, value in asdict(step).items()} for step in found.allocated)
+    return {
+        **dict(zip(("first_step", "steady_step"), steps, strict=True)),
+        "workspaces": [{"what": w.what, "value": number(w.nbytes), "when": w.when, "source": w.source} for w in WORKSPACES],
+        "verdict": "not measured",
+        "because": NOT_MEASURED,
     }
 
 

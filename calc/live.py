@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from calc.allocator import Simulated
+
 
 @dataclass(frozen=True, slots=True)
 class Instant:
@@ -53,7 +55,8 @@ class Timeline:
     """The steady step at ``sizes``. Where that depth was not run, ``fewer`` are the loop counts of the record it is read off.
 
     ``landmarks`` are named instants in order; ``columns`` cover all ``operators`` of the step; ``alive`` are the storages of ``peak``, the
-    largest first.
+    largest first. ``allocated`` are the peaks of the first step and of the second as the CUDA allocator would round them; none where the
+    depth is not the one asked for.
     """
 
     sizes: Mapping[str, int]
@@ -64,6 +67,7 @@ class Timeline:
     landmarks: tuple[tuple[str, Instant], ...]
     columns: tuple[Column, ...]
     phases: tuple[tuple[str, int, int], ...]
+    allocated: tuple[Simulated, ...] = ()
 
     @property
     def roles(self) -> tuple[str, ...]:

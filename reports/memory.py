@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc import display
+from calc.allocator import NOT_MEASURED, WORKSPACES, Simulated
 from calc.derivation import Derivation, SavedTensor
 from calc.live import Alive, Instant, Timeline
 from calc.takeovers import Reign, Takeover
 from calc.units import Unit
 from reports import expressions, figure, numbers, plain
 from reports.numbers import NBSP
-from reports.page import AliveRow, Formula, InstantRow, Memory, ReignRow, SavedRow, TakeoverRow, Timing
+from reports.page import AliveRow, AllocatorRow, Formula, InstantRow, Memory, ReignRow, SavedRow, TakeoverRow, Timing
 from reports.parts import formula, several, sizes_text
 
 LARGEST = 12
@@ -116,7 +117,26 @@ def _timing(found: Timeline) -> Timing:
         landmarks=tuple(_landmark(name, instant, found) for name, instant in found.landmarks),
         alive=tuple(_alive(a, peak) for a in found.alive[:LARGEST]),
         rest=_rest(found.alive[LARGEST:], peak),
+        allocator=tuple(_allocated(name, step) for name, step in zip(("first step", "steady step"), found.allocated, strict=False)),
+        simulated=tuple(_simulated(found)),
     )
+
+
+def _allocated(name: str, found: Simulated) -> AllocatorRow:
+    return AllocatorRow(name, *(numbers.integer(n) for n in (found.live, found.allocated, found.reserved, found.segments)))
+
+
+def _simulated(found: Timeline) -> Iterator[str]:
+    """What stands beside the allocator's table: that it is no measurement, and what is not in it."""
+    if not found.allocated:
+        return
+    steady = found.allocated[-1]
+    rounding, cached = (numbers.amount(n, Unit.BYTE).headline for n in (steady.rounding, steady.cached))
+    yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
+    yield f"Rounding adds {rounding} to the steady peak; {cached} more are reserved and not allocated at once."
+    yield "Live bytes are those on the device: an optimizer's step counters stay on the CPU unless it is fused."
+    held = ", ".join(f"{w.what} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
+    yield f"Beside it a library holds workspaces: {held}. CUDA's kernels may keep other tensors than those recorded on a CPU."
 
 
 def _finding(found: Timeline) -> str:

@@ -354,9 +354,21 @@ class AliveRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatorRow:
+    """What the CUDA allocator would make of one step."""
+
+    step: str
+    live: str
+    allocated: str
+    reserved: str
+    segments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Live bytes over the step at the sizes of the page. ``roles`` are (name, class, bytes and share at the peak), the top of the
-    figure first; ``columns`` those of the table of landmarks."""
+    figure first; ``columns`` those of the table of landmarks. ``allocator`` is empty where the step was not run at this depth; the
+    sentences of ``simulated`` go with it."""
 
     finding: str
     largest: str
@@ -368,6 +380,8 @@ class Timing:
     landmarks: tuple[InstantRow, ...]
     alive: tuple[AliveRow, ...]
     rest: AliveRow | None
+    allocator: tuple[AllocatorRow, ...]
+    simulated: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,11 +180,25 @@ def show_peak(page: Page, out: Console) -> None:
         for a in (*timing.alive, *((timing.rest,) if timing.rest is not None else ())):
             table.add_row(Text(a.total), Text(a.share), Text(a.role), Text(visible(a.name)), Text(a.each))
         out.print(table)
+        _show_allocator(timing, out)
     elif page.memory.untimed:
         out.print(Text(f"Live bytes over the step are not shown: {visible(page.memory.untimed)}."))
     if page.memory.takeovers:
         out.print()
         out.print(_takeovers(page))
+
+
+def _show_allocator(timing: Timing, out: Console) -> None:
+    """What the CUDA allocator would make of the steps, and what that leaves out."""
+    if not timing.allocator:
+        return
+    out.print()
+    table = _table("CUDA allocator, simulated", *((name, "right") for name in ("Live", "Allocated", "Reserved", "Segments")))
+    for row in timing.allocator:
+        table.add_row(Text(row.step), *(Text(cell) for cell in (row.live, row.allocated, row.reserved, row.segments)))
+    out.print(table)
+    for line in timing.simulated:
+        out.print(Text(visible(line), style="dim"))
 
 
 def _landmarks(timing: Timing) -> Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from calc.allocator import Simulated, simulate
 from calc.derive.analysis import Analysis
 from calc.derive.kept import made_by
 from calc.errors import CertificateError
@@ -45,7 +46,14 @@ def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None
         landmarks=tuple(_landmarks(found)),
         columns=tuple(_columns(found, phases)),
         phases=phases,
+        allocated=() if fewer else _allocated(record, read, analysis.graph.options),
     )
+
+
+def _allocated(record: Record, read: Callable[[Size], int], options: Mapping[str, str]) -> tuple[Simulated, ...]:
+    """The first step and the steady one, by the CUDA allocator's rules. A fused optimizer keeps its counters on the device."""
+    everything: dict[int, bool] | None = {} if options.get("implementation") == "fused" else None
+    return tuple(simulate(record, step, everything, read) for step in (1, _STEP))
 
 
 def _reading(analysis: Analysis, known: Mapping[str, int]) -> Callable[[Size], int]:

@@ -109,3 +109,21 @@ def test_accumulation_repeats_the_phases() -> None:
     result = calc.derive(calc.load("mlp"), accumulation="2")
 
     assert ["forward", "backward"] * 2 + ["optimizer"] == [phase for phase, _, _ in pipeline.timeline(result).phases]
+
+
+def test_the_allocator_s_rounding_is_made_of_the_steps_that_were_run(deep: Derivation, run: Timeline) -> None:
+    """First step and steady step, of what lies on a device: live bytes without the optimizer's step counters, 4 bytes each."""
+    counters = sum(a.total for a in run.alive if a.name.startswith("step of "))
+    first, steady = run.allocated
+
+    assert run.peak.total - counters == steady.live
+    assert deep["memory.peak.first_step"].value - first.live in range(counters + 1)
+    for step in run.allocated:
+        assert step.live <= step.allocated <= step.reserved
+
+
+def test_the_allocator_has_nothing_to_say_of_another_depth(deep: Derivation) -> None:
+    """Read off the deepest record, live bytes are shown and segments are not."""
+    assert deep.replay is not None
+
+    assert () == deep.replay(None).allocated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calc.allocator import Simulated
 from calc.live import Alive, Column, Instant, Timeline
 
 _STEPS = (
@@ -40,4 +41,5 @@ def timeline(fewer: dict[str, int] | None = None) -> Timeline:
         landmarks=(("before the step", BEFORE), ("backward, highest", INSTANTS[3]), ("after the step", INSTANTS[-1])),
         columns=tuple(Column(i.op, i.op, i.phase, i) for i in INSTANTS),
         phases=(("forward", 0, 2), ("backward", 3, 5), ("optimizer", 6, 7)),
+        allocated=() if fewer else (Simulated(1_700, 2_560, 2_097_152, 1), Simulated(2_200, 3_584, 2_097_152, 1)),
     )

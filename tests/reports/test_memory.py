@@ -186,3 +186,35 @@ def test_a_real_timeline_fits_the_page() -> None:
 
     assert drawn is not None
     assert len(drawn.group().encode()) < 60_000
+
+
+def test_the_allocator_s_table_says_that_it_is_no_measurement(page: Page, text: str) -> None:
+    """First and steady step, 3,584 − 2,200 bytes of rounding, and what a library holds beside, in both formats."""
+    assert page.memory.timing is not None
+    steady = page.memory.timing.allocator[1]
+
+    assert ("steady step", "2,200", "3,584") == (steady.step, steady.live, steady.allocated)
+    assert ("2,097,152", "1") == (steady.reserved, steady.segments)
+    for written in (text, markdown.write(page)):
+        assert "not measured without a CUDA device" in written
+        assert "cuBLAS" in written
+        assert "3,584" in written
+
+
+def test_a_shallower_record_has_no_allocator_s_table() -> None:
+    found = memory(sample.derivation(), live.timeline({"L": 4}))
+
+    assert found.timing is not None
+    assert ((), ()) == (found.timing.allocator, found.timing.simulated)
+
+
+def test_the_command_line_shows_what_the_allocator_would_make_of_it() -> None:
+    """As data, with its verdict; on a terminal, with its first words."""
+    import json
+
+    shown = CliRunner().invoke(napkin, ["derive", "linear", "--peak"]).stdout
+    data = json.loads(CliRunner().invoke(napkin, ["derive", "linear", "--peak", "--json"]).stdout)["timeline"]["allocator"]
+
+    assert "CUDA allocator, simulated" in shown
+    assert "not measured" == data["verdict"]
+    assert all(step["live"] <= step["allocated"] <= step["reserved"] for step in (data["first_step"], data["steady_step"]))
