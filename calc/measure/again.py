@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.training import Training
 
@@ -80,7 +81,7 @@ def measure_repeated(run: Training, mapping: Mapping[Any, Callable[..., int]], f
         if phase != "backward":
             yield
             return
-        counters.append(FlopCounterMode(display=False, custom_mapping={**mapping, **_FUSED}))
+        counters.append(flop_counter({**mapping, **_FUSED}))
         again.append(Again(counters[-1]))
         with counters[-1], again[-1]:
             yield

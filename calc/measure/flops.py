@@ -17,6 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, conv_backward_flop, flop_registry
 
 from calc.measure.again import Again, repeated_in
+from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.observer import Observer, fast_path
 from calc.measure.training import Training
@@ -154,7 +155,7 @@ def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
-        observer, counter = Observer(), FlopCounterMode(display=False, custom_mapping=MAPPING)
+        observer, counter = Observer(), flop_counter(MAPPING)
         counters[phase].append((observer, counter))
         again.append(Again(counter))
         with observer, counter, again[-1] if phase == "backward" else nullcontext():

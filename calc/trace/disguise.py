@@ -44,6 +44,7 @@ def building() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
+        stack.enter_context(replaced(nn.Unflatten, _require_tuple_int=lambda *_: None))
         for norm in (nn.LayerNorm, nn.RMSNorm):
             stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
         stack.enter_context(replaced(torch._subclasses.fake_tensor.FakeTensor, __deepcopy__=_copied))
@@ -94,6 +95,20 @@ def _with_tuple(init: Callable[..., None]) -> Callable[..., None]:
 def unrecognised() -> Iterator[None]:
     """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false."""
     with replaced(torch._subclasses, FakeTensor=_NeverFake):
+        yield
+
+
+@contextlib.contextmanager
+def any_kernel(aside: Callable[[], Any]) -> Iterator[None]:
+    """Context in which what torch asks about sizes to choose the fastest kernel of a convolution is asked ``aside``: which of them
+    runs changes neither the operator nor the layout of its result."""
+    select = torch._C._select_conv_backend
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        with aside():
+            return select(*args, **kwargs)
+
+    with replaced(torch._C, _select_conv_backend=chosen):
         yield
 
 

@@ -27,9 +27,13 @@ from calc.trace.sites import LOSS, TOP, ModulePath
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
 # Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
+# Steps of autograd that multiply the sizes to a count of elements and divide results by it: no operator and no size goes by it
+# (batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
+_ONLY_DIVIDE = frozenset({"NativeBatchNormBackwardBackward0"})
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
@@ -44,6 +48,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.size = size
+        self._hint = hint
         self.shadows = Shadows(hint)
         self.choices = Choices(decided, size, self.storage, met or {})
         self.repeats = Repeats()
@@ -56,6 +61,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.calls: list[Call] = []
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
+        self._shown: torch.Tensor | None = None
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
         self.alive: set[int] = set()
@@ -69,6 +75,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
+        if self._shown is not None and func is _STRIDED:
+            return self._shown
         if func.namespace != "aten":
             return func(*args, **kwargs)
         if torch.is_inference_mode_enabled() and _is_composite(func):
@@ -81,6 +89,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
             self.shadows.follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
+            if type(torch._C._current_autograd_node()).__name__ in _ONLY_DIVIDE:
+                return [self._hint(size) for size in out]
             raise TraceError(
                 f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
                 " follows; write that part with other operators"
@@ -137,6 +147,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             yield
         finally:
             self.renamed = None
+
+    @contextlib.contextmanager
+    def shown(self, result: torch.Tensor) -> Iterator[None]:
+        """Context in which ``as_strided`` gives ``result``, of which the record holds already where it comes from."""
+        self._shown = result
+        try:
+            yield
+        finally:
+            self._shown = None
 
     def _node(self, node: Any) -> str:
         if node is None:

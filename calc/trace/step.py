@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +23,9 @@ from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import disguise, formats, optimizers, readings, recurrent
+from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
+from calc.trace.double import convolutions_twice
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
 from calc.trace.recorder import Recorder, tensors_in
@@ -67,7 +70,7 @@ def record_step(
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
     recorder = Recorder(size, hint, decided, met)
     # What the model prints is talk, and stdout is for data.
-    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder:
+    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder, taken_by_strides(recorder.shown):
         run = _Run(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
             record = run.record(fixed)
@@ -87,7 +90,16 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
-    with mode, disguise.unrecognised(), remembered(), symbolic_numbers(), _quiet(), _no_collection():
+    with mode, disguise.unrecognised(), _convolving(env), remembered(), symbolic_numbers(), _quiet(), _no_collection():
+        yield
+
+
+@contextlib.contextmanager
+def _convolving(env: SizeEnv | None) -> Iterator[None]:
+    if env is None:
+        yield
+        return
+    with convolutions_twice(), disguise.any_kernel(env.aside):
         yield
 
 
@@ -363,7 +375,13 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
             traceback.print_exc()
         first = _first_words(error)
         said = env.named(first) if env is not None else first
-        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}") from None
+        out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
+        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}") from None
+
+
+# What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.
+_DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
+_MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
 
 
 def _first_words(error: BaseException) -> str:
