@@ -5,16 +5,16 @@ Exit status: 0 all held, 1 a check failed, 2 bad usage or input. Whatever is hea
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from calc.errors import BadInputError, NapkinError
+from reports.cli_common import model_arguments, request_of, require_device, talk
 from reports.cli_dtype import dtype
 
 if TYPE_CHECKING:
@@ -79,38 +79,8 @@ def napkin() -> None:
     """
 
 
-def _model(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments that say which step is meant."""
-    for decorate in (
-        click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
-        click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
-        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Forwards and backwards to a step."),
-        click.option(
-            "--checkpointing", default="none", show_default=True, metavar="WHAT", help="What runs again: none, block, block/2, attention."
-        ),
-        click.option(
-            "--implementation", default="loop", show_default=True, metavar="WAY", help="Of the optimizer: loop, foreach or fused."
-        ),
-        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
-        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
-        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
-        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
-        click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024."),
-        click.argument("model"),
-    ):
-        command = decorate(command)
-    return command
-
-
-def _request(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
-    from calc.options import made
-    from reports import job
-
-    return job.Request(model, job.sizes_from(sizes), made(**options), cache=not no_cache)
-
-
 @napkin.command()
-@_model
+@model_arguments
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
@@ -118,7 +88,7 @@ def _request(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
-    request = _request(**words)
+    request = request_of(**words)
     if saved or peak:
         if explain is not None or coverage or (saved and peak):
             raise click.UsageError("--explain, --coverage, --saved and --peak each show one thing: give one of them")
@@ -131,7 +101,7 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
 
     if explain is not None:
         job.require_explained(explain, request.options.to_json())
-    with _talk() as say:
+    with talk() as say:
         derivation = job.derive(request, say)
     comparisons = job.comparisons(derivation, explain)
     if as_json:
@@ -154,7 +124,7 @@ def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
     from calc.document import to_json
     from reports import job, terminal
 
-    with _talk() as say:
+    with talk() as say:
         derivation = job.derive(request, say)
         live, untimed = job.timeline(derivation, say) if peak else (None, "")
     if as_json:
@@ -175,7 +145,7 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
     from calc.document import ledger_document
     from reports import coverage, job, terminal
 
-    with _talk() as say:
+    with talk() as say:
         found = job.covered(request, say)
     if as_json:
         because = str(found.refusal or "")
@@ -202,17 +172,17 @@ def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) 
 
 
 @napkin.command()
-@_model
+@model_arguments
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the real run takes place: cpu or cuda.")
 @click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
 @click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
 def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
     """Run the step for real and compare every quantity with what was derived."""
-    request = _request(**words)
+    request = request_of(**words)
     from reports import job
 
-    _require_device(device)
-    with _talk() as say:
+    require_device(device)
+    with talk() as say:
         derivation = job.derive(request, say)
         checks = job.check(derivation, request.sizes, device, say)
     if as_json:
@@ -225,17 +195,17 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 
 
 @napkin.command()
-@_model
+@model_arguments
 @click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
 @click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
 def report(output: str, device: str, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
-    request = _request(**words)
+    request = request_of(**words)
     from reports import job, terminal
 
-    _require_device(device)
-    with _talk() as say:
+    require_device(device)
+    with talk() as say:
         outcome = job.report(request, Path(output), device, say)
     out = terminal.console()
     terminal.show_derivation(outcome.page, out)
@@ -247,11 +217,6 @@ def report(output: str, device: str, strict: bool, **words: Any) -> int:
     for path in outcome.files:
         click.echo(f"wrote {click.format_filename(path)}", err=True)
     return _status(outcome.checks, strict)
-
-
-def _require_device(device: str) -> None:
-    if device not in ("cpu", "cuda"):
-        raise click.UsageError(f"unknown device {device!r}: use cpu or cuda")
 
 
 def _status(checks: Any, strict: bool) -> int:
@@ -275,7 +240,7 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
     from calc.inference import document
     from reports import job
 
-    with _talk() as say:
+    with talk() as say:
         found = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
@@ -286,7 +251,7 @@ def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, *
 
 
 @napkin.command()
-@_model
+@model_arguments
 @click.option("--memory", metavar="BYTES", help="What there is: 80GB, 80GiB. Says which choice fits and runs the least again.")
 @click.option("--json", "as_json", is_flag=True, help="Write the comparison as JSON.")
 def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
@@ -297,8 +262,8 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
     from reports import job, recomputing, terminal
 
     limit = None if memory is None else bytes_in(memory)
-    with _talk() as say:
-        found = recomputing.compare(_request(**words), limit, say)
+    with talk() as say:
+        found = recomputing.compare(request_of(**words), limit, say)
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
@@ -306,7 +271,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
 
 
 @napkin.command()
-@_model
+@model_arguments
 @click.option("--save-seconds", type=float, metavar="SECONDS", help="How long a checkpoint takes to write, for how often to save.")
 @click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, for how often to save.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
@@ -317,8 +282,8 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     from calc.saving import document
     from reports import job
 
-    with _talk() as say:
-        found = job.saving(_request(**words), say, save_seconds, failure_hours)
+    with talk() as say:
+        found = job.saving(request_of(**words), say, save_seconds, failure_hours)
     if as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
@@ -352,25 +317,6 @@ def list_(what: str, words: Sequence[str], as_json: bool) -> None:
     found = terminal.show_rules(rules.table(words), out) if what == "rules" else terminal.show_rows(listing.rows(what, words), out)
     if not found:
         raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
-
-
-@contextlib.contextmanager
-def _talk() -> Iterator[Callable[[str], None]]:
-    """Progress on standard error: one moving line on a terminal, plain lines elsewhere.
-
-    What a model prints while it is built or run goes there too, so that standard output holds data only.
-    """
-    from reports.escape import visible
-
-    with contextlib.redirect_stdout(sys.stderr):
-        if not sys.stderr.isatty():
-            yield lambda words: click.echo(f"{visible(words)} …", err=True)
-            return
-        from rich.console import Console
-        from rich.text import Text
-
-        with Console(stderr=True).status(Text("starting")) as status:
-            yield lambda words: status.update(Text(visible(words)))
 
 
 for _command in (dtype,):

@@ -1,0 +1,67 @@
+"""What commands share: the arguments that say which step is meant, where a real run takes place, progress on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from reports.job import Request
+
+
+def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments that say which step is meant."""
+    for decorate in (
+        click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
+        click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
+        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Forwards and backwards to a step."),
+        click.option(
+            "--checkpointing", default="none", show_default=True, metavar="WHAT", help="What runs again: none, block, block/2, attention."
+        ),
+        click.option(
+            "--implementation", default="loop", show_default=True, metavar="WAY", help="Of the optimizer: loop, foreach or fused."
+        ),
+        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
+        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
+        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
+        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
+        click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024."),
+        click.argument("model"),
+    ):
+        command = decorate(command)
+    return command
+
+
+def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
+    from calc.options import made
+    from reports import job
+
+    return job.Request(model, job.sizes_from(sizes), made(**options), cache=not no_cache)
+
+
+def require_device(device: str) -> None:
+    if device not in ("cpu", "cuda"):
+        raise click.UsageError(f"unknown device {device!r}: use cpu or cuda")
+
+
+@contextlib.contextmanager
+def talk() -> Iterator[Callable[[str], None]]:
+    """Progress on standard error: one moving line on a terminal, plain lines elsewhere.
+
+    What a model prints while it is built or run goes there too, so that standard output holds data only.
+    """
+    from reports.escape import visible
+
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield lambda words: click.echo(f"{visible(words)} …", err=True)
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        with Console(stderr=True).status(Text("starting")) as status:
+            yield lambda words: status.update(Text(visible(words)))
