@@ -1,0 +1,155 @@
+"""Gradients of a real run by torch's autograd, in float64, and by central differences: what derived gradients are compared with.
+
+Everything is in float64, also where the model asks for float32 by name, so that rounding leaves 1e-9 to see. What the run draws at
+random is handed over in order, for the equations take it as given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from calc.errors import SpecError
+from calc.measure.room import require_room
+from calc.measure.training import blame
+from calc.options import Options
+from calc.spec import Sizes, Spec
+
+Array = Any  # np.ndarray of float64
+
+# Parameters are moved off what they are made as, so that a weight of 1 or a bias of 0 hides nothing.
+_MOVED = 0.1
+_STEP = 1e-5
+_DRAWS = frozenset(
+    """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
+    poisson native_dropout""".split()  # noqa: SIM905  # names of operators
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One forward and backward. ``leaves`` holds by (role, name) what went in, ``drawn`` what was drawn, in order, by operator.
+
+    ``slopes`` are (parameter, place, central difference) at some places of each parameter.
+    """
+
+    loss: float
+    leaves: Mapping[tuple[str, str], Array]
+    drawn: tuple[tuple[str, Array], ...]
+    gradients: Mapping[str, Array]
+    slopes: tuple[tuple[str, tuple[int, ...], float], ...]
+
+
+def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 2) -> Observed:
+    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at ``places`` places of each."""
+    require_room(spec, sizes, True)
+    attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
+    with contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]), _doubles(), attention, blame(spec, sizes, "taking gradients"):
+        torch.manual_seed(seed)
+        module = spec.build(Sizes(**sizes)).double().train(options.trains)
+        inputs = spec.inputs(Sizes(**sizes))
+        inputs = tuple(t.double() if isinstance(t, Tensor) and t.is_floating_point() else t for t in inputs)
+        _move(module)
+        return _observed(spec, module, inputs, seed, places)
+
+
+def _move(module: torch.nn.Module) -> None:
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(_MOVED * torch.randn_like(p))
+
+
+def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed: int, places: int) -> Observed:
+    parameters = dict(module.named_parameters())
+    leaves = {("parameter", n): _array(p) for n, p in parameters.items()}
+    leaves |= {("buffer", n): _array(b) for n, b in module.named_buffers()}
+    leaves |= {("input", str(i)): _array(t) for i, t in enumerate(inputs) if isinstance(t, Tensor)}
+    before = {n: b.clone() for n, b in module.named_buffers()}
+
+    def forward() -> Tensor:
+        torch.manual_seed(seed + 1)
+        with torch.no_grad():
+            for n, b in module.named_buffers():
+                b.copy_(before[n])
+        loss = spec.loss(module, *inputs)
+        if not isinstance(loss, Tensor) or loss.dim() != 0:
+            raise SpecError(f"spec {spec.name!r}: loss must return a scalar tensor")
+        return loss
+
+    with _Draws() as draws:
+        loss = forward()
+    loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+    gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
+    slopes = tuple(slope for n in gradients for slope in _slopes(n, parameters[n], forward, places))
+    return Observed(float(loss), leaves, tuple(draws.found), gradients, slopes)
+
+
+def _slopes(name: str, parameter: Tensor, forward: Any, places: int) -> Iterator[tuple[str, tuple[int, ...], float]]:
+    """(L(w + s) - L(w - s))/2s, one element at a time."""
+    generator = np.random.default_rng(len(name))
+    flat = parameter.detach().view(-1)
+    for at in sorted({int(i) for i in generator.integers(flat.numel(), size=places)}):
+        kept = float(flat[at])
+        sides = []
+        with torch.no_grad():
+            for sign in (1, -1):
+                flat[at] = kept + sign * _STEP
+                sides.append(float(forward()))
+            flat[at] = kept
+        yield name, tuple(int(i) for i in np.unravel_index(at, tuple(parameter.shape))), (sides[0] - sides[1]) / (2 * _STEP)
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().to(torch.float64).numpy().copy()
+
+
+class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
+    """What random operators give, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        self.found: list[tuple[str, Array]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        if name in _DRAWS:
+            self.found.append((name, _array(out[1] if isinstance(out, tuple) else out)))
+        return out
+
+
+_TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class _AsDouble(TorchFunctionMode):  # type: ignore[no-untyped-call]  # as above
+    """A call that names another floating format is given float64."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
+            func = Tensor.double
+        return func(*map(_double, args), **{n: _double(v) for n, v in (kwargs or {}).items()})
+
+
+def _double(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _TO_DOUBLE else value
+
+
+@contextlib.contextmanager
+def _doubles() -> Iterator[None]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _AsDouble():
+            yield
+    finally:
+        torch.set_default_dtype(default)

@@ -1,0 +1,259 @@
+"""Writes down the forward of a training step as a program: values with their identity, under the tracer's symbolic sizes.
+
+The recorder of steps follows storages and keeps no tensor. This one keeps every tensor until the forward is over, so that a
+tensor's identity is that of its value; nothing of memory is asked of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from calc.basis import Basis, basis_of
+from calc.errors import PinnedSizeError, SpecError, TraceError
+from calc.options import Options
+from calc.program import Amount, Instruction, Leaf, Program, Ref, Value
+from calc.spec import Sizes, Spec
+from calc.trace import disguise, recurrent, step, values
+from calc.trace.lines import doing
+from calc.trace.recorder import Recorder, tensors_in
+from calc.trace.standins import standing_in
+from calc.trace.symbols import SizeEnv, hints
+
+_LIFT = torch.ops.aten.lift_fresh.default
+_MOST_ELEMENTS = 4096
+# What a real step draws anew each time: constants to the chain rule.
+RANDOM = frozenset(
+    """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial
+    exponential_ dropout poisson""".split()  # noqa: SIM905  # names of operators
+)
+
+
+class ProgramRecorder(Recorder):
+    """Records one forward: set ``phase`` to ``"forward"`` around it."""
+
+    def __init__(self, env: SizeEnv | None, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
+        super().__init__(size, hint, {})
+        self._env = env
+        self.made: list[tuple[torch.Tensor, Value]] = []
+        self.leaves: list[Leaf] = []
+        self.instructions: list[Instruction] = []
+        self._of: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if func is _LIFT and self.phase:
+            self.literal(out, getattr(out, "constant", None))
+        return out
+
+    def value(self, tensor: torch.Tensor) -> int:
+        """The index of a tensor's value. One that nothing has made is a constant of the model's code."""
+        known = self._of.get(id(tensor))
+        if known is not None:
+            return known
+        if tensor.dtype.is_complex:
+            raise TraceError(f"a complex number comes up at {self.path.current}: equations are over real ones; write it with two real tensors")
+        return self.literal(tensor, tensor if not isinstance(tensor, FakeTensor) else getattr(tensor, "constant", None))
+
+    def note(self, tensor: torch.Tensor) -> int:
+        """Give ``tensor`` a value of its own."""
+        index = len(self.made)
+        size = self.size
+        shape = tuple(size(s) for s in tensor.shape)
+        strides = tuple(size(s) for s in tensor.stride())
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        storage = self.storage(tensor, self.path.current)
+        found = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, values.writes_to(tensor))
+        self.made.append((tensor, found))
+        self._of[id(tensor)] = index
+        return index
+
+    def leaf(self, tensor: torch.Tensor, role: str, name: str, below: int | str | None = None) -> int:
+        index = self._of.get(id(tensor))
+        if index is None:
+            index = self.note(tensor)
+            self.leaves.append(Leaf(index, role, name, None, below))
+        return index
+
+    def literal(self, tensor: torch.Tensor, constant: torch.Tensor | None) -> int:
+        index = self._of.get(id(tensor))
+        if index is not None:
+            return index
+        if constant is None or constant.numel() > _MOST_ELEMENTS:
+            raise TraceError(
+                f"a tensor that no operator of the forward makes comes up at {self.path.current}: equations have no name for it;"
+                " register it as a buffer, or give it as an input"
+            )
+        with torch.utils._python_dispatch._disable_current_modes():
+            data = constant.detach().to(torch.float64 if constant.is_floating_point() else torch.int64).tolist()
+        index = self.note(tensor)
+        self.leaves.append(Leaf(index, "literal", "", data))
+        return index
+
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        names, mutated = self._schema(func)
+        name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
+        written = tuple((n, self._argument(v)) for n, v in given)
+        outputs = tuple(self._output(t, bool(mutated)) for t in tensors_in(out))
+        graded = torch.is_grad_enabled()
+        self.instructions.append(Instruction(len(self.instructions), name, written, outputs, mutated, self.path.current, graded))
+
+    def _output(self, tensor: torch.Tensor, overwritten: bool) -> int:
+        """A result has a value of its own; what is written over in place keeps its tensor, and has a new value."""
+        if overwritten or id(tensor) not in self._of:
+            return self.note(tensor)
+        return self._of[id(tensor)]
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return Ref(self.value(value))
+        if isinstance(value, bool | str | type(None)) or type(value) is int:
+            return value
+        if isinstance(value, float):
+            return self._number(value)
+        if isinstance(value, torch.SymInt):
+            size = self.size(value)
+            return size if isinstance(size, int) else Amount(size)
+        if isinstance(value, torch.SymFloat) and self._env is not None:
+            return Amount(number_text(value.node.expr, self._env.names))
+        if isinstance(value, list | tuple):
+            return tuple(self._argument(v) for v in value)
+        return str(value).removeprefix("torch.")
+
+    def _number(self, value: float) -> float | Amount:
+        """A number that torch computed from sizes comes as what it is at the hints; the question about it says what it is made of."""
+        for expr, (answer, _) in self._env.asked.items() if self._env is not None else ():
+            if getattr(answer, "is_Float", False) and float(answer) == value and value != 1.0:
+                return Amount(number_text(expr, self._env.names))  # type: ignore[union-attr]  # the loop is empty without one
+        return value
+
+
+_POWERS = ("FloatPow", "PowByNatural", "Pow")
+_QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
+
+
+def number_text(expr: Any, names: Mapping[Any, str]) -> str:
+    """A number made of sizes as text: names, numbers, + * / ** and sqrt, exp, log."""
+    if expr.is_Symbol:
+        return names.get(expr, str(expr))
+    if expr.is_Rational:
+        return f"({expr.p}/{expr.q})" if expr.q != 1 else f"({expr.p})"
+    if expr.is_Float:
+        return f"({float(expr)!r})"
+    parts = [number_text(a, names) for a in expr.args]
+    kind = type(expr).__name__
+    if expr.is_Add:
+        return f"({' + '.join(parts)})"
+    if expr.is_Mul:
+        return f"({'*'.join(parts)})"
+    if kind in _POWERS:
+        return f"({parts[0]})**({parts[1]})"
+    if kind in _QUOTIENTS:
+        return f"({parts[0]})/({parts[1]})"
+    if kind == "ToFloat":
+        return parts[0]
+    for function in ("sqrt", "exp", "log"):
+        if kind in (function, f"OpaqueUnaryFn_{function}"):
+            return f"{function}({parts[0]})"
+    raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
+
+
+def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Program:
+    """The forward of ``spec`` with symbols for sizes, but for the basis symbols of ``fixed`` and those the model reads as numbers,
+    which are numbers as in ``sizes``. Where it cannot be recorded so, every size is a number.
+
+    Raises ``TraceError`` where the forward cannot be recorded at all.
+    """
+    basis = basis_of(spec.dimensions)
+    known = basis.values(sizes)
+    held = {name: fixed.get(name, known[name]) for name in basis.symbols if name in fixed}
+    while True:
+        try:
+            return _record(spec, basis, sizes, held, options)
+        except PinnedSizeError as pin:
+            if pin.dimension in held or pin.dimension not in known:
+                raise
+            held = {**held, pin.dimension: known[pin.dimension]}
+        except TraceError:
+            if held.keys() == known.keys():
+                raise
+            held = dict(known)
+
+
+def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Program:
+    hint_of = {name: hint for name, hint in hints(basis, sizes).items() if name not in fixed}
+    env = SizeEnv(hint_of) if hint_of else None
+    size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
+    at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
+    symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
+    recorder = ProgramRecorder(env, size, hint)
+    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), step._refusing(spec, env), _doubles(), step._fake(env), recorder:
+        loss, tied = _forward(spec, symbolic, recorder, options)
+    return Program(
+        model=spec.name,
+        symbols=basis.symbols,
+        define=dict(basis.define),
+        folds=tuple((f.whole, f.part, f.quotient) for f in basis.folds if not f.plus),
+        fixed=dict(fixed),
+        hints=hint_of,
+        values=tuple(_with_gradient(tensor, value) for tensor, value in recorder.made),
+        leaves=tuple(recorder.leaves),
+        instructions=tuple(recorder.instructions),
+        loss=loss,
+        conditions=tuple(env.conditions()) if env is not None else (),
+        notes=tuple(spec.notes),
+        provenance={"torch": torch.__version__, "python": platform.python_version()},
+        tied=tied,
+    )
+
+
+@contextlib.contextmanager
+def _doubles() -> Iterator[None]:
+    """Context in which numbers are made in float64, as in the run that is compared with: constants such as an ε are then the same."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:
+    return Value(value.index, value.shape, value.dtype, value.storage, value.offset, value.stride, value.version, tensor.requires_grad)
+
+
+def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Options) -> tuple[int, dict[str, tuple[str, ...]]]:
+    with disguise.building(), recurrent.sized():
+        module, inputs = step._module(spec, sizes, "none"), step._inputs(spec, sizes)
+        module.train(options.trains)
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+        recorder.leaf(parameter, "parameter", name)
+    for name, buffer in module.named_buffers():
+        recorder.leaf(buffer, "buffer", name)
+    for i, tensor in enumerate(inputs):
+        if isinstance(tensor, torch.Tensor):
+            known = values.known_of(tensor)
+            recorder.leaf(tensor, "input", str(i), recorder.size(known.count) if isinstance(known, values.Below) else None)
+    with (
+        recorder.path.watch(module),
+        standing_in(recorder.called, recorder.path.within, recorder.choices.picking),
+        step._attention(options),
+    ):
+        recorder.phase = "forward"
+        loss = step._loss(spec, module, inputs)
+        recorder.phase = ""
+    if not loss.requires_grad:
+        raise SpecError(f"{spec.name}: the loss depends on no parameter that requires a gradient")
+    return recorder.value(loss), {found[0]: tuple(found[1:]) for found in names.values() if len(found) > 1}
