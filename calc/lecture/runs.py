@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def experiment(name: str, *args: Any, **kwargs: Any) -> Any:
-    """What an experiment of ``calc.measure.experiments`` gives: plain data, the same in every run."""
-    from calc.measure import experiments
+    """What an experiment of ``calc.measure`` gives: plain data, the same in every run."""
+    from calc.measure import experiments, experiments_training
 
-    return getattr(experiments, name)(*args, **kwargs)
+    return getattr(experiments if hasattr(experiments, name) else experiments_training, name)(*args, **kwargs)
 
 
 def shared_weights() -> Spec:
@@ -20,3 +20,16 @@ def shared_weights() -> Spec:
     from calc.models.shared import SPEC
 
     return SPEC
+
+
+def resumed(forget: str = "") -> tuple[str, ...]:
+    """The tensors that differ between a training at a stretch and one resumed from a file, from which one part may be missing."""
+    from calc.load import load
+    from calc.measure.resume import resume
+    from calc.options import made
+
+    def forgetting(state: dict[str, Any]) -> None:
+        if forget:
+            del state[forget]
+
+    return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), forgetting=forgetting).differing

@@ -104,3 +104,18 @@ def convention(fits: bool, value: Value, because: str, by: str, *, unit: str = "
 def unchecked(value: Value, because: str, by: str, *, unit: str = "") -> Finding:
     """What no computation here can decide, with the reason and what was computed all the same."""
     return Finding(UNCHECKED, value, unit, because, by, JUDGEMENT)
+
+
+_BY_DEGREE = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG)
+
+
+def worst(*verdicts: str) -> str:
+    """The verdict on several numbers of one claim: that of the one that fits least."""
+    return max(verdicts, key=_BY_DEGREE.index)
+
+
+def numbers(
+    pairs: tuple[tuple[str, Number], ...], value: Value, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
+) -> Finding:
+    """A finding on several numbers that a claim states, each as it is written."""
+    return Finding(worst(*(compared(claimed, found, within=within) for claimed, found in pairs)), value, unit, because, by)

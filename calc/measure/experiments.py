@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -125,7 +124,7 @@ def product_shape(left: tuple[int, int], right: tuple[int, int]) -> str:
 
 def summed_last() -> bool:
     """Whether reducing the last named dimension is the sum over it."""
-    x = _randn(2, 3, 5)
+    x = randn(2, 3, 5)
     return torch.allclose(torch.einsum("...h->...", x), x.sum(dim=-1))
 
 
@@ -163,7 +162,7 @@ def scalar_model() -> tuple[list[float], bool]:
 
 def two_layer_gradients(points: int, width: int, outputs: int) -> dict[str, bool | str]:
     """Forms of the gradients of ``x W1 W2``, each by whether it equals autograd's, or by what it raises."""
-    x, w1, w2 = _randn(points, width).requires_grad_(), _randn(width, width).requires_grad_(), _randn(width, outputs).requires_grad_()
+    x, w1, w2 = randn(points, width).requires_grad_(), randn(width, width).requires_grad_(), randn(width, outputs).requires_grad_()
     h1 = x @ w1
     h2 = h1 @ w2
     for h in (h1, h2):
@@ -232,8 +231,8 @@ class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def autocast_formats() -> dict[str, list[str]]:
     """Under bf16 autocast: the formats of products forward and backward, of parameters and of their gradients."""
-    model = _seeded(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
-    x = _randn(3, 8)
+    model = seeded(lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+    x = randn(3, 8)
     with _Products() as forward, torch.autocast("cpu", torch.bfloat16):
         loss = model(x).float().pow(2).mean()
     with _Products() as backward:
@@ -258,121 +257,17 @@ def scaled_gradients(scale: float, factor: float) -> dict[str, float]:
     return {"plain": gradient(1.0), "scaled": gradient(scale), "true": factor}
 
 
-# -- optimizers ----------------------------------------------------------------------------------------------------------------
-
-
-def momentum_is_average(steps: int = 10, beta: float = 0.9) -> float:
-    """Largest relative difference of torch's momentum buffer and an exponential average over 1 − β, in float64."""
-    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
-    optimizer, average = torch.optim.SGD([p], lr=0.1, momentum=beta), torch.zeros(5, dtype=torch.float64)
-    worst = 0.0
-    for grad in _gradients(steps):
-        p.grad = grad
-        optimizer.step()
-        average = beta * average + (1 - beta) * grad
-        worst = max(worst, float((optimizer.state[p]["momentum_buffer"] * (1 - beta) - average).abs().max() / average.abs().max()))
-    return worst
-
-
-def adagrad_state(steps: int = 10) -> dict[str, bool]:
-    """Whether AdaGrad's state is the sum, and whether it is the average, of squared gradients."""
-    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
-    optimizer = torch.optim.Adagrad([p])
-    grads = list(_gradients(steps))
-    for grad in grads:
-        p.grad = grad
-        optimizer.step()
-    squares = torch.stack(grads).square()
-    state = optimizer.state[p]["sum"]
-    return {"sum": torch.allclose(state, squares.sum(0)), "average": torch.allclose(state, squares.mean(0))}
-
-
-def adagrad_eps(gradient: float, lr: float = 0.01, inside: float = 1e-5) -> tuple[float, float]:
-    """The first step of AdaGrad with its epsilon inside the root, and of torch's with its default outside."""
-    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    p.grad = torch.full((1,), gradient, dtype=torch.float64)
-    torch.optim.Adagrad([p], lr=lr).step()
-    return lr * gradient / (gradient**2 + inside) ** 0.5, -float(p.detach())
-
-
-def adam_parts(steps: int = 10, betas: tuple[float, float] = (0.9, 0.999)) -> dict[str, bool | float]:
-    """Adam beside RMSProp's and momentum's averages: whether its moments are theirs, and its step over theirs, first and at the end."""
-    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    optimizer = torch.optim.Adam([p], lr=1.0, betas=betas, eps=0.0)
-    first, second, ratios = 0.0, 0.0, []
-    equal = True
-    for grad in _gradients(steps):
-        before = float(p.detach())
-        g = float(grad[0])
-        p.grad = grad[:1].clone()
-        optimizer.step()
-        first, second = betas[0] * first + (1 - betas[0]) * g, betas[1] * second + (1 - betas[1]) * g * g
-        state = optimizer.state[p]
-        equal &= abs(float(state["exp_avg"]) - first) < 1e-12 and abs(float(state["exp_avg_sq"]) - second) < 1e-12
-        ratios.append((before - float(p.detach())) / (first / second**0.5))
-    return {"moments": equal, "first": ratios[0], "last": ratios[-1]}
-
-
-def _gradients(steps: int) -> Iterator[Tensor]:
-    generator = torch.Generator().manual_seed(SEED)
-    for _ in range(steps):
-        yield torch.randn(5, dtype=torch.float64, generator=generator)
-
-
-# -- training ------------------------------------------------------------------------------------------------------------------
-
-
-def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01, layers: int = 0) -> dict[str, Any]:
-    """A linear network trained on data of a known linear model, by a loop that is given a rate and makes its SGD with 0.01."""
-    with _forked():
-        torch.manual_seed(seed)
-        true = torch.arange(width, dtype=torch.float32)
-        model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)), nn.Linear(width, 1, bias=False))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        losses = []
-        for _ in range(steps):
-            x = torch.randn(8, width)
-            loss = F.mse_loss(model(x).squeeze(-1), x @ true)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            losses.append(loss.item())
-        return {
-            "given": given_lr,
-            "used": optimizer.param_groups[0]["lr"],
-            "losses": losses,
-            "weights": [float(w) for p in model.parameters() for w in p.detach().flatten()],
-            "parameters": sum(p.numel() for p in model.parameters()),
-        }
-
-
-def state_before_training() -> dict[str, int]:
-    """Elements that exist when a model and its AdamW are made, before the first step, and after it."""
-    model = _seeded(lambda: nn.Linear(7, 5, bias=False))
-    optimizer = torch.optim.AdamW(model.parameters())
-    count = sum(p.numel() for p in model.parameters())
-    before = sum(t.numel() for state in optimizer.state.values() for t in state.values()) + sum(
-        p.grad.numel() for p in model.parameters() if p.grad is not None
-    )
-    model(_randn(3, 7)).sum().backward()
-    optimizer.step()
-    after = sum(t.numel() for state in optimizer.state.values() for t in state.values() if t.dim()) + sum(
-        p.grad.numel() for p in model.parameters() if p.grad is not None
-    )
-    return {"parameters": count, "before": before, "after": after}
-
-
-def _seeded(make: Callable[[], Any]) -> Any:
-    with _forked():
+def seeded(make: Callable[[], Any]) -> Any:
+    with forked():
         torch.manual_seed(SEED)
         return make()
 
 
-def _randn(*shape: int) -> Tensor:
+def randn(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
 
 
 @contextlib.contextmanager
-def _forked() -> Iterator[None]:
+def forked() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         yield

@@ -1,0 +1,135 @@
+"""The whole audit: every claim with its finding, in the order of the topics, and what settles the contradictions among the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.document import EXACT_IN_A_DOUBLE, SCHEMA, number
+from calc.errors import BadInputError
+from calc.lecture.claim import Claim, Topic
+from calc.lecture.compute import COMPUTE
+from calc.lecture.cruncher import CRUNCHER
+from calc.lecture.disputes import DISPUTES, Dispute
+from calc.lecture.flops import FLOPS
+from calc.lecture.formats import FORMATS
+from calc.lecture.gradients import GRADIENTS
+from calc.lecture.lab import Lab
+from calc.lecture.largest import LARGEST
+from calc.lecture.learning import LEARNING
+from calc.lecture.mfu import MFU
+from calc.lecture.precision import PRECISION
+from calc.lecture.tensors import TENSORS
+from calc.lecture.training import TRAINING
+from calc.lecture.verdicts import VERDICTS, Finding
+
+TOPICS: tuple[Topic, ...] = (
+    TRAINING, LARGEST, COMPUTE, FLOPS, MFU, FORMATS, PRECISION, TENSORS, GRADIENTS, CRUNCHER, LEARNING,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A claim with what came of it."""
+
+    topic: str
+    claim: Claim
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A contradiction among the notes: the claims that hold, and those that do not."""
+
+    dispute: Dispute
+    right: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Every claim with its finding."""
+
+    claims: tuple[Audited, ...]
+
+    def __getitem__(self, name: str) -> Audited:
+        for found in self.claims:
+            if found.claim.id == name:
+                return found
+        raise BadInputError(f"no claim {name[:40]!r}: there are {len(self.claims)}, from {self.claims[0].claim.id} on")
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """How often each verdict was reached, in the order of the list of verdicts."""
+        return {verdict: sum(c.finding.verdict == verdict for c in self.claims) for verdict in VERDICTS}
+
+    @property
+    def settled(self) -> tuple[Settled, ...]:
+        """The contradictions, by what was found: nothing of it is written down beforehand."""
+        return tuple(self._settle(dispute) for dispute in DISPUTES)
+
+    def _settle(self, dispute: Dispute) -> Settled:
+        rank = {verdict: place for place, verdict in enumerate(VERDICTS)}
+        found = {name: rank[self[name].finding.verdict] for name in dispute.claims}
+        best = min(found.values())
+        return Settled(dispute, tuple(n for n, r in found.items() if r == best), tuple(n for n, r in found.items() if r != best))
+
+
+def claims() -> Iterator[tuple[str, Claim]]:
+    """Every claim with the title of its topic."""
+    for topic in TOPICS:
+        for claim in topic:
+            yield topic.title, claim
+
+
+def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
+    """Compute the finding of every claim, or of ``only`` those named."""
+    names = None if only is None else set(only)
+    found = []
+    for topic, claim in claims():
+        if names is None or claim.id in names:
+            progress(f"claim {claim.id}")
+            found.append(Audited(topic, claim, claim.find(lab)))
+    return Audit(tuple(found))
+
+
+def claim_json(found: Audited) -> dict[str, Any]:
+    """A claim as plain data. Integers that a double cannot hold are strings."""
+    f = found.finding
+    return {
+        "id": found.claim.id,
+        "topic": found.topic,
+        "claim": found.claim.says,
+        "verdict": f.verdict,
+        "value": _plain(f.value),
+        "unit": f.unit or None,
+        "because": f.because,
+        "computed_by": f.computed_by,
+        "rests_on": f.rests_on,
+    }
+
+
+def to_json(found: Audit, systems: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The ``"schema": 1`` document of the audit."""
+    return {
+        "schema": SCHEMA,
+        "tally": found.tally,
+        "claims": [claim_json(c) for c in found.claims],
+        "contradictions": [
+            {"about": s.dispute.about, "right": list(s.right), "not": list(s.others), "settled": s.dispute.settled} for s in found.settled
+        ],
+        "systems": list(systems),
+    }
+
+
+def _plain(value: object) -> int | float | str | bool | None:
+    if isinstance(value, Fraction):
+        value = int(value) if value.denominator == 1 else float(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) > EXACT_IN_A_DOUBLE:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number(value)
+    assert value is None or isinstance(value, bool | float | str)  # what a finding may hold
+    return value

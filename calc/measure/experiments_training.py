@@ -1,0 +1,156 @@
+"""Small experiments with optimizers, initialisation and training, as plain data. Each is seeded: it gives the same in every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from calc.measure.experiments import SEED, forked, randn, seeded
+
+# -- optimizers ----------------------------------------------------------------------------------------------------------------
+
+
+def momentum_is_average(steps: int = 10, beta: float = 0.9) -> float:
+    """Largest relative difference of torch's momentum buffer and an exponential average over 1 − β, in float64."""
+    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    optimizer, average = torch.optim.SGD([p], lr=0.1, momentum=beta), torch.zeros(5, dtype=torch.float64)
+    worst = 0.0
+    for grad in _gradients(steps):
+        p.grad = grad
+        optimizer.step()
+        average = beta * average + (1 - beta) * grad
+        worst = max(worst, float((optimizer.state[p]["momentum_buffer"] * (1 - beta) - average).abs().max() / average.abs().max()))
+    return worst
+
+
+def adagrad_state(steps: int = 10) -> dict[str, bool]:
+    """Whether AdaGrad's state is the sum, and whether it is the average, of squared gradients."""
+    p = nn.Parameter(torch.zeros(5, dtype=torch.float64))
+    optimizer = torch.optim.Adagrad([p])
+    grads = list(_gradients(steps))
+    for grad in grads:
+        p.grad = grad
+        optimizer.step()
+    squares = torch.stack(grads).square()
+    state = optimizer.state[p]["sum"]
+    return {"sum": torch.allclose(state, squares.sum(0)), "average": torch.allclose(state, squares.mean(0))}
+
+
+def adagrad_eps(gradient: float, lr: float = 0.01, inside: float = 1e-5) -> tuple[float, float]:
+    """The first step of AdaGrad with its epsilon inside the root, and of torch's with its default outside."""
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    p.grad = torch.full((1,), gradient, dtype=torch.float64)
+    torch.optim.Adagrad([p], lr=lr).step()
+    return lr * gradient / (gradient**2 + inside) ** 0.5, -float(p.detach())
+
+
+def adam_parts(steps: int = 10, betas: tuple[float, float] = (0.9, 0.999)) -> dict[str, bool | float]:
+    """Adam beside RMSProp's and momentum's averages: whether its moments are theirs, and its step over theirs, first and at the end."""
+    p = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.Adam([p], lr=1.0, betas=betas, eps=0.0)
+    first, second, ratios = 0.0, 0.0, []
+    equal = True
+    for grad in _gradients(steps):
+        before = float(p.detach())
+        g = float(grad[0])
+        p.grad = grad[:1].clone()
+        optimizer.step()
+        first, second = betas[0] * first + (1 - betas[0]) * g, betas[1] * second + (1 - betas[1]) * g * g
+        state = optimizer.state[p]
+        equal &= abs(float(state["exp_avg"]) - first) < 1e-12 and abs(float(state["exp_avg_sq"]) - second) < 1e-12
+        ratios.append((before - float(p.detach())) / (first / second**0.5))
+    return {"moments": equal, "first": ratios[0], "last": ratios[-1]}
+
+
+def _gradients(steps: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(SEED)
+    for _ in range(steps):
+        yield torch.randn(5, dtype=torch.float64, generator=generator)
+
+
+# -- training ------------------------------------------------------------------------------------------------------------------
+
+
+def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float = 0.01, layers: int = 0) -> dict[str, Any]:
+    """A linear network trained on data of a known linear model, by a loop that is given a rate and makes its SGD with 0.01."""
+    with forked():
+        torch.manual_seed(seed)
+        true = torch.arange(width, dtype=torch.float32)
+        model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)), nn.Linear(width, 1, bias=False))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        losses = []
+        for _ in range(steps):
+            x = torch.randn(8, width)
+            loss = F.mse_loss(model(x).squeeze(-1), x @ true)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(loss.item())
+        return {
+            "given": given_lr,
+            "used": optimizer.param_groups[0]["lr"],
+            "losses": losses,
+            "weights": [float(w) for p in model.parameters() for w in p.detach().flatten()],
+            "parameters": sum(p.numel() for p in model.parameters()),
+        }
+
+
+def state_before_training() -> dict[str, int]:
+    """Elements that exist when a model and its AdamW are made, before the first step, and after it."""
+    model = seeded(lambda: nn.Linear(7, 5, bias=False))
+    optimizer = torch.optim.AdamW(model.parameters())
+    count = sum(p.numel() for p in model.parameters())
+    before = sum(t.numel() for state in optimizer.state.values() for t in state.values()) + sum(
+        p.grad.numel() for p in model.parameters() if p.grad is not None
+    )
+    model(randn(3, 7)).sum().backward()
+    optimizer.step()
+    after = sum(t.numel() for state in optimizer.state.values() for t in state.values() if t.dim()) + sum(
+        p.grad.numel() for p in model.parameters() if p.grad is not None
+    )
+    return {"parameters": count, "before": before, "after": after}
+
+
+
+def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
+    """Whether two trainings from one seed agree in every loss, and whether two from different seeds do."""
+    first, again, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
+    return first == again, first == differently
+
+
+# -- initialisation --------------------------------------------------------------------------------------------------------------
+
+
+def output_variance(width: int, scale: float = 1.0, outputs: int = 64, points: int = 64, cut: float | None = None) -> dict[str, float]:
+    """Variance of ``x W`` with standard normal x and W of normal numbers times ``scale``, cut off at ±``cut``: the mean of squares over
+    points and outputs, and how much of it lies within one standard deviation. ``error`` is its standard error, from rows of W."""
+    with forked():
+        torch.manual_seed(SEED)
+        w = torch.empty(width, outputs)
+        if cut is None:
+            nn.init.normal_(w, std=scale)
+        else:
+            nn.init.trunc_normal_(w, std=scale, a=-cut, b=cut)
+        y = torch.randn(points, width) @ w
+    by_output = y.square().mean(0)
+    variance = float(by_output.mean())
+    return {
+        "variance": variance,
+        "error": float(by_output.std()) / math.sqrt(outputs) + variance * math.sqrt(2 / (points * outputs)),
+        "within": float((y.abs() < math.sqrt(variance)).float().mean()),
+        "largest weight": float(w.abs().max()),
+    }
+
+
+def xavier_variance(inputs: int, outputs: int) -> float:
+    """Variance of the weights that ``xavier_normal_`` draws for a layer."""
+    with forked():
+        torch.manual_seed(SEED)
+        w = torch.empty(outputs, inputs)
+        nn.init.xavier_normal_(w)
+    return float(w.var())
