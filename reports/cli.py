@@ -16,6 +16,7 @@ import click
 from calc.errors import BadInputError, NapkinError
 from reports.cli_common import model_arguments, request_of, require_device, talk
 from reports.cli_dtype import dtype
+from reports.cli_optimizer import optimizer
 
 if TYPE_CHECKING:
     from reports.job import Request
@@ -319,7 +320,7 @@ def list_(what: str, words: Sequence[str], as_json: bool) -> None:
         raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
 
 
-for _command in (dtype,):
+for _command in (dtype, optimizer):
     napkin.add_command(_command)
 
 

@@ -22,7 +22,18 @@ ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
 TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure")
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
-LAZY = ("calc", "calc.spec", "calc.load", "calc.check", "calc.inference", "calc.saving", "calc.pipeline", "reports.cli")
+LAZY = (
+    "calc",
+    "calc.spec",
+    "calc.load",
+    "calc.check",
+    "calc.inference",
+    "calc.saving",
+    "calc.pipeline",
+    "calc.updates.check",
+    "calc.updates.cost",
+    "reports.cli",
+)
 PUBLIC_FUNCTIONS = ("load", "trace", "derive", "check")
 
 

@@ -1,0 +1,59 @@
+"""Steps of torch's own optimizers on given gradients, in fp64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calc.errors import MeasurementError
+
+
+class LectureAdagrad(torch.optim.Optimizer):
+    """AdaGrad as the lecture's notes write it down."""
+
+    def __init__(self, parameters: Sequence[Tensor], lr: float = 0.01, eps: float = 1e-5) -> None:
+        super().__init__(parameters, {"lr": lr, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch's also serves closures that return the loss
+        for group in self.param_groups:
+            for p in group["params"]:
+                squares = self.state[p].setdefault("squares", torch.zeros_like(p))
+                squares.add_(p.grad.square())
+                p.sub_(group["lr"] * p.grad / (squares + group["eps"]).sqrt())
+
+
+def trajectory(
+    kind: str, given: Mapping[str, Any], start: Sequence[float], gradients: Sequence[Sequence[float]], keys: Sequence[str]
+) -> list[dict[str, list[float]]]:
+    """The parameter (``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or nothing for the
+    lecture's own AdaGrad. Raises ``MeasurementError`` where the class refuses what it is given."""
+    made = getattr(torch.optim, kind) if kind else LectureAdagrad
+    with _fp64():
+        parameter = torch.nn.Parameter(torch.tensor(start))
+        try:
+            optimizer = made([parameter], **given)
+        except (TypeError, ValueError) as error:
+            raise MeasurementError(f"torch's {kind or 'optimizer'} refuses {dict(given)}: {error}") from None
+        after: list[dict[str, list[float]]] = []
+        for gradient in gradients:
+            parameter.grad = torch.tensor(gradient)
+            optimizer.step()
+            state = optimizer.state[parameter]
+            after.append({"": parameter.detach().tolist(), **{key: torch.as_tensor(state[key]).tolist() for key in keys}})
+    return after
+
+
+@contextmanager
+def _fp64() -> Iterator[None]:
+    """Numbers that a class keeps beside a tensor (a product of momenta) are in torch's default format: fp64 too."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,1 @@
+"""What an optimizer's step does to one parameter, as equations: run in numpy, compared with torch's own steps, counted."""

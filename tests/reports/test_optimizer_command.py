@@ -1,0 +1,77 @@
+"""``napkin optimizer``: a rule with its costs as text and as JSON, compared with torch on request, refused in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.updates import run as run_
+from reports import cli
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+def test_a_rule_is_shown_with_state_flops_and_bytes() -> None:
+    """AdamW: two moments are 8 bytes a parameter; read four tensors and write three are 28."""
+    found = run("optimizer", "adamw", "--check")
+
+    assert 0 == found.exit_code
+    for words in (
+        "θ ← θ − lr·m̂/(√(v̂) + ε)",
+        "8 bytes of state, 28 bytes moved at least",
+        "14*n + 3 FLOP",
+        "8*n + 4 bytes",
+        "within: 10 steps",
+    ):
+        assert words in found.stdout
+
+
+def test_json_holds_equations_counts_and_the_comparison() -> None:
+    """Nothing but JSON on standard output."""
+    made = json.loads(run("optimizer", "adagrad-lecture", "--check", "--json", "lr=0.5").stdout)
+
+    assert ["G + g**2", "theta - lr*g/sqrt(G + eps)"] == [e["expr"] for e in made["rule"]["equations"]]
+    assert r"G \leftarrow G + g^{2}" == made["rule"]["equations"][0]["latex"]
+    assert (7, 4, None) == (*(made["as_written"][k] for k in ("flops_per_parameter", "state_bytes_per_parameter")), made["executed"])
+    assert (0.5, "within") == (made["check"]["letters"]["lr"], made["check"]["verdict"])
+
+
+def test_an_optimizer_without_equations_says_why_and_shows_its_costs() -> None:
+    """Muon: five rounds of 4 r²c + 2 r³."""
+    made = json.loads(run("optimizer", "muon", "--json").stdout)
+
+    assert (None, "4*r*c") == (made["rule"], made["executed"]["state_bytes"])
+    assert made["unknown"].startswith("muon orthogonalises whole matrices")
+
+
+def test_a_comparison_that_fails_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: every right-hand side a tenth too large."""
+    right = run_._right_side
+    monkeypatch.setattr(run_, "_right_side", lambda *words: right(*words) * 1.1)
+
+    found = run("optimizer", "sgd", "--check")
+
+    assert (1, True) == (found.exit_code, "failed: 10 steps" in found.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lion"], "napkin: unknown optimizer 'lion': known are sgd, "),
+        (["adam", "lr=0.1"], "napkin: values such as lr=0.1 are for a comparison with torch: add --check"),
+        (["adam", "lr=1e999", "--check"], "napkin: cannot read 'lr=1e999': write a letter and its number, e.g. lr=0.1"),
+        (["adam", "x=1", "--check"], "napkin: adam has no letter 'x': it has lr, beta1, beta2, eps, wd"),
+        (["muon", "--check"], "napkin: muon orthogonalises whole matrices"),
+        (["sgd", "--implementation", "foo"], "napkin: unknown implementation 'foo': known are loop, foreach, fused"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(words: list[str], message: str) -> None:
+    """And exit status 2, with nothing on standard output."""
+    found = run("optimizer", *words)
+
+    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
+    assert found.stderr.startswith(message)
