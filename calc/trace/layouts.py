@@ -6,6 +6,7 @@ The test suite compares the layout of every operator that has a rule, plain, tra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -76,9 +77,16 @@ _LIKE_IMAGES = {
     aten.replication_pad3d_backward.default: 1,
 }
 
+# Results after the first are statistics, for which torch's own decomposition has the input's format.
+_WITH_STATISTICS = (aten.native_batch_norm.default, aten.native_layer_norm.default, aten.native_group_norm.default)
+
 
 def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The result of ``func`` in the layout that a real run gives it."""
+    if func in _WITH_STATISTICS:
+        out = (out[0], *_in_the_format_of_parameters(args, out[1:]))
+    if func is aten.native_group_norm_backward.default and out[0] is not None:
+        out = (out[0].to(args[1].dtype), *out[1:])  # torch's decomposition leaves it in the format of the weight
     if func in _PLAIN:
         # Where it has several results, those of a gradient's sums are plain as well; what has no elements has no layout.
         return _each(out, lambda t: t.new_empty(t.shape))
@@ -92,17 +100,15 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return out
     form = suggest_memory_format(args[place])
     first, *rest = out if isinstance(out, tuple) else (out,)
-    if func is aten.native_batch_norm.default:
-        rest = _in_the_format_of_parameters(args, rest)
     if isinstance(first, torch.Tensor):
         first = torch.empty(first.shape, dtype=first.dtype, device=first.device, memory_format=form)
     return (first, *rest) if isinstance(out, tuple) else first
 
 
-def _in_the_format_of_parameters(args: tuple[Any, ...], kept: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The statistics that a batch norm keeps: fp32 where its input has two bytes and a parameter or running statistic has four."""
+def _in_the_format_of_parameters(args: tuple[Any, ...], kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The statistics that a norm keeps: fp32 where its input has two bytes and a parameter or running statistic has four."""
     full = any(isinstance(a, torch.Tensor) and a.dtype is torch.float32 for a in args[1:5])
-    return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else kept
+    return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else list(kept)
 
 
 def _laid(args: tuple[Any, ...], out: torch.Tensor) -> list[torch.Tensor]:

@@ -86,3 +86,12 @@ for precision in ("bf16-autocast", "fp16-autocast"):
         optimizer="adamw",
         precision=precision,
     )
+    network(
+        f"layer norm and group norm in {precision}",
+        {"B": 3, "d": 15, "f": 7},
+        lambda n: nn.Sequential(nn.Linear(n.d, n.f), nn.LayerNorm(n.f), nn.Linear(n.f, 6), nn.GroupNorm(3, 6)),
+        lambda n: (torch.rand(n.B, n.d),),
+        {"B": 5, "d": 11, "f": 13},
+        optimizer="adamw",
+        precision=precision,
+    )
