@@ -59,3 +59,12 @@ class EightBit:
         sizes = tuple(elements)
         tables = self.states * _TABLE if any(n >= self.fewest for n in sizes) else 0
         return sum(map(self.of_tensor, sizes)) + tables
+
+
+# States that 8-bit optimizers keep in this way, by the names that this project has for the optimizers.
+_STATES = {"adam": 2, "adamw": 2, "momentum": 1, "nesterov": 1, "rmsprop": 1, "adagrad": 1}
+
+
+def eight_bit(optimizer: str) -> EightBit | None:
+    """The optimizer in 8 bits; ``None`` where the paper and its library have none."""
+    return EightBit(_STATES[optimizer]) if optimizer in _STATES else None

@@ -29,6 +29,7 @@ LAZY = (
     "calc.check",
     "calc.inference",
     "calc.saving",
+    "calc.recipes",
     "calc.pipeline",
     "calc.updates.check",
     "calc.updates.cost",

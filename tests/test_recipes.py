@@ -1,0 +1,97 @@
+"""Recipes beside one another: what is derived of each, what is only stated, and the command that shows them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from click.testing import CliRunner, Result
+
+import calc
+from calc.derivation import Derivation
+from calc.eight_bit import EightBit, eight_bit
+from calc.errors import BadInputError
+from calc.options import PRECISIONS
+from calc.recipes import document, gathered, precisions, with_state
+from reports import cli
+
+SIZES = {"d": 67, "f": 71}
+
+
+@cache
+def derived(precision: str, optimizer: str = "adamw") -> Derivation:
+    return calc.derive(calc.load("mlp"), SIZES, cache=False, precision=precision, optimizer=optimizer)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["bytes-per-parameter", "mlp", "-d", "d=67", "-d", "f=71", *words])
+
+
+def test_recipes_stand_beside_one_another() -> None:
+    """16 bytes of a parameter in fp32, and 16 of other parts in bf16 with fp32 copies."""
+    found = gathered({name: derived(name) for name in ("fp32", "bf16-master")}, {})
+
+    assert {"fp32": 16, "bf16-master": 16} == {r.precision: r.whole for r in found.found}
+    assert [3, 4] == [len(r.terms) for r in found.found]
+
+
+def test_all_recipes_are_asked_for_unless_one_is() -> None:
+    assert (PRECISIONS, ("bf16",)) == (precisions(None), precisions("bf16"))
+
+
+def test_state_in_eight_bits_goes_by_the_tensors_of_the_model() -> None:
+    """mlp has matrices of 71·67 = 4,757 and 10·71 elements and biases of 71 and 10: the first alone is large enough."""
+    found = gathered({"fp32": derived("fp32")}, {}).eight_bit
+    small = 4 * 2 * (710 + 71 + 10)
+    large = 2 * (4757 + 4 * 19)  # ⌈4,757 / 256⌉ = 19 blocks
+
+    assert (4757, 71, 710, 10) == with_state(derived("fp32"))
+    assert small + large + 2 * 1024 == found.value
+
+
+def test_what_an_optimizer_keeps_nothing_of_has_no_formula() -> None:
+    """Unknown with its reason, never 0."""
+    found = gathered({"fp32": derived("fp32", "sgd")}, {}).eight_bit
+
+    assert (None, "no formula is published for the state of sgd in 8 bits") == (found.value, found.unknown)
+    assert (EightBit(2), EightBit(1), None) == (eight_bit("adamw"), eight_bit("momentum"), eight_bit("muon"))
+
+
+def test_nothing_to_gather_is_the_first_refusal() -> None:
+    """And devices that are none are refused."""
+    with pytest.raises(BadInputError, match=r"^no bf16 here$"):
+        gathered({}, {"bf16": "no bf16 here"})
+    with pytest.raises(BadInputError, match=r"^0 devices cannot share anything: give 1 or more$"):
+        gathered({"fp32": derived("fp32")}, {}, 0)
+
+
+def test_the_document_adds_up() -> None:
+    """Terms times parameters and what is left over are the bytes; shares of ZeRO are exact fractions."""
+    made = document(gathered({"bf16-master": derived("bf16-master")}, {"bf16": "not here"}, 64))
+    (recipe,) = made["recipes"]
+
+    assert recipe["bytes"] == sum(t["per_parameter"] * recipe["parameters"] + t["rest"] for t in recipe["terms"])
+    assert {"stage_1": "67/16", "stage_2": "71/32", "stage_3": "1/4"} == recipe["sharded"]
+    assert ({"bf16": "not here"}, 64) == (made["refused"], made["devices"])
+    assert all(stated["source"] for stated in made["stated"])
+
+
+def test_the_command_shows_every_recipe_or_the_one_asked_for() -> None:
+    """With the reasons, and with what is stated apart."""
+    one = run("--precision", "bf16-master", "--devices", "8")
+    data = json.loads(run("--precision", "fp32", "--json").stdout)
+
+    assert 0 == one.exit_code, one.stderr
+    assert "one fp32 copy, which the optimizer steps" in one.stdout
+    assert "Stage 3 on 8" in one.stdout
+    assert "Stated, not run:" in one.stdout
+    assert ["fp32"] == [recipe["precision"] for recipe in data["recipes"]]
+    assert 16 == data["recipes"][0]["per_parameter"]
+
+
+def test_a_forward_alone_is_refused_in_a_line() -> None:
+    found = run("--mode", "infer")
+
+    assert 2 == found.exit_code
+    assert "napkin: mode infer keeps no gradients and no optimizer state: use mode train\n" == found.stderr
