@@ -28,6 +28,7 @@ LAZY = (
     "calc.load",
     "calc.check",
     "calc.inference",
+    "calc.initialisation",
     "calc.saving",
     "calc.recipes",
     "calc.pipeline",

@@ -1,0 +1,111 @@
+"""What is known of a value when the parameters have just been drawn: moments of one of its elements.
+
+Averages are over the draw of parameters and inputs and over the elements of the value, as they are in a sample.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+# What a number rests on where it is not exact.
+WIDE = "features are many: a mean over them is its expectation, a sum of them is normal (He et al. 2015; error O(1/width))"
+FLAT = "attention scores are small and normal, and all positions alike: E[Σ p²] to second order in the scores' spread"
+APART = "rows of a table that tokens pick are apart as often as two tokens of the vocabulary are"
+VARIES = "what a norm sees varies by far more than its ε"
+ANEW = "a matrix used twice is taken as drawn anew each time"
+
+# How far off a number may be that rests on each of them, relative to it. Seen in samples at widths from 48 on, and doubled.
+OFF = {WIDE: 0.03, FLAT: 0.3, APART: 0.01, VARIES: 0.01, ANEW: 0.1}
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """``mean`` = E[x], ``second`` = E[x²], ``shared`` = E[x y] for the same feature at two positions (tokens, pixels, samples).
+
+    ``normal``   whether an element is close to normal with mean 0, which an activation's moments need.
+    ``sources``  the draws its elements hang on without a fresh matrix in between: two values that share one are not independent.
+    ``because``  how it follows from the operands, in numbers. ``rests`` are assumptions made on the way.
+    ``equation`` E[x²] in sizes, laws and the E[x²] of the operands by their sites; ``closed`` in sizes and laws alone, while short.
+    ``even``     whether it is a mean over many features, and so close to its expectation.
+    ``angle``    (``cos`` or ``sin``, of which value, second moment of what it multiplies), inside a rotation.
+    """
+
+    mean: float
+    second: float
+    shared: float
+    normal: bool = False
+    sources: frozenset[int] = frozenset()
+    because: str = ""
+    rests: tuple[str, ...] = ()
+    site: str = ""
+    equation: str = ""
+    closed: str | None = None
+    even: bool = False
+    angle: tuple[str, int, float] | None = None
+
+    @property
+    def variance(self) -> float:
+        return self.second - self.mean**2
+
+    def scaled(self, by: float) -> Moments:
+        return replace(self, mean=self.mean * by, second=self.second * by**2, shared=self.shared * by**2)
+
+    def saying(self, template: str, **parts: Moments | Table | str) -> Moments:
+        """With its equation and closed form: ``template`` with the operands by name, and without a closed form once that is long."""
+        named = template.format(**{k: _named(v) for k, v in parts.items()})
+        inside = {k: v.closed if isinstance(v, Moments) else _named(v) for k, v in parts.items()}
+        closed = None if None in inside.values() else template.format(**inside)
+        short = None if closed is None or len(_tidy(closed)) > _LONGEST else _tidy(closed)
+        return replace(self, equation=_tidy(named), closed=short)
+
+    def resting(self, *more: str) -> Moments:
+        return replace(self, rests=tuple(dict.fromkeys((*self.rests, *more))))
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value without moments: the operator that has no rule here, and where it ran.
+
+    After a fresh matrix it is at least normal, and independent of what came before: a norm then knows its result again.
+    """
+
+    why: str
+    normal: bool = False
+    sources: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value that no draw enters: positions, angles, masks. ``angle`` is (``cos`` or ``sin``, of which value); ``distinct``
+    says that no number comes twice in it."""
+
+    number: float | None = None
+    angle: tuple[str, int] | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A parameter, as the operand of a product: its law's moments, E[w²] as text, and whether it has been multiplied by before."""
+
+    name: str
+    mean: float
+    second: float
+    shape: tuple[int, ...]
+    law: str
+    again: bool = False
+
+
+_LONGEST = 160
+
+
+def _named(part: Moments | Table | str) -> str:
+    if isinstance(part, str):
+        return part
+    return f"({part.law})" if isinstance(part, Table) else f"E2[{part.site!r}]"
+
+
+def _tidy(text: str) -> str:
+    """Without parentheses that say nothing."""
+    return ast.unparse(ast.parse(text, mode="eval"))

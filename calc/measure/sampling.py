@@ -1,0 +1,70 @@
+"""Moments of a model's values at initialisation, sampled: the module is built and run anew from one seed after another.
+
+Every module's result is looked at, by its path: the mean of its squares, over its elements, in each draw. Nothing is known here
+of how the derived moments come about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from calc.measure.training import blame
+from calc.options import Options
+from calc.spec import Sizes, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Mean over the draws of the mean square of a module's result, and the standard error of that mean. ``calls`` in one forward."""
+
+    second: float
+    error: float
+    draws: int
+    calls: int
+
+
+def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None) -> dict[str, Sampled]:
+    """Mean squares at each module, over so many draws of parameters and inputs. Modules whose result is no float are left out."""
+    options = options or Options()
+    found: dict[str, list[list[float]]] = {}
+    given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
+    for seed in range(draws):
+        for name, squares in _one(spec, spec.sizes(given), seed, options).items():
+            found.setdefault(name, []).append(squares)
+    return {name: _sampled(each) for name, each in found.items()}
+
+
+def _one(spec: Spec, sizes: Mapping[str, int], seed: int, options: Options) -> dict[str, list[float]]:
+    squares: dict[str, list[float]] = {}
+    with blame(spec, sizes, f"a draw with seed {seed}"), torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        n = Sizes(**sizes)
+        module, inputs = spec.build(n), spec.inputs(n)
+        module.train(options.trains)
+        hooks = [part.register_forward_hook(partial(_look, squares, name)) for name, part in module.named_modules()]
+        spec.loss(module, *inputs)
+        for hook in hooks:
+            hook.remove()
+    return squares
+
+
+def _look(squares: dict[str, list[float]], name: str, module: Any, args: Any, result: Any) -> None:
+    first = result[0] if isinstance(result, tuple | list) and result else result
+    if isinstance(first, torch.Tensor) and first.is_floating_point() and first.numel():
+        squares.setdefault(name, []).append(float(first.double().square().mean()))
+
+
+def _sampled(draws: list[list[float]]) -> Sampled:
+    last = [each[-1] for each in draws]
+    mean = math.fsum(last) / len(last)
+    spread = math.fsum((x - mean) ** 2 for x in last) / max(len(last) - 1, 1)
+    return Sampled(mean, math.sqrt(spread / len(last)), len(last), max(len(each) for each in draws))
+
+
+Sampler = Callable[[Spec, Mapping[str, int], int], dict[str, Sampled]]

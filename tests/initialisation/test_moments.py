@@ -1,0 +1,123 @@
+"""Moments through the graph are those of sampled modules, and closed forms are the textbook's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import calc
+from calc.initialisation import Initial, initial, rules
+from calc.initialisation.comparison import FAILED, INSIDE, compare
+from calc.initialisation.state import Moments
+from calc.measure.sampling import sample
+from calc.spec import Spec
+
+
+class Deep(nn.Module):
+    """L linear layers without biases, drawn as the lecture does: randn/√d, or randn alone."""
+
+    def __init__(self, n: Any, scaled: bool) -> None:
+        super().__init__()
+        by = math.sqrt(n.d) if scaled else 1.0
+        self.layers = nn.ParameterList([nn.Parameter(torch.randn(n.d, n.d) / by) for _ in range(3)])
+        self.parts = nn.ModuleList([nn.Identity() for _ in range(3)])
+
+    def forward(self, x: Any) -> Any:
+        for weight, part in zip(self.layers, self.parts, strict=True):
+            x = part(x @ weight)
+        return x
+
+
+def _deep(scaled: bool) -> Spec:
+    return Spec("deep", {"B": 5, "d": 64}, lambda n: Deep(n, scaled), lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
+
+
+def _closed(found: Initial) -> list[str | None]:
+    return [part.closed for part in found.parts]
+
+
+def test_a_product_with_a_drawn_matrix_has_the_variance_of_its_fan_in() -> None:
+    """And d³ after three of them; rescaled by 1/√d it stays 1 at any depth."""
+    raw, scaled = initial(_deep(False)), initial(_deep(True))
+    assert _last(raw) == pytest.approx(64**3)
+    assert _last(scaled) == pytest.approx(1.0)
+
+
+def _last(found: Initial) -> float:
+    return [part.second for part in found.parts if part.second is not None][-1]
+
+
+def test_the_default_linear_layer_keeps_a_third() -> None:
+    """U(-1/√d, 1/√d) has the variance 1/(3d): the cruncher's values lose a factor of 3 a layer."""
+    found = initial(calc.load("cruncher"), {"B": 2, "D": 4, "L": 2})
+    assert [p.closed for p in found.parts if p.site in ("layers.0", "layers.1", "final")] == ["1/3", "1/9", "1/27"]
+
+
+SAMPLED: dict[str, tuple[dict[str, int], int]] = {
+    "mlp": ({"d": 53, "f": 61, "B": 19}, 200),
+    "cruncher": ({"D": 67, "B": 23}, 200),
+    "gpt2": ({"L": 2, "d": 96, "h": 4, "V": 997, "B": 3, "T": 17, "C": 32}, 40),
+    "llama3-8b": ({"L": 2}, 40),
+}
+
+
+@pytest.mark.parametrize("model", SAMPLED)
+def test_every_derived_moment_holds_in_a_sample(model: str) -> None:
+    sizes, draws = SAMPLED[model]
+    spec = calc.load(model)
+    found = initial(spec, {**spec.check_at, **sizes})
+    lines = compare(found, sample(spec, found.sizes, draws))
+    assert [line for line in lines if line.verdict == FAILED] == []
+    assert sum(line.verdict == INSIDE for line in lines) >= 3
+    assert any(line.part.second is not None for line in lines)
+
+
+class Residual(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.norm, self.one, self.act, self.two = nn.LayerNorm(n.d), nn.Linear(n.d, n.f), nn.ReLU(), nn.Linear(n.f, n.d, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return x + self.two(self.act(self.one(self.norm(x))))
+
+
+def _residual() -> Spec:
+    def inputs(n: Any) -> tuple[Any, ...]:
+        return (torch.randn(n.B, n.d),)
+
+    return Spec("residual", {"B": 29, "d": 71, "f": 83}, Residual, inputs, lambda m, x: F.mse_loss(m(x), torch.zeros_like(x)))
+
+
+# What is planted, where: a factor lost in a product, a sum, an activation, a norm.
+PLANTED: dict[str, Callable[[Moments], Moments]] = {
+    "affine": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+    "added": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+    "activation": lambda m: Moments(m.mean, 2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+    "normalised": lambda m: Moments(m.mean, 1.2 * m.second, m.shared, m.normal, m.sources, site=m.site),
+}
+
+
+@pytest.mark.parametrize("planted", ["nothing", *PLANTED])
+def test_an_error_planted_in_a_rule_fails_the_comparison(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if planted in PLANTED:
+        real = getattr(rules, planted)
+        monkeypatch.setattr(rules, planted, lambda *args, **kwargs: PLANTED[planted](real(*args, **kwargs)))
+    spec = _residual()
+    found = initial(spec)
+    failed = [line for line in compare(found, sample(spec, found.sizes, 200)) if line.verdict == FAILED]
+    assert bool(failed) == (planted in PLANTED)
+
+
+def test_what_has_no_rule_is_not_derived_and_says_why() -> None:
+    """Max pooling has none; a batch norm behind a convolution knows its result again."""
+    spec = calc.load("resnet50")
+    found = {part.site: part for part in initial(spec, {**spec.check_at, "w": 8}).parts}
+    assert found["layer1.0.conv1"].second is None
+    assert "max_pool2d" in found["layer1.0.conv1"].unknown
+    assert found["layer1.0.bn1"].second == pytest.approx(1, abs=1e-3)

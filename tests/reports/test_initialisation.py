@@ -1,0 +1,47 @@
+"""``napkin initialisation`` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from reports.cli import napkin
+
+
+def _run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(napkin, ["initialisation", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_table_shows_laws_equations_and_a_sample() -> None:
+    status, out, _ = _run("cruncher", "--draws", "30")
+    assert status == 0
+    assert "1/(3*D)" in out
+    assert "E2[layers.0]" in out
+    assert "inside" in out
+
+
+def test_the_json_holds_the_same() -> None:
+    status, out, _ = _run("cruncher", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert {part["site"]: part["closed"] for part in found["parts"]}["final"] == "1/27"
+    assert found["compared"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no-such-model"], "unknown model"),
+        (["cruncher", "-d", "D=-3"], "D"),
+        (["cruncher", "--draws", "2"], "30"),
+        (["gpt2", "-d", "d=64", "-d", "h=12"], "divide"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(words: list[str], said: str) -> None:
+    status, out, err = _run(*words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
