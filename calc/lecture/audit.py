@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-from calc.document import EXACT_IN_A_DOUBLE, SCHEMA, number
+from calc.document import SCHEMA
 from calc.errors import BadInputError
 from calc.lecture.claim import Claim, Topic
 from calc.lecture.compute import COMPUTE
@@ -21,6 +20,7 @@ from calc.lecture.largest import LARGEST
 from calc.lecture.learning import LEARNING
 from calc.lecture.mfu import MFU
 from calc.lecture.precision import PRECISION
+from calc.lecture.system import plain
 from calc.lecture.tensors import TENSORS
 from calc.lecture.training import TRAINING
 from calc.lecture.verdicts import VERDICTS, Finding
@@ -103,7 +103,7 @@ def claim_json(found: Audited) -> dict[str, Any]:
         "topic": found.topic,
         "claim": found.claim.says,
         "verdict": f.verdict,
-        "value": _plain(f.value),
+        "value": plain(f.value),
         "unit": f.unit or None,
         "because": f.because,
         "computed_by": f.computed_by,
@@ -122,14 +122,3 @@ def to_json(found: Audit, systems: Iterable[dict[str, Any]] = ()) -> dict[str, A
         ],
         "systems": list(systems),
     }
-
-
-def _plain(value: object) -> int | float | str | bool | None:
-    if isinstance(value, Fraction):
-        value = int(value) if value.denominator == 1 else float(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) > EXACT_IN_A_DOUBLE:
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return number(value)
-    assert value is None or isinstance(value, bool | float | str)  # what a finding may hold
-    return value

@@ -6,9 +6,14 @@ Each is seeded or has no randomness, so that it gives the same in every run. Not
 from __future__ import annotations
 
 import contextlib
+import statistics
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -271,3 +276,68 @@ def randn(*shape: int) -> Tensor:
 def forked() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         yield
+
+
+# -- data ------------------------------------------------------------------------------------------------------------------------
+
+
+def token_file(tokens: int, batch: int, length: int) -> dict[str, Any]:
+    """A file of 2-byte tokens mapped into memory, and a random batch of it: bytes of both, and whether targets follow inputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokens.bin"
+        np.arange(tokens, dtype=np.uint16).tofile(path)
+        mapped = np.memmap(path, dtype=np.uint16, mode="r")
+        starts = torch.randint(0, tokens - length, (batch,), generator=torch.Generator().manual_seed(SEED)).tolist()
+        x, y = (torch.stack([torch.from_numpy(mapped[s + k : s + k + length].astype(np.int64)) for s in starts]) for k in (0, 1))
+        found = {
+            "file": path.stat().st_size,
+            "read": 2 * batch * length * mapped.itemsize,
+            "batch": x.untyped_storage().nbytes() + y.untyped_storage().nbytes(),
+            "shifted": torch.equal(x[:, 1:], y[:, :-1]),
+            "mapped": isinstance(mapped, np.memmap),
+        }
+        del mapped
+    return found
+
+
+def pinned_copy() -> dict[str, float] | None:
+    """Seconds of copying 256 MiB to a device from pageable and from pinned memory; nothing where there is no device."""
+    if not torch.cuda.is_available():
+        return None
+    found = {}
+    for name, host in (("pageable", torch.empty(2**28, dtype=torch.uint8)), ("pinned", torch.empty(2**28, dtype=torch.uint8).pin_memory())):
+        host.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(5):
+            host.to("cuda", non_blocking=True)
+        torch.cuda.synchronize()
+        found[name] = (time.perf_counter() - start) / 5
+    return found
+
+
+def timed_product(rows: int, inner: int, columns: int, turns: int = 3, device: str = "cpu") -> float:
+    """Seconds of one fp32 product, the median of ``turns`` after one to warm up; a device is synchronised before each look at the clock."""
+
+    def now() -> float:
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    x, w = torch.ones(rows, inner, device=device), torch.ones(inner, columns, device=device)
+    x @ w
+    times = []
+    for _ in range(turns):
+        start = now()
+        x @ w
+        times.append(now() - start)
+    return statistics.median(times)
+
+
+def contraction(equation: str, *shapes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bool]:
+    """An einsum: the result's shape, its FLOPs by torch's counter, and whether autograd agrees with central differences in float64."""
+    tensors = [randn(*shape).double().requires_grad_() for shape in shapes]
+    with FlopCounterMode(display=False) as counter:
+        result = torch.einsum(equation, *tensors)
+    right = torch.autograd.gradcheck(lambda *t: torch.einsum(equation, *t), tuple(tensors), atol=1e-6)
+    return tuple(result.shape), int(counter.get_total_flops()), right

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from calc.measure.experiments import SEED, forked, randn, seeded
 
@@ -154,3 +157,47 @@ def xavier_variance(inputs: int, outputs: int) -> float:
         w = torch.empty(outputs, inputs)
         nn.init.xavier_normal_(w)
     return float(w.var())
+
+
+def depth_variance(width: int, depth: int, scale: float, networks: int = 64, points: int = 16) -> dict[str, float]:
+    """Variance of a deep linear network's outputs at initialisation: the mean over networks drawn anew, with its standard error.
+    In float64, since it grows by ``width`` a layer."""
+    with forked():
+        torch.manual_seed(SEED)
+        squares = []
+        for _ in range(networks):
+            x = torch.randn(points, width, dtype=torch.float64)
+            for _ in range(depth):
+                x = x @ (torch.randn(width, width, dtype=torch.float64) * scale)
+            squares.append(float(x.square().mean()))
+    found = torch.tensor(squares, dtype=torch.float64)
+    return {"variance": float(found.mean()), "error": float(found.std()) / math.sqrt(networks)}
+
+
+def step_flops(width: int, points: int) -> int:
+    """FLOPs of products of one step of a linear regression, by torch's counter around a real step."""
+    model = seeded(lambda: nn.Linear(width, 1, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = randn(points, width), randn(points)
+    with FlopCounterMode(display=False) as counter:
+        F.mse_loss(model(x).squeeze(-1), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return int(counter.get_total_flops())
+
+
+def seeds() -> dict[str, bool]:
+    """Sources of chance by whether two draws from one seed agree, the other sources left alone."""
+
+    def of_torch() -> list[float]:
+        torch.manual_seed(SEED)
+        return [float(v) for v in torch.randn(5)]
+
+    def of_python() -> list[float]:
+        generator = random.Random(SEED)
+        return [generator.random() for _ in range(5)]
+
+    def of_numpy() -> list[float]:
+        return [float(v) for v in np.random.default_rng(SEED).normal(size=5)]
+
+    with forked():
+        return {name: draw() == draw() for name, draw in (("torch", of_torch), ("random", of_python), ("numpy", of_numpy))}
