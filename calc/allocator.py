@@ -46,6 +46,13 @@ WORKSPACES = (
 )
 
 
+def workspace_of(capability: tuple[int, int]) -> int | None:
+    """Bytes of cuBLAS's workspace for one thread that calls it; ``None`` where no source is stated for a device so new."""
+    if capability < (9, 0):
+        return WORKSPACES[0].nbytes
+    return WORKSPACES[1].nbytes if capability == (9, 0) else None
+
+
 def rounded(nbytes: int) -> int:
     """What a request takes at least; a rest of its block that is too small to be split off counts as allocated too."""
     return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK) if nbytes else 0

@@ -21,6 +21,7 @@ from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
 from calc.inference import Inference
 from calc.live import Timeline
+from calc.measuring import Measured
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.saving import Saving
@@ -155,7 +156,7 @@ def report(request: Request, directory: Path, device: str, progress: Progress) -
         "report.html": html.write(made),
         "report.json": json_text(to_json(derivation, checks, compared, live)),
     }
-    return Outcome(made, _write(directory, texts), checks, unchecked)
+    return Outcome(made, write_all(directory, texts), checks, unchecked)
 
 
 def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
@@ -182,6 +183,22 @@ def saving(request: Request, progress: Progress, save_seconds: float | None, fai
     return replace(save(calc.load(request.model), request.sizes, options=request.options, progress=progress), interval=chosen)
 
 
+def no_cuda() -> str:
+    """Why nothing is measured on a CUDA device here; empty where there is one."""
+    from calc.measuring import absent
+
+    return absent()
+
+
+def measure(request: Request, device: str, repetitions: int, fit: bool, progress: Progress) -> Measured:
+    """Steps of a model on a CUDA device, beside what was predicted."""
+    from calc.measuring import measured
+
+    progress(f"loading {request.model}")
+    spec = calc.load(request.model)
+    return measured(spec, request.sizes, options=request.options, device=device, repetitions=repetitions, fit=fit, progress=progress)
+
+
 def check_json(checks: Any) -> dict[str, Any]:
     """A check as plain data."""
     return {
@@ -200,7 +217,7 @@ def json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
-def _write(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write each file beside its place, then move all into place: a reader never sees half a report."""
     waiting: list[tuple[Path, Path]] = []
     try:

@@ -31,6 +31,7 @@ LAZY = (
     "calc.initialisation",
     "calc.saving",
     "calc.recipes",
+    "calc.measuring",
     "calc.pipeline",
     "calc.updates.check",
     "calc.updates.cost",

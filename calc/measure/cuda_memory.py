@@ -6,34 +6,63 @@ Without a CUDA device everything here refuses; nothing stands in for a measureme
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.measure.training import Training, training
+from calc.measure.formats import cast
+from calc.measure.training import Training, blame, training
 from calc.options import Options
-from calc.spec import Spec
+from calc.spec import Sizes, Spec
 
 WARM_UP = 2  # steps: the optimizer's state is made in the first, libraries take their workspaces in it
 
 
 @dataclass(frozen=True, slots=True)
-class CudaMemory:
-    """Peaks of one step after warm-up. ``before`` is what was allocated between steps; ``device`` names what it ran on."""
+class Repetition:
+    """One step. ``before`` is what was allocated when it began; ``seconds`` end when the device has finished."""
 
-    device: str
-    sizes: Mapping[str, int]
     before: int
     allocated: int
     reserved: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        peaks = {"max_memory_allocated": self.allocated, "max_memory_reserved": self.reserved}
+        return {"before": self.before, **peaks, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class CudaMemory:
+    """Peaks of steps after warm-up, each read apart. ``first`` is the very first step of the module, where it was seen; ``device``
+    names what it ran on."""
+
+    device: str
+    sizes: Mapping[str, int]
+    repetitions: tuple[Repetition, ...]
     total: int
+    first: Repetition | None = None
+
+    @property
+    def before(self) -> int:
+        return self.repetitions[-1].before
+
+    @property
+    def allocated(self) -> int:
+        return max(r.allocated for r in self.repetitions)
+
+    @property
+    def reserved(self) -> int:
+        return max(r.reserved for r in self.repetitions)
 
     def to_json(self) -> dict[str, Any]:
         numbers = {"before": self.before, "max_memory_allocated": self.allocated, "max_memory_reserved": self.reserved}
-        return {"device": self.device, "sizes": dict(self.sizes), **numbers, "total_memory": self.total}
+        every = {"first_step": self.first.to_json() if self.first else None, "repetitions": [r.to_json() for r in self.repetitions]}
+        return {"device": self.device, "sizes": dict(self.sizes), **numbers, **every, "total_memory": self.total}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +74,60 @@ class Fits:
     too_large: int | None
     tried: tuple[tuple[int, bool], ...]
 
+    def to_json(self) -> dict[str, Any]:
+        tried = [{"size": size, "fits": fits} for size, fits in self.tried]
+        return {"dimension": self.dimension, "largest": self.largest, "too_large": self.too_large, "tried": tried}
+
 
 def cuda_memory(
-    spec: Spec, sizes: Mapping[str, int] | None = None, *, options: Options | None = None, device: str = "cuda", warm_up: int = WARM_UP
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    options: Options | None = None,
+    device: str = "cuda",
+    warm_up: int = WARM_UP,
+    repetitions: int = 1,
 ) -> CudaMemory:
-    """Run the training step of ``spec`` on a CUDA device and read the allocator's peaks of one step."""
+    """Run the training step of ``spec`` on a CUDA device and read the allocator's peaks of every step after the warm-up."""
     require_cuda()
     at = spec.sizes(sizes or {})
     empty()
     with training(spec, at, options or Options(), device) as run:
-        return _measured(run, at, device, warm_up)
+        first = stepped(run, device)
+        found = memory_of(run, warm_up=warm_up - 1, repetitions=repetitions)
+    return replace(found, first=first)
 
 
-def _measured(run: Training, at: Mapping[str, int], device: str, warm_up: int) -> CudaMemory:
+def memory_of(run: Training, *, warm_up: int = WARM_UP, repetitions: int = 1) -> CudaMemory:
+    """The peaks of a training that is set up already, at the sizes of its inputs."""
     for _ in range(warm_up):
         run.step()
+    steps = tuple(stepped(run, run.device) for _ in range(repetitions))
+    properties = torch.cuda.get_device_properties(run.device)
+    return CudaMemory(properties.name, dict(run.sizes), steps, properties.total_memory)
+
+
+def stepped(run: Training, device: str) -> Repetition:
+    """One step, with the peaks that the allocator had in it."""
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_allocated(device)
+    before, begin = torch.cuda.memory_allocated(device), time.perf_counter()
     run.step()
     torch.cuda.synchronize(device)
-    properties = torch.cuda.get_device_properties(device)
-    peaks = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
-    return CudaMemory(properties.name, dict(at), before, *peaks, properties.total_memory)
+    seconds = time.perf_counter() - begin
+    return Repetition(before, torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device), seconds)
 
 
 def require_cuda() -> None:
     """Refuse where there is no CUDA device."""
     if not torch.cuda.is_available():
         raise MeasurementError("not measured: there is no CUDA device here, and the allocator's statistics exist only on one")
+
+
+def room(device: str) -> int:
+    """Bytes that the allocator can have: what is free on the device, and what it has reserved already."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free) + int(torch.cuda.memory_reserved(device))
 
 
 def empty() -> None:
@@ -90,14 +144,42 @@ def largest_that_fits(
     options: Options | None = None,
     device: str = "cuda",
     limit: int = 2**16,
+    start: int = 1,
 ) -> Fits:
-    """The largest ``dimension`` (B, usually) at which two steps run without running out of memory, found by doubling, then halving
-    the distance. A step that fits at one size is taken to fit at every smaller one."""
+    """The largest ``dimension`` (B, usually) at which two steps run without running out of memory, found from ``start`` on by growing
+    steps, then by halving the distance. A step that fits at one size is taken to fit at every smaller one."""
     require_cuda()
     if dimension not in spec.dimensions or spec.dimensions[dimension].tied:
         raise BadInputError(f"{spec.name} has no dimension {dimension[:40]!r} to set: it has {', '.join(spec.dims)}")
     others = dict(sizes or {})
-    return boundary(dimension, lambda n: runs(spec, {**others, dimension: n}, options or Options(), device), limit)
+    return boundary(dimension, lambda n: runs(spec, {**others, dimension: n}, options or Options(), device), limit, start)
+
+
+def fed(run: Training, sizes: Mapping[str, int]) -> Training:
+    """The same module and optimizer with inputs of other sizes, which no weight may depend on: B and T, usually."""
+    with blame(run.spec, sizes, "making the inputs"):
+        inputs = run.spec.inputs(Sizes(**sizes))
+    _, moved = cast(run.module, tuple(x.to(run.device) for x in inputs), run.options.precision)
+    return replace(run, sizes=dict(sizes), inputs=moved)
+
+
+def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
+    """Whether two steps of a training that is set up run with inputs of ``sizes``; gradients that a failure leaves are dropped."""
+    empty()
+    try:
+        again = fed(run, sizes)
+        again.step()
+        again.step()
+        torch.cuda.synchronize(run.device)
+    except (torch.OutOfMemoryError, MeasurementError) as error:
+        if not _out_of_memory(error):
+            raise
+        return False
+    finally:
+        run.module.zero_grad(set_to_none=True)
+        if run.optimizer is not None:
+            run.optimizer.zero_grad(set_to_none=True)
+    return True
 
 
 def runs(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> bool:
@@ -119,22 +201,28 @@ def _out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or isinstance(error.__cause__, torch.OutOfMemoryError)
 
 
-def boundary(dimension: str, fits: Callable[[int], bool], limit: int) -> Fits:
-    """Doubles from 1 until it does not fit or the limit is reached, then halves between the last that did and the first that did not."""
+def boundary(dimension: str, fits: Callable[[int], bool], limit: int, start: int = 1) -> Fits:
+    """Grows from ``start`` until it does not fit or the limit is reached, or shrinks until it does; then halves between the last that fits
+    and the first that does not. From 1 on every step doubles; from a larger start the first is an eighth of it."""
     tried: list[tuple[int, bool]] = []
 
     def tries(size: int) -> bool:
         tried.append((size, fits(size)))
         return tried[-1][1]
 
-    if not tries(1):
-        return Fits(dimension, None, 1, tuple(tried))
-    low, high = 1, 2
-    while high <= limit and tries(high):
-        low, high = high, 2 * high
-    if high > limit:
-        return Fits(dimension, low, None, tuple(tried))
-    while high - low > 1:
+    low, high, step = 0, limit + 1, max(1, start // 8)
+    size = min(max(1, start), limit)
+    while low < size < high:
+        if tries(size):
+            low = size
+            size = min(low + step, limit)
+        else:
+            high = size
+            size = max(high - step, 1)
+        step *= 2
+        if low and high <= limit:
+            break
+    while low and low < limit and high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if tries(middle) else (low, middle)
-    return Fits(dimension, low, high, tuple(tried))
+    return Fits(dimension, low or None, high if high <= limit else None, tuple(tried))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from calc.errors import BadInputError, MeasurementError
 from calc.measure import cuda_memory
 from calc.measure.cuda_memory import Fits, boundary, largest_that_fits
+from calc.measure.training import training
 from calc.options import Options
 from tests.measure import tiny
 
@@ -45,13 +47,20 @@ class Pretended:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
 
+@dataclass
+class Run:
+    device: str
+    sizes: Any
+    step: Any
+
+
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     cuda = Pretended()
 
     @contextmanager
     def training(spec: Any, sizes: Any, options: Any, device: str) -> Iterator[Any]:
-        yield SimpleNamespace(step=lambda: cuda.step(sizes["B"]))
+        yield Run("cuda", sizes, lambda: cuda.step(sizes["B"]))
 
     monkeypatch.setattr(cuda_memory, "training", training)
     monkeypatch.setattr(cuda_memory, "torch", SimpleNamespace(cuda=cuda, OutOfMemoryError=torch.OutOfMemoryError))
@@ -70,12 +79,23 @@ def test_without_a_device_it_is_not_measured(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_peaks_are_of_one_step_after_warm_up(pretended: Pretended) -> None:
-    """Two steps, peaks forgotten, one step, and only then are they read."""
+    """The very first step is read apart; after one more, peaks are forgotten, one step runs, and only then are they read."""
     found = cuda_memory.cuda_memory(tiny.linear())
 
     assert (1000, 5003, 2**21, 2**30) == (found.before, found.allocated, found.reserved, found.total)
-    order = ["step", "step", "synchronize", "reset_peak_memory_stats", "memory_allocated", "step", "synchronize"]
-    assert order == [call for call in pretended.calls if call in order]
+    assert found.first is not None
+    assert 5001 == found.first.allocated
+    one = ["synchronize", "reset_peak_memory_stats", "memory_allocated", "step", "synchronize"]
+    assert [*one, "step", *one] == [call for call in pretended.calls if call in one]
+
+
+def test_every_repetition_is_kept(pretended: Pretended) -> None:
+    """Each with its own peaks; the largest is the peak."""
+    found = cuda_memory.cuda_memory(tiny.linear(), repetitions=3)
+
+    assert [5003, 5004, 5005] == [r.allocated for r in found.repetitions]
+    assert 5005 == found.allocated == found.to_json()["max_memory_allocated"]
+    assert 3 == len(found.to_json()["repetitions"])
 
 
 def test_the_largest_batch_is_found_between_what_fits_and_what_does_not(pretended: Pretended) -> None:
@@ -108,6 +128,37 @@ def test_the_boundary_of_any_size(fitting: int, limit: int, largest: int | None,
     found = boundary("B", lambda n: n <= fitting, limit)
 
     assert Fits("B", largest, too_large, found.tried) == found
+
+
+@pytest.mark.parametrize("start", [1, 7, 12, 13, 37, 64, 500])
+@pytest.mark.parametrize("fitting", [0, 1, 12, 36, 37, 38, 64])
+def test_a_boundary_is_found_from_wherever_one_starts(start: int, fitting: int) -> None:
+    """The start only saves tries: no size is tried twice, and the answer is the same."""
+    found = boundary("B", lambda n: n <= fitting, 64, start)
+
+    assert (fitting or None, fitting + 1 if fitting < 64 else None) == (found.largest, found.too_large)
+    assert len({size for size, _ in found.tried}) == len(found.tried)
+
+
+def test_inputs_of_other_sizes_go_through_the_same_module() -> None:
+    """What failed for want of memory leaves no gradient behind, and the next size still runs."""
+    with training(tiny.linear(), tiny.linear().sizes(), Options(), "cpu") as run:
+        more = cuda_memory.fed(run, {"B": 11, "n": 5, "m": 7})
+        more.step()
+
+        assert run.module is more.module
+        assert (11, 5) == tuple(more.inputs[0].shape)
+
+
+def test_a_size_without_room_is_told_from_one_that_runs(pretended: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its gradients are dropped."""
+    with training(tiny.linear(), tiny.linear().sizes(), Options(), "cpu") as run:
+        assert cuda_memory.still_runs(run, {"B": 11, "n": 5, "m": 7})
+
+        run.module.weight.grad = torch.ones(7, 5)
+        monkeypatch.setattr(cuda_memory, "fed", lambda *_: SimpleNamespace(step=lambda: pretended.step(2**61)))
+        assert not cuda_memory.still_runs(run, {"B": 11, "n": 5, "m": 7})
+        assert run.module.weight.grad is None
 
 
 def test_a_dimension_that_is_none_is_refused(pretended: Pretended) -> None:

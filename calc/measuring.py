@@ -1,0 +1,192 @@
+"""Measured steps on a device beside what was predicted of them: the allocator's peaks, each repetition, and the largest batch that fits.
+
+The prediction is the CUDA allocator's rules on the recorded step, with the workspaces that libraries take, at the very sizes; it is
+made before the run and nothing of it is adjusted afterwards. Without a device nothing is measured, and that is what comes out.
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.allocator import Simulated, workspace_of
+from calc.derivation import Derivation
+from calc.document import number
+from calc.errors import MeasurementError
+from calc.options import Options
+from calc.pipeline import derive, timeline
+from calc.recomputing import largest
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure.cuda_memory import CudaMemory, Fits
+
+Progress = Callable[[str], None]
+
+# Threads that call cuBLAS in a training step, each with a workspace of its own: the program's, and autograd's for the device.
+CALLERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the steps should take at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why."""
+
+    sizes: Mapping[str, int]
+    first: Simulated
+    steady: Simulated
+    workspace: int | None
+    unknown: str = ""
+
+    @property
+    def allocated(self) -> int | None:
+        """Of a steady step, workspaces included."""
+        return None if self.workspace is None else self.steady.allocated + self.workspace
+
+    def to_json(self) -> dict[str, Any]:
+        steps = {"live": self.steady.live, "allocated": self.steady.allocated, "reserved": self.steady.reserved}
+        first = {"first_step": {"live": self.first.live, "allocated": self.first.allocated, "reserved": self.first.reserved}}
+        whole = {"workspaces": number(self.workspace), "max_memory_allocated": number(self.allocated), "because": self.unknown or None}
+        return {**{name: number(value) for name, value in steps.items()}, **first, **whole}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model and recipe on one machine. ``runs`` are pairs of what was predicted and what was read."""
+
+    model: str
+    source: str
+    options: Mapping[str, str]
+    machine: Mapping[str, Any]
+    runs: tuple[tuple[Predicted, CudaMemory], ...]
+    fits: Fits | None = None
+    expected: int | None = None
+    room: int | None = None
+
+
+def absent() -> str:
+    """Why nothing is measured here; empty where there is a CUDA device."""
+    from calc.measure.cuda_memory import require_cuda
+
+    try:
+        require_cuda()
+    except MeasurementError as error:
+        return str(error)
+    return ""
+
+
+def off(predicted: int | None, measured: int | None) -> Fraction | None:
+    """How far a prediction lies from what was measured, as a share of the latter."""
+    return None if predicted is None or not measured else Fraction(predicted - measured, measured)
+
+
+def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> Predicted:
+    """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
+    found = timeline(derivation, progress=progress)
+    if not found.allocated:
+        raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
+    first, steady = found.allocated
+    each = workspace_of(capability)
+    unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
+    return Predicted(found.sizes, first, steady, None if each is None else CALLERS * each, unknown)
+
+
+def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:
+    """The largest B whose predicted peak is within ``room`` bytes: from the closed form of live bytes, then down to where rounding and
+    workspaces fit as well. ``None`` where workspaces are not known or B is no dimension."""
+    if "B" not in derivation.sizes or workspace_of(capability) is None:
+        return None
+    size = largest(derivation, "B", room)
+    while size:
+        spec = derivation.spec
+        at = {name: value for name, value in derivation.sizes.items() if not spec.dimensions[name].tied}
+        there = derive(spec, {**at, "B": size}, options=Options(**derivation.options), progress=progress)
+        whole = predicted(there, capability, progress).allocated
+        if whole is None or whole <= room:
+            return size
+        size = min(size - 1, size * room // whole)
+    return size
+
+
+def measured(
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    options: Options,
+    device: str = "cuda",
+    repetitions: int = 3,
+    fit: bool = False,
+    progress: Progress = lambda _: None,
+) -> Measured:
+    """Steps of ``spec`` on a CUDA device at ``sizes``, beside their prediction; with ``fit``, the largest B that runs as well."""
+    return several(spec, (sizes or {},), options=options, device=device, repetitions=repetitions, fit=fit, progress=progress)
+
+
+def several(
+    spec: Spec,
+    cases: tuple[Mapping[str, int], ...],
+    *,
+    options: Options,
+    device: str = "cuda",
+    repetitions: int = 3,
+    fit: bool = False,
+    progress: Progress = lambda _: None,
+) -> Measured:
+    """The same at several sizes. The module is built once, for the first: the others may differ in what only inputs depend on."""
+    from calc.measure.cuda_memory import empty, fed, memory_of, require_cuda, stepped
+    from calc.measure.cuda_memory import room as free_room
+    from calc.measure.machine import machine
+    from calc.measure.training import training
+
+    require_cuda()
+    facts = machine(device)
+    capability = (facts["device"]["capability"][0], facts["device"]["capability"][1])
+    derived = [derive(spec, case, options=options, progress=progress) for case in cases]
+    expected = [predicted(d, capability, progress) for d in derived]
+    empty()
+    runs, fits, room, most = [], None, None, None
+    with training(spec, spec.sizes(cases[0]), options, device) as run:
+        progress(f"running on {facts['device']['name']}")
+        first = stepped(run, device)
+        for i, (case, before) in enumerate(zip(cases, expected, strict=True)):
+            found = memory_of(fed(run, spec.sizes(case)), repetitions=repetitions)
+            runs.append((before, replace(found, first=None if i else first)))
+        if fit:
+            room = free_room(device)
+            most = largest_expected(derived[-1], room, capability, progress)
+            fits = _fitting(run, spec.sizes(cases[-1]), most or 1, progress)
+    return Measured(spec.name, spec.source, options.to_json(), facts, tuple(runs), fits, most, room)
+
+
+def _fitting(run: Any, at: Mapping[str, int], start: int, progress: Progress) -> Fits:
+    from calc.measure.cuda_memory import boundary, still_runs
+
+    free = {name: value for name, value in at.items() if not run.spec.dimensions[name].tied}
+
+    def fits(size: int) -> bool:
+        progress(f"trying B = {size}")
+        return still_runs(run, run.spec.sizes({**free, "B": size}))
+
+    return boundary("B", fits, 2**20, start)
+
+
+def document(found: Measured) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a measurement, as plain data."""
+    fits = None if found.fits is None else {**found.fits.to_json(), "predicted": found.expected, "room": number(found.room)}
+    return {
+        "schema": 1,
+        "kind": "measurement of memory",
+        "model": {"name": found.model, "source": found.source},
+        "options": dict(found.options),
+        **found.machine,
+        "runs": [_run(before, after) for before, after in found.runs],
+        "fits": fits,
+    }
+
+
+def _run(before: Predicted, after: CudaMemory) -> dict[str, Any]:
+    share = off(before.allocated, after.allocated)
+    made = {"sizes": {name: number(value) for name, value in after.sizes.items()}, "predicted": before.to_json()}
+    return {**made, "measured": after.to_json(), "off": None if share is None else float(share)}
