@@ -33,6 +33,7 @@ LAZY = (
     "calc.recipes",
     "calc.measuring",
     "calc.pipeline",
+    "calc.named.check",
     "calc.updates.check",
     "calc.updates.cost",
     "reports.cli",

@@ -1,0 +1,1 @@
+"""Operations over named dimensions in the notation of einops: shapes, counts, gradients, the best order of several operands."""

@@ -1,0 +1,78 @@
+"""``napkin einsum``: counts, order and gradients as text and as JSON, a real run on request, one line for what is no pattern."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.named import check as check_
+from reports import cli
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["einsum", *words])
+
+
+def test_a_contraction_is_shown_with_counts_gradients_and_a_run() -> None:
+    """2·2·3·5·7 = 420 FLOP."""
+    found = run("b s d, d f -> b s f", "b=2", "s=3", "d=5", "f=7", "--check")
+
+    assert 0 == found.exit_code
+    for words in (
+        "Y[b, s, f] = Σ_d A[b, s, d] B[d, f]",
+        "= 420\u00a0FLOP",
+        "dB[d, f] = Σ_{b,s} dY[b, s, f] A[b, s, d]",
+        "derived 840, measured 840",
+    ):
+        assert words in found.stdout
+
+
+def test_json_holds_the_same_with_null_for_what_has_no_size() -> None:
+    """bf16 has 2 bytes an element; without b there is no value and a reason."""
+    made = json.loads(run("b d, d f -> b f", "d=5", "f=7", "--dtype", "bf16", "--json").stdout)
+
+    assert {"expr": "2*b*d*f", "value": None} == made["flops"]["total"]
+    assert {"expr": "2*b*d + 2*d*f + 2*b*f", "value": None} == made["bytes"]
+    assert (None, "no size is given for b") == (made["intensity"]["value"], made["intensity"]["because"])
+    assert ["b", 7] == made["result"]["shape"]
+    assert made["checks"] is None
+
+
+def test_the_least_order_is_shown_beside_that_from_left_to_right() -> None:
+    """1,800 FLOP instead of 50,000."""
+    found = run("a b, b c, c d -> a d", "a=100", "b=2", "c=50", "d=3").stdout
+
+    assert "the least of all orders at these sizes; from left to right 50,000 FLOP" in found
+    assert "T1[b, d] from B[b, c] C[c, d]" in found
+
+
+def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a gradient with the wrong sign."""
+    right = check_.backward
+    monkeypatch.setattr(check_, "backward", lambda *words: -right(*words))
+
+    found = run("b s -> b", "b=2", "s=3", "--check")
+
+    assert (1, True) == (found.exit_code, "failed: gradient of A" in found.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["b s"], "napkin: cannot read the pattern 'b s': write operands, one arrow and the result"),
+        (["b s -> b", "b=-3"], "napkin: b = -3 is not positive: sizes are integers from 1 to 2**63 - 1"),
+        (["b s -> b", "z=3"], "napkin: the pattern 'b s -> b' has no dimension 'z': it has b, s"),
+        (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': Unknown character"),
+        (["b s -> b", "--check"], "napkin: a run needs every size: give b, s too, e.g. b=7"),
+        (["b s -> b", "--dtype", "int4"], "napkin: int4 has no whole bytes for an element: choose a format of 8 bits or more"),
+        (["b s -> b", "--reduce", "median"], "napkin: unknown reduction 'median': known are sum, mean, max, min, prod"),
+    ],
+)
+def test_what_cannot_be_counted_is_one_line(words: list[str], message: str) -> None:
+    """And exit status 2, with nothing on standard output."""
+    found = run(*words)
+
+    assert (2, "", 1) == (found.exit_code, found.stdout, len(found.stderr.splitlines()))
+    assert found.stderr.startswith(message)
