@@ -250,11 +250,14 @@ class Equations:
         return Operand(node, tuple(range(len(self[node].shape))))
 
     def map(self, expr: sp.Expr, operands: tuple[Operand, ...], shape: Shape, **about: Any) -> int:
-        """A Map with only the operands that occur in it, each once."""
+        """A Map with only the operands that occur in it, each once, and constants as the numbers they are."""
         kept: list[Operand] = []
-        names = {}
+        names: dict[sp.Symbol, sp.Expr] = {}
         for i, operand in enumerate(operands):
-            if expr.has(argument(i)):
+            number = self[operand.node].op
+            if isinstance(number, Map) and not number.operands:
+                names[argument(i)] = number.expr
+            elif expr.has(argument(i)):
                 if operand not in kept:
                     kept.append(operand)
                 names[argument(i)] = argument(kept.index(operand))

@@ -26,16 +26,23 @@ def _nonnegative(call: Call, index: View, size: sp.Expr) -> View:
 
 @lifting("embedding")
 def embedding(call: Call) -> View:
-    """Y[…, d] = W[I[…], d]."""
+    """Y[…, d] = W[I[…], d]. A row for padding is a constant: torch gives it no gradient."""
     weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
+    padding = call.integer("padding_idx", -1)
+    if padding >= 0 and call.lifter.active(weight.node):
+        weight = _held(call, weight, padding)
     rank = len(call.equations[index.node].shape)
     shape = (*call.equations[index.node].shape, weight.shape[1])
     coordinates = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
     node = call.equations.add(ir.Gather(weight.node, coordinates), shape)
-    padding = call.integer("padding_idx", -1)
-    if padding >= 0 and call.lifter.active(weight.node):
-        call.lifter.notes.append(f"row {padding} of {call.instruction.site} is padding: torch gives it no gradient, whatever the chain rule says")
     return View(node, (*index.axes, (Part(rank, weight.shape[1]),)))
+
+
+def _held(call: Call, weight: View, row: int) -> View:
+    held = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
+    rows = positions(call, weight.shape[0])
+    expr = where(sp.Eq(argument(2), row), y, x)
+    return call.pointwise(expr, (weight, View(held, weight.axes), View(rows.node, (*rows.axes, ()))), whole=False)
 
 
 @lifting("index_select")

@@ -38,6 +38,7 @@ def log_softmax(call: Call, view: View, axis: int) -> View:
     less, _ = shifted(call, view, (axis,))
     powers = call.pointwise(sp.exp(x), (less,), name="E")
     total = reduce(call, powers, (axis,), "sum", keep=True, name="Z")
+    call.pointwise(x / y, (powers, total), name="P")  # what the gradient is written in
     return call.pointwise(x - sp.log(y), (less, total), name="log P")
 
 
@@ -46,6 +47,7 @@ def log_total(call: Call, view: View, axes: Collection[int], keep: bool) -> View
     less, largest = shifted(call, view, axes)
     powers = call.pointwise(sp.exp(x), (less,), name="E")
     total = reduce(call, powers, axes, "sum", keep=True, name="Z")
+    call.pointwise(x / y, (powers, total), name="P")  # as above
     made = call.pointwise(sp.log(x) + y, (total, largest))
     return made if keep else View(made.node, tuple(axis for i, axis in enumerate(made.axes) if i not in set(axes)))
 

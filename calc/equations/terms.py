@@ -1,0 +1,248 @@
+"""Sums of products of tensors' elements, in which sums over labels are factors too: what gradients are simplified in.
+
+An expression is SymPy's, over symbols that stand for an element of a tensor (a node with its labels) or for a sum over labels of a
+product. Its normal form is expanded, with every factor outside the sums that it does not depend on. Labels from ``BOUND`` on are
+summed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import sympy as sp
+
+BOUND = 10_000
+_MOST_TERMS = 40
+
+# A product of factors, each with its power; a polynomial has a coefficient for each.
+Monomial = tuple[tuple[sp.Expr, sp.Expr], ...]
+Poly = dict[Monomial, sp.Expr]
+
+
+class TooLarge(Exception):
+    """More terms than anybody reads: the equation stays as the chain rule gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a tensor."""
+
+    node: int
+    labels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Σ over ``bound`` of ``inner``, a product all of whose factors depend on one of them."""
+
+    bound: tuple[int, ...]
+    sizes: tuple[sp.Expr, ...]
+    inner: sp.Expr
+
+
+class Symbols:
+    """The symbols of one simplification, and what each stands for."""
+
+    def __init__(self) -> None:
+        self._of: dict[Element | Total, sp.Symbol] = {}
+        self.meaning: dict[sp.Symbol, Element | Total] = {}
+        self._labels: dict[sp.Symbol, frozenset[int]] = {}
+
+    def symbol(self, meaning: Element | Total) -> sp.Symbol:
+        found = self._of.get(meaning)
+        if found is None:
+            found = self._of[meaning] = sp.Symbol(f"{_ELEMENT}{len(self._of)}", real=True)
+            self.meaning[found] = meaning
+            inside = frozenset(meaning.labels) if isinstance(meaning, Element) else self.labels(meaning.inner) - frozenset(meaning.bound)
+            self._labels[found] = inside
+        return found
+
+    def element(self, node: int, labels: Iterable[int]) -> sp.Symbol:
+        return self.symbol(Element(node, tuple(labels)))
+
+    def labels(self, expr: sp.Expr) -> frozenset[int]:
+        """The free labels of an expression."""
+        return frozenset().union(*(self._labels.get(s, frozenset()) for s in expr.free_symbols))
+
+    def nodes(self, expr: sp.Expr) -> set[int]:
+        """The tensors in an expression, those in its sums too."""
+        found: set[int] = set()
+        for s in expr.free_symbols:
+            meaning = self.meaning.get(s)
+            if isinstance(meaning, Element):
+                found.add(meaning.node)
+            elif isinstance(meaning, Total):
+                found |= self.nodes(meaning.inner)
+        return found
+
+    def renamed(self, expr: sp.Expr, to: Mapping[int, int]) -> sp.Expr:
+        """The expression with its free labels renamed."""
+        changed = {}
+        for s in expr.free_symbols:
+            meaning = self.meaning.get(s)
+            if isinstance(meaning, Element):
+                changed[s] = self.element(meaning.node, (to.get(label, label) for label in meaning.labels))
+            elif isinstance(meaning, Total):
+                changed[s] = self.symbol(Total(meaning.bound, meaning.sizes, self.renamed(meaning.inner, to)))
+        return expr.xreplace(changed)
+
+    def bounds(self, expr: sp.Expr) -> int:
+        """The first label that no sum in the expression is over."""
+        found = BOUND
+        for s in expr.free_symbols:
+            meaning = self.meaning.get(s)
+            if isinstance(meaning, Total):
+                found = max(found, 1 + max(meaning.bound), self.bounds(meaning.inner))
+        return found
+
+    def total(self, inner: sp.Expr, bound: Collection[int], size_of: Mapping[int, sp.Expr]) -> sp.Symbol:
+        """The symbol of a sum. Its labels are numbered by where they first stand, so that equal sums are one symbol."""
+        order: list[int] = []
+        for s in sorted(inner.free_symbols, key=lambda s: self._rank(s, bound)):
+            order += [label for label in self._ordered(s) if label in bound and label not in order]
+        start = self.bounds(inner)
+        to = {label: start + i for i, label in enumerate(order)}
+        return self.symbol(Total(tuple(to.values()), tuple(size_of[label] for label in order), self.renamed(inner, to)))
+
+    def _ordered(self, s: sp.Symbol) -> list[int]:
+        meaning = self.meaning.get(s)
+        if isinstance(meaning, Element):
+            return list(meaning.labels)
+        return sorted(self._labels.get(s, ()))
+
+    def _rank(self, s: sp.Symbol, bound: Collection[int]) -> tuple[str, ...]:
+        meaning = self.meaning.get(s)
+        if isinstance(meaning, Element):
+            return ("", f"{meaning.node:08}", *("*" if label in bound else str(label) for label in meaning.labels))
+        return ("~", str(s))
+
+
+# -- polynomials -----------------------------------------------------------------------------------------------------------
+
+
+def expand(expr: sp.Expr) -> Poly:
+    """The expression as a sum of products. What is no product (a function of an element) is a factor."""
+    if expr.is_number:
+        return {(): expr} if expr != 0 else {}
+    if expr.is_Add:
+        return _sizes(expr) if _only_sizes(expr) else added(*(expand(a) for a in expr.args))
+    if expr.is_Mul:
+        found: Poly = {(): sp.Integer(1)}
+        for a in expr.args:
+            found = multiplied(found, expand(a))
+        return found
+    if expr.is_Pow and expr.exp.is_number:
+        return _power(expr)
+    return {((expr, sp.Integer(1)),): sp.Integer(1)}
+
+
+_ELEMENT = "t_"
+_WRITTEN: dict[sp.Symbol, sp.Expr] = {}
+
+
+def _only_sizes(expr: sp.Expr) -> bool:
+    return not any(s.name.startswith(_ELEMENT) for s in expr.free_symbols) and not expr.atoms(sp.Float)
+
+
+def _sizes(expr: sp.Expr) -> Poly:
+    """A sum of sizes (T - 1, B*T - B) as a product of factors each of which stays whole, so that one cancels another."""
+    found = sp.factor(expr)
+    powers: dict[sp.Expr, sp.Expr] = {}
+    coefficient = sp.Integer(1)
+    for factor in sp.Mul.make_args(found):
+        base, power = factor.as_base_exp()
+        if base.is_number:
+            coefficient *= factor
+            continue
+        if not base.is_Symbol:
+            name = sp.Symbol(f"<{base}>", positive=True)
+            _WRITTEN[name] = base
+            base = name
+        powers[base] = powers.get(base, sp.Integer(0)) + power
+    return {monomial_of(powers): coefficient}
+
+
+def spelled(expr: sp.Expr) -> sp.Expr:
+    """The expression with such factors written out."""
+    return expr.xreplace({s: _WRITTEN[s] for s in expr.free_symbols if s in _WRITTEN})
+
+
+def _power(expr: sp.Expr) -> Poly:
+    base = expand(expr.base)
+    if len(base) == 1:
+        ((monomial, coefficient),) = base.items()
+        return {tuple((factor, power * expr.exp) for factor, power in monomial): coefficient**expr.exp}
+    if expr.exp.is_Integer and 0 < expr.exp <= 4:
+        found = base
+        for _ in range(int(expr.exp) - 1):
+            found = multiplied(found, base)
+        return found
+    return {((together(base), expr.exp),): sp.Integer(1)}
+
+
+def added(*polys: Poly) -> Poly:
+    found: Poly = {}
+    for poly in polys:
+        for monomial, coefficient in poly.items():
+            found[monomial] = found.get(monomial, sp.Integer(0)) + coefficient
+    return {m: c for m, c in found.items() if c != 0}
+
+
+def multiplied(a: Poly, b: Poly) -> Poly:
+    if len(a) * len(b) > _MOST_TERMS:
+        raise TooLarge
+    found: Poly = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            powers = dict(m)
+            for factor, power in n:
+                powers[factor] = powers.get(factor, sp.Integer(0)) + power
+            key = monomial_of(powers)
+            found[key] = found.get(key, sp.Integer(0)) + c * d
+    return {m: c for m, c in found.items() if c != 0}
+
+
+def monomial_of(powers: Mapping[sp.Expr, sp.Expr]) -> Monomial:
+    return tuple(sorted(((f, p) for f, p in powers.items() if p != 0), key=lambda item: item[0].sort_key()))
+
+
+def product_of(monomial: Monomial, coefficient: sp.Expr = sp.S.One) -> sp.Expr:
+    return sp.Mul(coefficient, *(factor**power for factor, power in monomial))
+
+
+def together(poly: Poly) -> sp.Expr:
+    """The expression of a polynomial, with what all of its terms share in front."""
+    if not poly:
+        return sp.Integer(0)
+    shared = _shared(list(poly))
+    content = _content(list(poly.values()))
+    rest = []
+    for monomial, coefficient in poly.items():
+        powers = {f: p - shared.get(f, sp.Integer(0)) for f, p in monomial}
+        powers.update({f: -p for f, p in shared.items() if f not in powers})
+        rest.append(product_of(monomial_of(powers), coefficient / content))
+    return sp.Mul(content, product_of(monomial_of(shared)), sp.Add(*rest), evaluate=True)
+
+
+def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
+    """The factors of all monomials, each with its lowest power."""
+    tables = [dict(m) for m in monomials]
+    found = {}
+    for factor, power in tables[0].items():
+        powers = [t.get(factor, sp.Integer(0)) for t in tables]
+        if all(p > 0 for p in powers):
+            found[factor] = min(powers)
+        elif all(p < 0 for p in powers):
+            found[factor] = max(powers)
+    return found if len(monomials) > 1 else tables[0]
+
+
+def _content(coefficients: list[sp.Expr]) -> sp.Expr:
+    if len(coefficients) == 1:
+        return coefficients[0]
+    if all(c.is_Rational for c in coefficients):
+        found = sp.gcd_list(coefficients)
+        return -found if all(c < 0 for c in coefficients) else found
+    return sp.Integer(1)
+
