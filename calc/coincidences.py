@@ -74,14 +74,15 @@ def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Cond
 
 
 def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
-    """Of ``names``, those that are 1 or equal to an earlier one, and what they equal."""
+    """Of ``names``, those that are 1, equal to an earlier one, or no more than the number that they are a multiple of; and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
+    parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
     first: dict[int, str] = {1: "1"}
     found: dict[str, str] = {}
     for name in values:
         turns = set(names_in(graph.basis[name])) & set(graph.loops)
         if name in names and name not in tied and not turns:
-            to = first.setdefault(values[name], name)
+            to = str(values[name]) if values[name] == parts.get(name) else first.setdefault(values[name], name)
             found |= {name: to} if to != name else {}
     return found
 

@@ -54,9 +54,9 @@ def as_recorded(spec: Spec, graph: Graph) -> Spec:
     """``spec`` with what ``graph`` found out about its dimensions."""
     known = spec.dimensions
     more = {
-        d.name: replace(known[d.name], at_most=d.at_most) if d.name in known else _dim(d)
+        d.name: replace(known[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in known else _dim(d)
         for d in graph.dims
-        if d.name not in known or known[d.name].at_most != d.at_most
+        if d.name not in known or (known[d.name].at_most, known[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
     return replace(spec, dims={**spec.dims, **more}) if more else spec
 
@@ -66,8 +66,10 @@ def _dim(d: DimRecord) -> Dim:
 
 
 def assumptions(spec: Spec) -> list[Assumption]:
-    """What is taken for granted of each size that data decide."""
-    return [Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in spec.dimensions.items() if dim.decided_at]
+    """What is taken for granted of each size that data decide, and of each that was found to be a multiple."""
+    dims = spec.dimensions.items()
+    multiples = [Assumption(f"Eq(Mod({name}, {dim.multiple_of}), 0)", dim.because) for name, dim in dims if dim.because]
+    return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.decided_at), *multiples]
 
 
 def _because(name: str, dim: Dim) -> str:

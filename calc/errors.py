@@ -72,6 +72,19 @@ class TraceError(NapkinError):
     """The training step could not be recorded with symbolic sizes."""
 
 
+class SizesError(TraceError):
+    """The step raises with symbols for sizes, or runs otherwise at the sizes asked for: a divisibility may be missing."""
+
+
+class NoPeakError(TraceError):
+    """The peak of live bytes has no closed form in ``dimension``, a loop count: which turn needs most depends on the other sizes."""
+
+    def __init__(self, dimension: str, where: str, message: str) -> None:
+        super().__init__(message)
+        self.dimension = dimension
+        self.where = where
+
+
 class PinnedSizeError(TraceError):
     """A dimension was read as one concrete number, so no closed form in it can be read off the record.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calc import decided
+from calc import decided, multiples
 from calc.coincidences import as_asked, coincidences, degenerate, held_instead, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
@@ -16,8 +16,11 @@ from calc.errors import (
     BadInputError,
     CertificateError,
     DataDependentError,
+    NapkinError,
+    NoPeakError,
     PinnedSizeError,
     RefusedOperatorError,
+    SizesError,
     SpecError,
     TraceError,
     UnknownOperatorError,
@@ -103,6 +106,63 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
 def _traced(
     spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
 ) -> tuple[Graph, Analysis | None, Spec]:
+    """The graph at ``sizes``, and the spec that it is of: with the multiples that the sizes asked for need, where they need any."""
+    try:
+        return _as_it_is(spec, sizes, options, cache, progress)
+    except SizesError as error:
+        if spec.gives_way or not _runs_as_asked(spec, sizes, options):
+            raise
+        found = _with_multiples(spec, sizes, options, cache, progress, error, [_MOST_TRIED])
+        return found or _as_it_is(multiples.as_numbers(spec, str(error)), sizes, options, cache, progress)
+
+
+# How often recording with a further multiple is tried.
+_MOST_TRIED = 40
+
+
+def _runs_as_asked(spec: Spec, sizes: Mapping[str, int] | None, options: Options) -> bool:
+    from calc.trace import again
+
+    try:
+        again(spec, {}, spec.sizes(decided.given_now(spec, sizes or {})), {}, options)
+    except NapkinError:
+        return False
+    return True
+
+
+def _with_multiples(
+    spec: Spec,
+    sizes: Mapping[str, int] | None,
+    options: Options,
+    cache: bool,
+    progress: Progress,
+    error: SizesError,
+    left: list[int],
+) -> tuple[Graph, Analysis | None, Spec] | None:
+    """The graph with the first further multiples that make a recording; nothing where there are none, or too many to try."""
+    further: list[tuple[Spec, SizesError]] = []
+    for more in multiples.candidates(spec, spec.sizes(decided.given_now(spec, sizes or {})), str(error)):
+        if not left[0]:
+            break
+        left[0] -= 1
+        progress(more.why)
+        try:
+            return _as_it_is(more.spec, sizes, options, cache, progress)
+        except SizesError as again:
+            if str(again) != str(error):
+                further.append((more.spec, again))
+        except NapkinError:
+            continue
+    for spec_, again in further:
+        found = _with_multiples(spec_, sizes, options, cache, progress, again, left)
+        if found is not None:
+            return found
+    return None
+
+
+def _as_it_is(
+    spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
+) -> tuple[Graph, Analysis | None, Spec]:
     """The graph at ``sizes``, recorded anew for each size that turns out to be decided by data, and the spec that it is of."""
     while True:
         spec = in_patterns(spec, sizes or {}, options)
@@ -183,7 +243,9 @@ def _as_numbers(names: Collection[str]) -> str:
 
 def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]], error: TraceError) -> dict[str, str]:
     """Further dimensions to leave as numbers after ``error``: the one it names, else the next set of those that may."""
-    why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ")
+    why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
+    if isinstance(error, NoPeakError) and error.dimension not in held:
+        return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     may = {name for names in spec.gives_way for name in names}
     if isinstance(error, PinnedSizeError) and error.dimension in may - held.keys():
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), why)
@@ -192,6 +254,9 @@ def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]]
         if more:
             return dict.fromkeys(more, why)
     return {}
+
+
+_NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which turn needs most depends on other sizes"
 
 
 def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
@@ -246,7 +311,8 @@ def _apart(
     case, inner = _deep_enough(spec, values, options, equal, progress, held)
     case = _probed(spec, case, inner, [*degenerate(case), as_asked(case, values)], progress)
     for condition in case.unmet(values):
-        raise TraceError(
+        kind = TraceError if {*names_in(condition.expr)} & {*graph.loops} else SizesError
+        raise kind(
             f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
             f" {condition.holds}), asked at {condition.where}: choose other sizes"
         )
@@ -319,12 +385,16 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
 def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError) -> TraceError:
     """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw."""
+    from calc.derive.analysis import PEAKS
+
     for name, where in reversed([*pins.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"
         )
-        return PinnedSizeError(name, where, said) if name in spec.walked else TraceError(said)
+        if name in spec.walked:
+            return PinnedSizeError(name, where, said)
+        return NoPeakError(name, where, said) if failure.quantity in PEAKS and name in spec.dims else TraceError(said)
     return failure
 
 

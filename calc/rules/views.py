@@ -20,6 +20,7 @@ free(
     "aten.squeeze.dims",
     "aten.unsqueeze_.default",
     "aten.squeeze_.dim",
+    "aten.squeeze_.dims",
     "aten.view_as_real.default",
     "aten.view_as_complex.default",
     "aten._conj.default",

@@ -15,7 +15,7 @@ import torch
 from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import meaning_of, names_in
-from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
+from calc.errors import DataDependentError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
@@ -28,6 +28,8 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 
 # Each loop count doubles the number of recordings.
 _MOST_LOOPS = 3
+# What a step fails with where one size exceeds another, a loop count.
+_MAY_EXCEED = (TraceError, SizesError)
 # No loop is recorded with fewer turns.
 _MOST_BOUNDED = 3
 
@@ -73,7 +75,7 @@ def record(
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
         except TraceError as error:
-            if type(error) is TraceError:
+            if type(error) in _MAY_EXCEED:
                 _require_unbounded(spec, basis, sizes, loops, attempt, options, error)
             raise
     graph = _graph(spec, basis, sizes, loops, attempt, options, runs, pins)
@@ -97,7 +99,7 @@ def _require_unbounded(
         except UndecidedSizeError:
             raise declared from None
         except TraceError as again:
-            if type(again) is TraceError and str(again) != str(error):
+            if type(again) in _MAY_EXCEED and str(again) != str(error):
                 raise declared from None
         else:
             raise declared from None

@@ -1,13 +1,12 @@
 """The second derivative of a convolution, as torch's own code takes it, on symbolic sizes: that code reads sizes as plain numbers.
 
-It stands in where a gradient of a gradient is taken (a gradient penalty), for the time of a recording. Operators and the order in
+It stands in (``calc.trace.composites``) where a gradient of a gradient is taken (a gradient penalty). Operators and the order in
 which results die are those of ``_convolution_double_backward`` (aten/src/ATen/native/Convolution.cpp).
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,18 +33,7 @@ class _How:
         return result
 
 
-@contextlib.contextmanager
-def convolutions_twice() -> Iterator[None]:
-    """Context in which gradients of a convolution's gradients may be taken on symbolic sizes."""
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("_convolution_double_backward", _double_backward, "AutogradCPU")
-    try:
-        yield
-    finally:
-        library._destroy()
-
-
-def _double_backward(
+def double_backward(
     ggi: torch.Tensor | None,
     ggw: torch.Tensor | None,
     ggb: torch.Tensor | None,

@@ -18,14 +18,13 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
-from calc.errors import DataDependentError, NapkinError, SpecError, TraceError
+from calc.errors import DataDependentError, NapkinError, SizesError, SpecError, TraceError
 from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
-from calc.trace import disguise, formats, optimizers, readings, recurrent
+from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
-from calc.trace.double import convolutions_twice
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing, raising_line
 from calc.trace.recorder import Recorder, tensors_in
@@ -99,7 +98,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
     if env is None:
         yield
         return
-    with convolutions_twice(), disguise.any_kernel(env.aside):
+    with composites.of_symbols(), disguise.any_kernel(env.aside):
         yield
 
 
@@ -376,7 +375,7 @@ def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         first = _first_words(error)
         said = env.named(first) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
-        raise TraceError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}") from None
+        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}") from None
 
 
 # What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.

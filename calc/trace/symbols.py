@@ -179,13 +179,21 @@ class SizeEnv(ShapeEnv):
     def text(self, expr: sp.Expr) -> int | str:
         found = self._texts.get(expr)
         if found is None:
-            found = _write(expr, self.names)
+            found = _write(self._divided(expr), self.names)
             if isinstance(found, str) and _KNOWN.sub("", found).strip():
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
                 where = user_line()
                 raise PinnedSizeError(name, where, f"the size {found}, made at {where}, has no closed form")
             self._texts[expr] = found
         return found
+
+    def _divided(self, expr: sp.Expr) -> sp.Expr:
+        """``expr`` with the turns of a loop as the numbers they are in this run wherever something is divided: a size that is a
+        multiple of them may be divided by the number read of them (groups of channels)."""
+        numbers = {s: self._at[s] for s, name in self.names.items() if name in self._turns}
+        if not numbers or not expr.free_symbols & numbers.keys():
+            return expr
+        return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))
 
     def hint(self, value: Any) -> Any:
         """The number a symbolic value has at the hints; other values as they are."""
@@ -200,6 +208,7 @@ def _is_polynomial(expr: Any) -> bool:
 
 
 _RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
+_DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
 _LOGIC = {"And": " and ", "Or": " or "}
 
 
