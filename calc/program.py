@@ -59,6 +59,7 @@ class Instruction:
     """One executed ATen operator. ``args`` hold ``Ref``, ``Amount``, numbers, text, ``None`` and tuples of these.
 
     ``outputs`` has the index of each result, in order. ``graded`` is false where the model asked for no gradients (``no_grad``).
+    ``function`` is the class of a hand-written autograd function that runs it.
     """
 
     index: int
@@ -68,6 +69,7 @@ class Instruction:
     mutates: tuple[str, ...]
     site: str
     graded: bool = True
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +92,5 @@ class Program:
     provenance: Mapping[str, str] = field(default_factory=dict)
     # Names by which a parameter's storage goes elsewhere in the module: tied weights.
     tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Bytes of every storage that a value lies in.
+    nbytes: Mapping[int, Size] = field(default_factory=dict)

@@ -203,12 +203,12 @@ class Lifter:
 
     def _result(self, instruction: Instruction, position: int, output: int, view: View) -> None:
         values = self.program.values
+        if instruction.function and self.active(view.node):
+            self._note(
+                f"{instruction.function} at {instruction.site} is an autograd function with a backward of its own: these are the gradients"
+                " of its forward, which a check compares with what its backward gives"
+            )
         if not instruction.graded and self.active(view.node):
-            if values[output].requires_grad and not instruction.mutates:
-                raise UnknownOperatorError(
-                    f"{instruction.name} at {instruction.site} runs in a hand-written autograd function, whose backward is not the chain"
-                    " rule's; write that part with ordinary operators"
-                )
             view = View(self.equations.add(ir.Hold(view.node, _NO_GRADIENT), self.equations[view.node].shape), view.axes)
         source = next((r for r in _refs(instruction.args) if values[r].storage == values[output].storage), None)
         if instruction.mutates and source is not None:
@@ -218,6 +218,10 @@ class Lifter:
             self._set(output, view, owner, (*chain, (instruction.index, position)))
         else:
             self._set(output, view)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     def active(self, node: int) -> bool:
         """Whether a node depends on a parameter."""

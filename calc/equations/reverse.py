@@ -14,7 +14,7 @@ import sympy as sp
 
 from calc.equations import ir
 from calc.equations.ir import Equations, Node, Operand, argument, place
-from calc.equations.scalar import RESULT, partial, truth
+from calc.equations.scalar import RESULT, kept_whole, partial, truth
 from calc.equations.sizes import product
 from calc.errors import NapkinError
 
@@ -121,7 +121,7 @@ def mapped(equations: Equations, node: Node, gradient: int, i: int) -> int | Non
     if derivative == 0:
         return None
     count = len(node.op.operands)
-    expr = (derivative * argument(count)).xreplace({RESULT: argument(count + 1)})
+    expr = (kept_whole(derivative) * argument(count)).xreplace({RESULT: argument(count + 1)})
     operands = (*node.op.operands, equations.same(gradient), equations.same(node.index))
     whole = equations.map(expr, operands, node.shape)
     return repeated(equations, whole, node.op.operands[i], node)

@@ -58,6 +58,16 @@ class Sign(_Step):
     """-1, 0 or 1."""
 
 
+class Whole(sp.Function):  # type: ignore[misc]  # as above
+    """An expression that is one factor to whoever multiplies out: the derivative of an activation, say."""
+
+
+def kept_whole(derivative: sp.Expr) -> sp.Expr:
+    """A derivative that is a sum with functions in it, as one factor."""
+    inside = derivative.xreplace({RESULT: argument(0)})
+    return Whole(derivative) if inside.atoms(sp.Function) - inside.atoms(sp.Piecewise) and derivative.atoms(sp.Add) else derivative
+
+
 def where(condition: Any, yes: Any, no: Any) -> sp.Expr:
     return sp.Piecewise((sp.sympify(yes), condition), (sp.sympify(no), True))
 
@@ -76,12 +86,16 @@ def smaller(a: sp.Expr, b: sp.Expr) -> sp.Expr:
     return sp.Piecewise((a, a < b), (b, a > b), ((a + b) / 2, True))
 
 
+def _arguments(expr: sp.Expr) -> set[sp.Symbol]:
+    return {s for s in expr.free_symbols if s.name.startswith("x_")}
+
+
 @functools.lru_cache(maxsize=4096)
 def partial(expr: sp.Expr, i: int) -> sp.Expr:
     """∂expr/∂argument(i), in terms of the result (``RESULT``) where that is shorter."""
     x = argument(i)
     found = sp.diff(expr, x).replace(sp.sign, Sign)
-    if found.is_number or found.has(sp.DiracDelta, sp.Derivative):
+    if not found.free_symbols & _arguments(expr):
         return found
     candidates = [found]
     if not expr.is_Symbol and not expr.has(sp.Piecewise):
@@ -102,6 +116,7 @@ def _log_gamma(x: Any) -> Any:
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
+    "Whole": lambda x: x,
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "Softplus": lambda x: np.logaddexp(0, x),
     "Floor": np.floor,

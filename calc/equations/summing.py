@@ -9,6 +9,7 @@ import sympy as sp
 
 from calc.equations import ir
 from calc.equations.ir import Equations, argument
+from calc.equations.masks import Masks, truth_of
 from calc.equations.sizes import product
 from calc.equations.terms import Element, Monomial, Poly, Symbols, Total, added, expand, monomial_of, multiplied, product_of
 
@@ -28,6 +29,7 @@ class Summing:
         self.written: dict[int, sp.Expr] = {}  # node → its expression over labels 0, 1, …, of gradients already simplified
         self._vanishes = vanishes
         self._totals = _totals(equations, forward)
+        self.masks = Masks(equations, symbols)
 
     def expr(self, poly: Poly) -> sp.Expr:
         """A polynomial with its facts applied as one expression."""
@@ -37,13 +39,29 @@ class Summing:
         return self._tidied(expand(expr))
 
     def _tidied(self, poly: Poly) -> Poly:
-        """0 and 1 are their own powers."""
+        """0 and 1 are their own powers, and a mask adds nothing to what is 0 where it is."""
         found: Poly = {}
         for monomial, coefficient in poly.items():
             powers = {f: sp.Integer(1) if p > 1 and self._is_truth(f) else p for f, p in monomial}
-            key = monomial_of(powers)
+            key = monomial_of(self._unmasked(powers))
             found[key] = found.get(key, sp.Integer(0)) + coefficient
         return {m: c for m, c in found.items() if c != 0}
+
+    def _unmasked(self, powers: dict[sp.Expr, sp.Expr]) -> dict[sp.Expr, sp.Expr]:
+        masks = [f for f in powers if isinstance(f, sp.Piecewise)]
+        if not masks:
+            return powers
+        zero: set[sp.Expr] = set()
+        for factor, power in powers.items():
+            meaning = self.symbols.meaning.get(factor)
+            if isinstance(meaning, Element) and power > 0:
+                zero |= {self.symbols.renamed(c, dict(enumerate(meaning.labels))) for c in self.masks.zero_unless(meaning.node)}
+        for mask in masks:
+            condition = truth_of(mask)
+            if condition is not None and condition in zero:
+                self.said.append(("what a mask takes out is 0 already", -1))
+                powers = {f: p for f, p in powers.items() if f != mask}
+        return powers
 
     def _is_truth(self, factor: sp.Expr) -> bool:
         meaning = self.symbols.meaning.get(factor)

@@ -20,7 +20,7 @@ from calc.errors import PinnedSizeError, SpecError, TraceError
 from calc.options import Options
 from calc.program import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.spec import Sizes, Spec
-from calc.trace import disguise, recurrent, step, values
+from calc.trace import disguise, kernels, recurrent, step, values
 from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.standins import standing_in
@@ -45,6 +45,25 @@ class ProgramRecorder(Recorder):
         self.leaves: list[Leaf] = []
         self.instructions: list[Instruction] = []
         self._of: dict[int, int] = {}
+        self.written_by_hand = ""
+
+    @contextlib.contextmanager
+    def hand_written(self) -> Iterator[None]:
+        """Context in which a forward of ``torch.autograd.Function`` is noted by its name: it has a backward of its own."""
+        apply = torch.autograd.Function.__dict__["apply"]
+
+        def noted(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            before, self.written_by_hand = self.written_by_hand, cls.__name__
+            try:
+                return apply.__get__(None, cls)(*args, **kwargs)
+            finally:
+                self.written_by_hand = before
+
+        torch.autograd.Function.apply = classmethod(noted)  # type: ignore[assignment, method-assign]  # put back below
+        try:
+            yield
+        finally:
+            torch.autograd.Function.apply = apply  # type: ignore[method-assign]  # as it was
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = super().__torch_dispatch__(func, types, args, kwargs)
@@ -100,9 +119,13 @@ class ProgramRecorder(Recorder):
         names, mutated = self._schema(func)
         name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._argument(v)) for n, v in given)
+        nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
+        if nbytes is not None:
+            self.nbytes[self.storage(out, self.path.current)] = self.size(nbytes)
         outputs = tuple(self._output(t, bool(mutated)) for t in tensors_in(out))
-        graded = torch.is_grad_enabled()
-        self.instructions.append(Instruction(len(self.instructions), name, written, outputs, mutated, self.path.current, graded))
+        graded = torch.is_grad_enabled() or bool(self.written_by_hand)
+        made = Instruction(len(self.instructions), name, written, outputs, mutated, self.path.current, graded, self.written_by_hand)
+        self.instructions.append(made)
 
     def _output(self, tensor: torch.Tensor, overwritten: bool) -> int:
         """A result has a value of its own; what is written over in place keeps its tensor, and has a new value."""
@@ -164,10 +187,13 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
     raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
 
 
-def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Program:
+def record_program(
+    spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool = True
+) -> Program:
     """The forward of ``spec`` with symbols for sizes, but for the basis symbols of ``fixed`` and those the model reads as numbers,
     which are numbers as in ``sizes``. Where it cannot be recorded so, every size is a number.
 
+    ``doubles``: numbers are made in float64, as in the run that equations are compared with; else in the formats of a real step.
     Raises ``TraceError`` where the forward cannot be recorded at all.
     """
     basis = basis_of(spec.dimensions)
@@ -175,7 +201,7 @@ def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int
     held = {name: fixed.get(name, known[name]) for name in basis.symbols if name in fixed}
     while True:
         try:
-            return _record(spec, basis, sizes, held, options)
+            return _record(spec, basis, sizes, held, options, doubles)
         except PinnedSizeError as pin:
             if pin.dimension in held or pin.dimension not in known:
                 raise
@@ -186,14 +212,17 @@ def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int
             held = dict(known)
 
 
-def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> Program:
+def _record(
+    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool
+) -> Program:
     hint_of = {name: hint for name, hint in hints(basis, sizes).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
     size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
     recorder = ProgramRecorder(env, size, hint)
-    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), step._refusing(spec, env), _doubles(), step._fake(env), recorder:
+    made_in = _doubles() if doubles else contextlib.nullcontext()
+    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), step._refusing(spec, env), made_in, step._fake(env), recorder:
         loss, tied = _forward(spec, symbolic, recorder, options)
     return Program(
         model=spec.name,
@@ -210,6 +239,7 @@ def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[s
         notes=tuple(spec.notes),
         provenance={"torch": torch.__version__, "python": platform.python_version()},
         tied=tied,
+        nbytes=dict(recorder.nbytes),
     )
 
 
@@ -249,6 +279,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
     with (
         recorder.path.watch(module),
         standing_in(recorder.called, recorder.path.within, recorder.choices.picking),
+        recorder.hand_written(),
         step._attention(options),
     ):
         recorder.phase = "forward"
