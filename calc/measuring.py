@@ -98,16 +98,18 @@ def largest_expected(derivation: Derivation, room: int, capability: tuple[int, i
     workspaces fit as well. ``None`` where workspaces are not known or B is no dimension."""
     if "B" not in derivation.sizes or workspace_of(capability) is None:
         return None
-    size = largest(derivation, "B", room)
-    while size:
-        spec = derivation.spec
-        at = {name: value for name, value in derivation.sizes.items() if not spec.dimensions[name].tied}
-        there = derive(spec, {**at, "B": size}, options=Options(**derivation.options), progress=progress)
+    free = {name: value for name, value in derivation.sizes.items() if not derivation.spec.dimensions[name].tied}
+    beside = 0  # what a prediction has beyond live bytes: nearly the same at any B, so one or two rounds do
+    while room > beside:
+        size = largest(derivation, "B", room - beside)
+        if not size:
+            return size
+        there = derive(derivation.spec, {**free, "B": size}, options=Options(**derivation.options), progress=progress)
         whole = predicted(there, capability, progress).allocated
         if whole is None or whole <= room:
             return size
-        size = min(size - 1, size * room // whole)
-    return size
+        beside = max(beside, whole - there["memory.peak"].at())
+    return 0
 
 
 def measured(

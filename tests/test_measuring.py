@@ -21,6 +21,7 @@ from calc.measure import cuda_memory, machine
 from calc.measure import training as training_
 from calc.options import Options
 from reports import cli
+from tests.gpu import __main__ as gpu
 
 FITTING = 40
 ROOM = 2**26
@@ -154,3 +155,29 @@ def test_another_device_than_cuda_is_refused_in_a_line() -> None:
 
     assert 2 == found.exit_code
     assert 1 == found.stderr.count("\n")
+
+
+@pytest.mark.usefixtures("device")
+def test_the_unattended_run_keeps_every_row_and_shows_misses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file for each measurement; what fails says why, and what is off its aim is called missed."""
+    monkeypatch.setattr(gpu, "recorded", lambda _: None)
+    monkeypatch.setattr(gpu, "RECIPES", ("fp32",))
+    tiny = gpu.Model("tiny", "mlp", {"d": 11, "f": 13}, ({"B": 7}, {"B": 17}))
+    status = gpu.main(["-o", str(tmp_path)], [tiny, gpu.Model("gone", "mlp", {"d": 0}, ({"B": 3},))])
+    shown = capsys.readouterr().out
+
+    assert 0 == status
+    assert {f"pretended-tiny-{recipe}.json" for recipe in gpu.RECIPES} == {path.name for path in tmp_path.iterdir()}
+    assert "within 1 %: missed" in shown
+    assert 1 == shown.count("not measured")
+
+
+def test_the_unattended_run_without_a_device_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """And is no failure."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a device here")
+
+    assert 0 == gpu.main([])
+    assert capsys.readouterr().out.startswith("not measured: there is no CUDA device here")

@@ -1,0 +1,1 @@
+"""Measurements on a CUDA machine, unattended: ``python -m tests.gpu``."""
