@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
@@ -15,14 +16,17 @@ from reports.escape import visible
 from reports.page import Formula, Page
 from reports.render import TEMPLATES, environment, render
 
+if TYPE_CHECKING:
+    from reports.lecture_page import LecturePage
+
 _FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
 
 
-def write(page: Page) -> str:
+def write(page: Page | LecturePage, template: str = "report.j2") -> str:
     """The HTML text of a page."""
     style = _style()
-    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html})
-    html = render(env, "html.j2", page, style=Markup(style), policy=_policy(style))
+    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html}, page.sections)
+    html = render(env, "html.j2", page, template, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 

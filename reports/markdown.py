@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 from markupsafe import escape as html_escape
@@ -12,11 +13,14 @@ from reports import escape, latex, prose
 from reports.page import Formula, Page
 from reports.render import Filter, environment, render
 
+if TYPE_CHECKING:
+    from reports.lecture_page import LecturePage
+
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page) -> str:
+def write(page: Page | LecturePage, template: str = "report.j2") -> str:
     """The Markdown text of a page."""
     filters: dict[str, Filter] = {
         "oneline": _oneline,
@@ -29,7 +33,7 @@ def write(page: Page) -> str:
         "equations": _equations,
         "prose": prose.markdown,
     }
-    text = render(environment(escape.markdown, filters), "markdown.j2", page)
+    text = render(environment(escape.markdown, filters, page.sections), "markdown.j2", page, template)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

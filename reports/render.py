@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
 from reports.build import SECTIONS
-from reports.page import Page
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 Filter = Callable[..., object]
 
 
-def environment(escape: Callable[[str], str] | None, filters: dict[str, Filter]) -> jinja2.Environment:
-    """An environment whose printed values pass through ``escape``; without one, through HTML's.
+def environment(
+    escape: Callable[[str], str] | None, filters: dict[str, Filter], sections: Mapping[str, str] = SECTIONS
+) -> jinja2.Environment:
+    """An environment whose printed values pass through ``escape``; without one, through HTML's. ``sections`` are numbered in order.
 
     Jinja's autoescape is on in either case: it keeps apart what a macro made (safe) from what a name brought (not).
     """
@@ -37,10 +38,10 @@ def environment(escape: Callable[[str], str] | None, filters: dict[str, Filter])
         keep_trailing_newline=True,
     )
     env.filters.update(filters)
-    env.globals["numbers"] = {name: str(i) for i, name in enumerate(SECTIONS, 1)}
+    env.globals["numbers"] = {name: str(i) for i, name in enumerate(sections, 1)}
     return env
 
 
-def render(env: jinja2.Environment, macros: str, page: Page, **context: object) -> str:
-    """The document template over one format's macros."""
-    return env.get_template("report.j2").render(page=page, macros=macros, **context)
+def render(env: jinja2.Environment, macros: str, page: object, template: str, **context: object) -> str:
+    """A document's template over one format's macros."""
+    return env.get_template(template).render(page=page, macros=macros, **context)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from calc.check import Report, check
 from calc.derivation import Derivation
+from calc.inference import Inference, inference
 from calc.load import load
 from calc.options import made
 from calc.pipeline import derive
@@ -21,13 +22,16 @@ class Lab:
         self.progress = progress
         self._derived: dict[tuple[str, ...], Derivation] = {}
         self._checked: dict[tuple[str, ...], Report] = {}
+        self._used: dict[tuple[str, ...], Inference] = {}
 
     def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
         """The derivation of a model by name, at these sizes."""
-        key = _key(model, sizes or {}, options)
+        spec = _spec(model)
+        asked = {} if spec.sizes(sizes or {}) == spec.sizes() else sizes or {}
+        key = _key(model, asked, options)
         if key not in self._derived:
             self.progress(f"deriving {' '.join(key)}")
-            self._derived[key] = derive(_spec(model), sizes or {}, options=made(**options))
+            self._derived[key] = derive(spec, asked, options=made(**options))
         return self._derived[key]
 
     def check(self, model: str, sizes: Mapping[str, int], **options: str) -> Report:
@@ -38,6 +42,19 @@ class Lab:
             self.progress(f"running {' '.join(key)}")
             self._checked[key] = check(derivation, **dict(sizes))
         return self._checked[key]
+
+    def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:
+        """What a model in use keeps at these sizes, with its weights in a format."""
+        key = (*_key(model, sizes, {}), weights)
+        if key not in self._used:
+            self.progress(f"weights, keys and values of {' '.join(key)}")
+            self._used[key] = inference(load(model), dict(sizes), weights_in=weights)
+        return self._used[key]
+
+    def read_each_token(self, model: str, sizes: Mapping[str, int], weights: str) -> int:
+        """Bytes of weights that a token takes: all but tables, of which it looks up a row."""
+        tables = {line.what for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
+        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.what not in tables)
 
     def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
         """One quantity at these sizes, from a derivation that keeps its own."""

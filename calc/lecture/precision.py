@@ -9,14 +9,12 @@ from calc.formats.layouts import element_bytes, named
 from calc.formats.limits import limit
 from calc.formulas import FP8_LM, TRANSFORMER_ENGINE
 from calc.hardware import accelerator, catalogue
-from calc.inference import inference
 from calc.lecture.claim import Topic
 from calc.lecture.formats import encoded, layout
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.sources import source
 from calc.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true
-from calc.load import load
 
 PRECISION = Topic("Few bits, and mixed precision")
 
@@ -160,18 +158,19 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("q-4bit-inference", "A trained model can be quantised aggressively, and inference gains much from it.")
-def _(_: Lab) -> Finding:
-    bounds = {form: tokens_per_second("llama3-8b", form) for form in ("bf16", "int4")}
+def _(lab: Lab) -> Finding:
+    bounds = {form: tokens_per_second(lab, "llama3-8b", form) for form in ("bf16", "int4")}
     gain = bounds["int4"] / bounds["bf16"]
     because = f"tokens/s of Llama 3 8B on an H100 at most, from memory bandwidth alone: {float(bounds['bf16']):.0f} in bf16, {float(bounds['int4']):.0f} in int4; what it costs in quality is not computed"
     return true(gain > 2, gain, because, "inference of llama3-8b; capacity.decode_bound(h100-sxm)", unit="times")
 
 
-def tokens_per_second(model: str, form: str, length: int = 8192) -> Fraction:
+def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fraction:
     """The bandwidth bound of generation for one sequence of that length on an H100."""
-    found = inference(load(model), {"B": 1, "T": length}, weights_in=form)
-    assert found.cache is not None
-    return decode_bound(found.weights.value, found.cache.value, accelerator("h100-sxm")).value
+    at = {"B": 1, "T": length}
+    cache = lab.inference(model, at, form).cache
+    assert cache is not None
+    return decode_bound(lab.read_each_token(model, at, form), cache.value, accelerator("h100-sxm")).value
 
 
 @PRECISION.claim("data-llama-2.8tb", "The data of LLaMA take 2.8 TB.")

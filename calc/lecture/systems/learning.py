@@ -40,7 +40,7 @@ def _initialisation(_: Lab) -> Worked:
         rows.append(Row(f"variance of Xavier's weights, {fan_in} → {fan_out}", expected_x, "", "2/(in + out); 1/in is the lecture's"))
         off = 3 * expected_x * math.sqrt(2 / (fan_in * fan_out))
         checks.append(near(f"the same, {fan_in} → {fan_out}", expected_x, experiment("xavier_variance", fan_in, fan_out), off, _SAMPLING, "torch.nn.init.xavier_normal_"))
-    for depth in (1, 4, 8):
+    for depth in (1, 2, 4):
         grown, steady = experiment("depth_variance", 128, depth, 1.0), experiment("depth_variance", 128, depth, 128**-0.5)
         rows.append(Row(f"variance after {depth} layers of 128 with weights of deviation 1", 128**depth, "", "128 times more with each layer; 1 with deviation 1/√128"))
         for name, found, expected in (("deviation 1", grown, 128.0**depth), ("deviation 1/√128", steady, 1.0)):
@@ -111,10 +111,10 @@ def _data(_: Lab) -> Worked:
 
 def _checkpoint(lab: Lab) -> Worked:
     lab.progress("a checkpoint written and read")
-    found = saving(load("gpt2"), {"L": 3})
+    found = saving(load("gpt2"))
     every = interval(60.0, 3600.0 * 24)
     rows = (
-        Row("a checkpoint of GPT-2 with three blocks and AdamW", found.file.total, "bytes", "safetensors: model, two moments, step counters, iteration, and the header"),
+        Row("a checkpoint of GPT-2 124M with AdamW", found.file.total, "bytes", "safetensors: model, two moments, step counters, iteration, and the header"),
         Row("how often to save, if it takes 60 s and a failure comes once a day", every.every / 60, "minutes", "√(2 · 60 s · 1 day), Young 1974"),
         Row("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )

@@ -1,0 +1,239 @@
+"""The audited lecture as a page: every number written once, read by the Markdown and HTML writers; and the three files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from calc.lecture.audit import Audit, Audited, audit, to_json
+from calc.lecture.lab import Lab
+from calc.lecture.system import Checked, Derived, System, Worked
+from calc.lecture.system import to_json as system_json
+from calc.lecture.systems import SYSTEMS
+from calc.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
+from calc.reckoning import Reckoning
+from reports import expressions, html, job, markdown, numbers, rulebook
+from reports.chapters import Anchors, known_sizes, step_view
+from reports.lecture_page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
+from reports.numbers import NBSP
+from reports.page import Badge, Command
+from reports.parts import BADGES, formula, sentence, sizes_text
+
+SECTIONS = {
+    "verdicts": "Verdicts",
+    "contradictions": "Contradictions among the notes",
+    "claims": "Claims",
+    "systems": "Systems",
+    "rules": "Rules used",
+    "provenance": "Provenance",
+    "commands": "Commands",
+}
+VERDICT_BADGES = {
+    HOLDS: Badge("✓", HOLDS, "good"),
+    ROUNDED: Badge("✓", ROUNDED, "good"),
+    APPROXIMATE: Badge("≈", APPROXIMATE, "open"),
+    MISLEADING: Badge("!", MISLEADING, "bad"),
+    WRONG: Badge("×", WRONG, "bad"),
+    CONVENTION: Badge("○", CONVENTION, "proved"),
+    UNCHECKED: Badge("?", UNCHECKED, "open"),
+}
+MEANINGS = {
+    HOLDS: "what was computed equals what is claimed, or makes the statement true",
+    ROUNDED: "equal when rounded to the digits in which the claim is written",
+    APPROXIMATE: "off by no more than a stated part: 5 % unless the claim is a rule of thumb, then 25 %",
+    MISLEADING: "true as written, false as it will be understood; or one part true and another false",
+    WRONG: "what was computed contradicts it",
+    CONVENTION: "a choice of words or a judgement; what was computed beside it contradicts nothing",
+    UNCHECKED: "no computation here can decide it; what could be computed beside it stands in the reason",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an audit. ``ok``: no check of a system failed."""
+
+    audit: Audit
+    systems: tuple[tuple[System, Worked], ...]
+    files: tuple[Path, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(worked.ok for _, worked in self.systems)
+
+
+# -- making it ---------------------------------------------------------------------------------------------------------------------
+
+
+def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
+    """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
+    lab = Lab(progress)
+    found = audit(lab, progress=progress)
+    worked = []
+    for system in SYSTEMS:
+        progress(f"system {system.number}: {system.title}")
+        worked.append((system, system.work(lab)))
+    page = build(found, tuple(worked))
+    texts = {
+        "lecture.md": markdown.write(page, "lecture.j2"),
+        "lecture.html": html.write(page, "lecture.j2"),
+        "lecture.json": job.json_text(to_json(found, (system_json(s, w) for s, w in worked))),
+    }
+    return Outcome(found, tuple(worked), job.write_all(directory, texts))
+
+
+def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePage:
+    anchors = Anchors()
+    count = len(found.claims)
+    checks = [check for _, worked in systems for check in worked.checks]
+    failed = sum(c.verdict == "failed" for c in checks)
+    return LecturePage(
+        model="Stanford CS336, lecture 2",
+        step="the claims of its notes",
+        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew; {len(systems)} systems, derived and checked",
+        sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
+        date=_date(),
+        tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in found.tally.items()),
+        disputes=tuple(_disputes(found)),
+        topics=tuple(_topics(found)),
+        systems=tuple(_system(system, worked, anchors) for system, worked in systems),
+        rules=rulebook.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
+        provenance=tuple(_provenance()),
+        commands=(
+            Command("Make this report again, from nothing but the installed program:", "napkin lecture -o ."),
+            Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
+            Command("A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"),
+        ),
+        sections=SECTIONS,
+    )
+
+
+def _date() -> str:
+    """No date of its own: the file is the same whenever it is made, unless SOURCE_DATE_EPOCH says otherwise."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "no particular day"
+
+
+def _provenance() -> Iterator[tuple[str, str]]:
+    from importlib import metadata
+
+    yield "napkin", job.version()
+    for name in ("torch", "numpy", "sympy"):
+        yield name, metadata.version(name).partition("+")[0]
+    yield "chance", "every experiment is seeded with 0; no time that was measured is in these files"
+    yield "sources", "calc/data/hardware.toml for accelerators, calc/data/lecture_sources.toml for papers, laws and figures of others"
+
+
+def _topics(found: Audit) -> Iterator[TopicView]:
+    by_topic: dict[str, list[Audited]] = {}
+    for c in found.claims:
+        by_topic.setdefault(c.topic, []).append(c)
+    for number, (title, claims) in enumerate(by_topic.items(), 1):
+        yield TopicView(str(number), f"topic-{number}", title, f"{len(claims)} claims", tuple(map(_claim, claims)))
+
+
+def _claim(c: Audited) -> ClaimRow:
+    f = c.finding
+    return ClaimRow(c.claim.id, c.claim.says, VERDICT_BADGES[f.verdict], shown(f.value, f.unit), sentence(f.because), f.computed_by, f.rests_on)
+
+
+def _disputes(found: Audit) -> Iterator[DisputeView]:
+    for s in found.settled:
+        right, others = (
+            tuple((name, VERDICT_BADGES[found[name].finding.verdict]) for name in names) for names in (s.right, s.others)
+        )
+        yield DisputeView(s.dispute.about, right, others, sentence(s.dispute.settled))
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------------------
+
+
+def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
+    return SystemView(
+        number=str(system.number),
+        anchor=f"system-{system.number:02}",
+        title=system.title,
+        asks=sentence(f"It gives {system.asks}"),
+        rows=tuple((r.what, shown(r.value, r.unit), sentence(r.because)) for r in worked.rows),
+        reckonings=tuple(map(_reckoning, worked.reckonings)),
+        derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
+        checks=tuple(map(_check, worked.checks)),
+        notes=tuple(sentence(note) for note in worked.notes),
+    )
+
+
+def _reckoning(found: Reckoning) -> ReckoningView:
+    values: dict[str, Fraction] = {g.letter: g.value for g in found.givens}
+    lines = []
+    for line in found.lines:
+        tree = expressions.parse(line.expr)
+        put = expressions.substituted(tree, values)  # type: ignore[arg-type]  # fractions are put in as integers are
+        lines.append(LineView(line.meaning, formula(expressions.parse(line.letter)), formula(tree), formula(put), shown(line.value, line.unit), sentence(line.because)))
+        values[line.letter] = line.value
+    givens = tuple((formula(expressions.parse(g.letter)), shown(g.value, g.unit), g.meaning, g.source) for g in found.givens)
+    return ReckoningView(found.name, givens, tuple(lines), tuple(sentence(n) for n in found.notes))
+
+
+def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
+    sizes = {**found.sizes, **_quotients(found)}
+    views = tuple(
+        step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1]) for i, step in enumerate(found.steps, 1)
+    )
+    return DerivedView(f"{found.quantity} of {found.model}: {len(views)} steps", sizes_text(found.sizes), views)
+
+
+def _quotients(found: Derived) -> dict[str, int]:
+    """Quotients that a record names itself, as ``d_per_h``."""
+
+    class Sized:
+        sizes = dict(found.sizes)
+
+    return known_sizes(Sized(), (tree for s in found.steps for tree in (s.before, s.after)))  # type: ignore[arg-type]  # it reads the sizes only
+
+
+def _check(c: Checked) -> CheckView:
+    measured = "not measured" if c.measured is None else shown(c.measured)
+    return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], sentence(c.instrument), c.tolerance or "–")
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------------------
+
+_LARGEST = 10**15
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def shown(value: Any, unit: str = "") -> str:
+    """A number as it is read: integers in groups of three, large and small ones by their power of ten, six figures of others."""
+    text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
+    return f"{text}{NBSP}{unit}" if unit and unit != "1" else text
+
+
+def _number(value: Fraction) -> str:
+    if value.denominator == 1 and abs(value) < _LARGEST:
+        return numbers.integer(int(value))
+    if not value:
+        return "0"
+    digits = f"{Decimal(value.numerator) / Decimal(value.denominator):.6e}"
+    mantissa, _, power = digits.partition("e")
+    exponent = int(power)
+    if -4 <= exponent < 6:
+        return f"{float(value):,.6g}".replace("-", numbers.MINUS)
+    mantissa = mantissa.rstrip("0").rstrip(".").replace("-", numbers.MINUS)
+    return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(_POWERS)}"
+
+
+def summary(found: Audit) -> str:
+    """The tally on one line."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in found.tally.items())
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The audit as plain data."""
+    return to_json(outcome.audit, (system_json(s, w) for s, w in outcome.systems))
+
+
