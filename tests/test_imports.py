@@ -34,6 +34,8 @@ LAZY = (
     "calc.measuring",
     "calc.pipeline",
     "calc.named.check",
+    "calc.storage.check",
+    "calc.storage.walk",
     "calc.updates.check",
     "calc.updates.cost",
     "reports.cli",

@@ -77,7 +77,9 @@ class ProgramRecorder(Recorder):
         if known is not None:
             return known
         if tensor.dtype.is_complex:
-            raise TraceError(f"a complex number comes up at {self.path.current}: equations are over real ones; write it with two real tensors")
+            raise TraceError(
+                f"a complex number comes up at {self.path.current}: equations are over real ones; write it with two real tensors"
+            )
         return self.literal(tensor, tensor if not isinstance(tensor, FakeTensor) else getattr(tensor, "constant", None))
 
     def note(self, tensor: torch.Tensor) -> int:
@@ -187,9 +189,7 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
     raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
 
 
-def record_program(
-    spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool = True
-) -> Program:
+def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
     """The forward of ``spec`` with symbols for sizes, but for the basis symbols of ``fixed`` and those the model reads as numbers,
     which are numbers as in ``sizes``. Where it cannot be recorded so, every size is a number.
 
@@ -212,9 +212,7 @@ def record_program(
             held = dict(known)
 
 
-def _record(
-    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool
-) -> Program:
+def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool) -> Program:
     hint_of = {name: hint for name, hint in hints(basis, sizes).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
     size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)

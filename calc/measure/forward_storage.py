@@ -1,0 +1,70 @@
+"""Every tensor that the operators of a real forward give: where it lies, and how large its memory is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from calc.measure.composite import is_composite, taken_apart
+from calc.measure.storages import tensors_in
+from calc.measure.training import training
+from calc.options import Options
+from calc.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """``fresh`` is whether the memory is none of the operator's arguments'."""
+
+    operator: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    nbytes: int
+    fresh: bool
+
+
+# What autograd and Python make of a tensor for themselves: the same one under another name.
+_SAME = ("aten.detach.default", "aten.alias.default", "aten.lift_fresh.default")
+
+
+class _Watch(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's modes are untyped
+        self.found: list[Given] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if is_composite(func):
+            return taken_apart(self, func, args, kwargs)
+        if str(func) in _SAME:
+            return func(*args, **(kwargs or {}))
+        before = {t.untyped_storage().data_ptr() for t in tensors_in((args, kwargs or {}))}
+        out = func(*args, **(kwargs or {}))
+        for t in tensors_in(out):
+            memory = t.untyped_storage()
+            dtype = str(t.dtype).removeprefix("torch.")
+            fresh = memory.data_ptr() not in before
+            self.found.append(Given(str(func), tuple(t.shape), tuple(t.stride()), int(t.storage_offset()), dtype, memory.nbytes(), fresh))
+        return out
+
+
+def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[Given]:
+    """Of the first step's forward, in order."""
+    watch = _Watch()
+
+    @contextmanager
+    def around(phase: str) -> Iterator[None]:
+        if phase != "forward":
+            yield
+            return
+        with watch:
+            yield
+
+    with training(spec, sizes, options, "cpu") as run:
+        run.step(around)
+    return watch.found

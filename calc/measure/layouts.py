@@ -1,0 +1,65 @@
+"""Operations on a real tensor: shape, strides and offset of what each gives, and whether it lies in the memory of its operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calc.errors import MeasurementError
+
+_LARGEST = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """What torch says of a tensor. ``shared`` is whether its memory is the operand's; ``refused`` is torch's reason where it gives none."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    nbytes: int
+    shared: bool
+    refused: str = ""
+
+
+def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Real]:
+    """The calls one after another on a new tensor; ``[]`` takes indices, ``to`` the name of a format of torch. Ends with a refusal."""
+    count = 1
+    for size in shape:
+        count *= size
+    if count > _LARGEST:
+        raise MeasurementError(f"a tensor of {count:,} elements is too large for a quick run: check at smaller sizes")
+    x = torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+    found = [_real(x, x)]
+    for name, arguments in calls:
+        try:
+            made = _made(x, name, arguments)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            found.append(Real((), (), 0, "", 0, False, str(error).splitlines()[0]))
+            break
+        if made.numel() > _LARGEST and made.untyped_storage().nbytes() > _LARGEST:
+            raise MeasurementError(f"a tensor of {made.numel():,} elements is too large for a quick run: check at smaller sizes")
+        found.append(_real(made, x))
+        x = made
+    return found
+
+
+def _made(x: Tensor, name: str, arguments: tuple[Any, ...]) -> Tensor:
+    if name == "[]":
+        return x[arguments]
+    if name == "to":
+        return x.to(getattr(torch, arguments[0]))
+    made: Tensor = getattr(x, name)(*arguments)
+    return made
+
+
+def _real(made: Tensor, of: Tensor) -> Real:
+    storage = made.untyped_storage()
+    shared = storage.data_ptr() == of.untyped_storage().data_ptr()
+    dtype = str(made.dtype).removeprefix("torch.")
+    return Real(tuple(made.shape), tuple(made.stride()), int(made.storage_offset()), dtype, storage.nbytes(), shared)
