@@ -58,7 +58,8 @@ def operation(data: st.DataObject, shape: tuple[int, ...]) -> str:
             [
                 f".transpose({a}, {b})", f".reshape({n}, -1)", f".view(-1, {n})", f".view({n}, 1, -1)", f"[{begin}:]", f"[{begin}::2]",
                 f"[..., {begin % shape[-1]}:]", f".unsqueeze({a})", ".squeeze()", ".contiguous()", ".clone()", ".half()", ".relu()",
-                "[None]", f".expand(2, {', '.join('-1' for _ in shape)})", " * 2", f".flatten({min(a % len(shape), b % len(shape))})", ".mul_(2)",
+                "[None]", f".expand(2, {', '.join('-1' for _ in shape)})", " * 2", ".mul_(2)",
+                f".flatten({min(a % len(shape), b % len(shape))})",
             ]
         )
     )  # fmt: skip
