@@ -108,7 +108,7 @@ def _float(layout: Float, number: Number) -> Encoding:
     underflow = kind == "zero" and number.size > 0
     below, above = _neighbours(layout, value)
     return Encoding(
-        layout.name, number, code, _fields(layout, code), value, kind, below, above, None if overflow else spacing, overflow, underflow,
+        layout.name, number, code, fields_of(layout, code), value, kind, below, above, None if overflow else spacing, overflow, underflow,
         _steps(layout, number, rest, spacing, overflow), _notes(layout, number, code, overflow),
     )  # fmt: skip
 
@@ -185,7 +185,8 @@ def _rest_of(layout: Float, size: Fraction) -> int:
     return int(size / _spacing(layout, size)) + ((_binade(layout, size) - emin) << layout.fraction)
 
 
-def _fields(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
+def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
+    """(name, bits) of a code from the highest down."""
     bits, found = format(code, f"0{layout.bits}b"), []
     for name, width in layout.fields:
         found.append((name, bits[:width]))
@@ -287,7 +288,7 @@ def _integer(layout: Integer, number: Number) -> Encoding:
         steps.append(Step("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
     notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
     return Encoding(
-        layout.name, number, code, _fields(layout, code), finite(held), "zero" if not held else "integer",
+        layout.name, number, code, fields_of(layout, code), finite(held), "zero" if not held else "integer",
         None if held == low else finite(held - 1), None if held == high else finite(held + 1), Fraction(1),
         overflow, held == 0 and given != 0, tuple(steps), notes,
     )  # fmt: skip

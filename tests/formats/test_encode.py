@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from calc.errors import BadInputError
 from calc.formats import encode as encode_
+from calc.formats.bits import of_bits
 from calc.formats.encode import Encoding, decode, encode
 from calc.formats.layouts import FORMATS, Float, named
 from calc.formats.numbers import NAN, Number, finite, infinity, read, written
@@ -209,3 +210,38 @@ def test_what_a_format_cannot_hold_at_all_is_refused() -> None:
             of(name, text)
     with pytest.raises(BadInputError, match=r"^int4 has no code 16: its 4 bits hold 0 to 2\*\*4 - 1$"):
         decode(named("int4"), 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "value"),
+    [
+        ("fp32", "0 01111110 00000000000000000000000", "0.5"),  # 2**(126 - 127)
+        ("fp32", "0x3e200000", "0.15625"),
+        ("fp16", "0 01000 0100011111", "0.01000213623046875"),
+        ("fp16", "0b1", "0.000000059604644775390625"),  # the smallest subnormal
+        ("fp8-e4m3", "0x7f", "nan"),
+        ("bf16", "0xff80", "-inf"),
+        ("int4", "1000", "-8"),
+    ],
+)
+def test_bits_are_read_as_the_number_they_stand_for(name: str, bits: str, value: str) -> None:
+    """In binary with blanks, or in hexadecimal."""
+    found = of_bits(named(name), bits)
+
+    assert value == written(found.value)
+    assert found.code == int("".join(b for _, b in found.fields), 2)
+
+
+@pytest.mark.parametrize(
+    ("bits", "message"),
+    [
+        ("0101", r"^fp16 has 16 bits, not 4: write all of them, or 0b before fewer$"),
+        ("0x1ffff", r"^fp16 has no code 131071: its 16 bits hold 0 to 2\*\*16 - 1$"),
+        ("two", r"^cannot read 'two' as bits of fp16: write its 16 bits, or 0x and hexadecimal digits$"),
+        ("0x" + 90 * "f", r"^cannot read '0xf{38}' as bits of fp16: .*$"),
+    ],
+)
+def test_what_are_no_bits_is_refused_in_one_line(bits: str, message: str) -> None:
+    """With how many there should be."""
+    with pytest.raises(BadInputError, match=message):
+        of_bits(named("fp16"), bits)
