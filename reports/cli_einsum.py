@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 
-@click.command()
+@click.command(context_settings={"ignore_unknown_options": True})  # "-> a" is a pattern, no option
 @click.argument("pattern")
 @click.argument("sizes", nargs=-1, metavar="[NAME=INTEGER]...")
 @click.option("--reduce", "reduction", default="", metavar="HOW", help="Of one operand: sum (if nothing is said), mean, max, min or prod.")

@@ -101,7 +101,7 @@ def named(name: str) -> Format:
     plain = _SHORT.get(plain, plain)
     for layout in _NAMED:
         torch_name = layout.stored.replace("_", "-")
-        if plain == layout.name or (torch_name == plain and layout.name != "tf32"):
+        if plain == layout.name or (layout.stored and torch_name == plain and layout.name != "tf32"):
             return layout
     general = _GENERAL.fullmatch(plain)
     if general is not None:

@@ -145,7 +145,7 @@ def sizes_of(pattern: Pattern, words: Sequence[str]) -> dict[str, int]:
 
 def _hint(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else f": it has {', '.join(names)}"
+    return f"; did you mean {near[0]}?" if near else f": it has {', '.join(names) or 'none'}"
 
 
 def _clip(text: str) -> str:

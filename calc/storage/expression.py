@@ -83,10 +83,12 @@ def _calls(node: ast.expr, text: str) -> list[Call]:
                 return [*_calls(inner, text), Call(name, found, f"{name}({', '.join(ast.unparse(a) for a in args)})")]
         case ast.Subscript(value=inner, slice=part):
             parts = part.elts if isinstance(part, ast.Tuple) else [part]
-            return [*_calls(inner, text), Call("[]", tuple(_index(p, text) for p in parts), f"[{ast.unparse(part)}]")]
-        case ast.BinOp(left=inner, op=ast.Add() | ast.Mult() as sign, right=ast.Constant(value=int() | float())):
+            return [*_calls(inner, text), Call("[]", tuple(_index(p, text) for p in parts), f"[{', '.join(map(ast.unparse, parts))}]")]
+        case ast.BinOp(left=inner, op=ast.Add() | ast.Mult() as sign, right=ast.Constant(value=int() | float() as number)) if (
+            type(number) is not bool
+        ):
             name = "add" if isinstance(sign, ast.Add) else "mul"
-            return [*_calls(inner, text), Call(name, (2,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
+            return [*_calls(inner, text), Call(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
     known = ", ".join([*OPERATIONS, *_CASTS])
     raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {known}")
 

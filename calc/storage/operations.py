@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.formats.layouts import element_bytes, named
+from calc.formats.layouts import Integer, element_bytes, named
 from calc.storage.layouts import Layout, alike, by_stride, fresh, viewed
 
 LARGEST = 2**62
@@ -214,24 +214,42 @@ def _to(x: Tensor, dtype: str) -> Made:
     wanted = tensor((), dtype).dtype
     if wanted == x.dtype:
         return _view(x, x.layout, f"it is {dtype} already: the same tensor")
-    return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} bytes", wanted)
+    return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} byte{'s' if bytes_each(dtype) > 1 else ''}", wanted)
 
 
-def _with_number(x: Tensor, *_: Any) -> Made:
-    return _copy(x, by_stride(x.layout), "every element of the result is new")
+def _with_number(x: Tensor, number: float) -> Made:
+    """A number with a fraction makes numbers of torch's default format of whole ones."""
+    _require_arithmetic(x)
+    return _copy(x, by_stride(x.layout), "every element of the result is new", _promoted(x) if isinstance(number, float) else "")
 
 
 def _of_each(x: Tensor) -> Made:
     """A contiguous operand has a contiguous result, also where a dimension of size 1 has a stride of its own."""
+    _require_arithmetic(x)
     layout = fresh(x.layout.shape) if x.layout.contiguous else alike(x.layout)
     return _copy(x, layout, "every element of the result is new")
 
 
+def _exp(x: Tensor) -> Made:
+    made = _of_each(x)
+    return _copy(x, made.tensor.layout, made.because, _promoted(x))
+
+
 def _in_place(x: Tensor, *_: Any) -> Made:
+    _require_arithmetic(x)
     places = math.prod(size for size, stride in zip(x.layout.shape, x.layout.strides, strict=True) if stride)
     if places != x.layout.elements:
         raise BadInputError("in place, several elements would be written to one memory cell: clone the expanded tensor first")
     return _view(x, x.layout, "every element is written where it lies")
+
+
+def _promoted(x: Tensor) -> str:
+    return "float32" if isinstance(named(x.dtype), Integer) else x.dtype
+
+
+def _require_arithmetic(x: Tensor) -> None:
+    if x.dtype.startswith("float8"):
+        raise BadInputError(f"torch has no arithmetic in {x.dtype}: cast to bf16 first")
 
 
 def _detach(x: Tensor) -> Made:
@@ -244,7 +262,7 @@ OPERATIONS: dict[str, tuple[Operation, int, int]] = {
     "transpose": (_transpose, 2, 2), "permute": (_permute, 1, 8), "t": (_t, 0, 0), "expand": (_expand, 1, 8), "view": (_view_as, 1, 8),
     "reshape": (_reshape, 1, 8), "flatten": (_flatten, 0, 2), "unsqueeze": (_unsqueeze, 1, 1), "squeeze": (_squeeze, 0, 1),
     "narrow": (_narrow, 3, 3), "contiguous": (_contiguous, 0, 0), "clone": (_clone, 0, 0), "to": (_to, 1, 1), "add": (_with_number, 1, 1),
-    "mul": (_with_number, 1, 1), "relu": (_of_each, 0, 0), "exp": (_of_each, 0, 0), "add_": (_in_place, 1, 1),
+    "mul": (_with_number, 1, 1), "relu": (_of_each, 0, 0), "exp": (_exp, 0, 0), "add_": (_in_place, 1, 1),
     "mul_": (_in_place, 1, 1), "relu_": (_in_place, 0, 0), "detach": (_detach, 0, 0),
 }  # fmt: skip
 

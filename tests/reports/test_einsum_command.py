@@ -62,6 +62,8 @@ def test_a_run_that_disagrees_is_exit_status_1(monkeypatch: pytest.MonkeyPatch) 
     ("words", "message"),
     [
         (["b s"], "napkin: cannot read the pattern 'b s': write operands, one arrow and the result"),
+        (["->", "b=3"], "napkin: the pattern '->' has no dimension 'b': it has none"),
+        (["b s -> b", "--chek"], "napkin: cannot read '--chek': write a dimension as NAME=INTEGER, e.g. B=8"),
         (["b s -> b", "b=-3"], "napkin: b = -3 is not positive: sizes are integers from 1 to 2**63 - 1"),
         (["b s -> b", "z=3"], "napkin: the pattern 'b s -> b' has no dimension 'z': it has b, s"),
         (["b \x1b[31m\n -> b"], "napkin: cannot read the pattern 'b \\x1b[31m\\n -> b': Unknown character"),

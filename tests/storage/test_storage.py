@@ -45,6 +45,18 @@ def test_a_chain_has_the_strides_offset_and_memory_of_torch(shape: str, text: st
     assert_as_torch(shape, text)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("int64", "x + 1.5"), ("int8", "x * 2"), ("int32", "x.T.exp()"), ("bf16", "x + 1.5"), ("fp16", "x[:, 1:3] * 2"),
+        ("fp8-e4m3", "x + 1"), ("fp8-e5m2", "x.T.contiguous()"), ("int8", "x.to(bf16)"), ("uint8", "x.add_(1)"), ("int16", "x.relu_()"),
+    ],
+)  # fmt: skip
+def test_a_chain_has_the_format_and_bytes_of_torch(dtype: str, text: str) -> None:
+    """Whole numbers become fp32 where a fraction comes in; fp8 has no arithmetic."""
+    assert_as_torch("4x6", text, dtype)
+
+
 def operation(data: st.DataObject, shape: tuple[int, ...]) -> str:
     """One that fits a shape."""
     dims = st.integers(-len(shape), len(shape) - 1)
