@@ -87,7 +87,9 @@ _ALIGNMENT = 64
 _LOCAL_HEADER, _DESCRIPTOR, _CENTRAL_HEADER = 30, 16, 46
 _PADDING_MARK = 4  # "FB" and the length of the padding
 _END = 56 + 20 + 22  # the end of the central directory: of zip64, its locator, and the classic one
-_LARGEST = 2**32 - 1
+_LARGEST = 2**32 - 1  # sizes and offsets from here on stand in 8 bytes, in a field of zip64
+_FIELD, _LONG = 4, 8  # what such a field begins with, and each of its numbers
+_LONG_DESCRIPTOR = 24
 
 # Further records of every file, with their bytes: before the storages and after them.
 _BEFORE = ((".format_version", len("1")), (".storage_alignment", len("64")), ("byteorder", len("little")))
@@ -98,25 +100,28 @@ def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
     """The zip archive that ``torch.save`` writes to ``stem.pt``: storages of so many bytes, and a pickle of so many.
 
     Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
-    named in the central directory at the end. Source: the ZIP format (PKWARE APPNOTE 4.3) and
-    ``caffe2/serialize/inline_container.cc`` (``getPadding``, ``writeEndOfFile``). How long the pickle is depends on
-    names and on Python's own encoding: it is read off a real file.
+    named in the central directory at the end. A record of 4 GiB or beyond them has a field of zip64 in both headers, and a longer
+    descriptor. Source: the ZIP format (PKWARE APPNOTE 4.3, 4.5.3), ``caffe2/serialize/inline_container.cc`` (``getPadding``,
+    ``writeEndOfFile``) and miniz (``mz_zip_writer_add_mem_ex_v2``). How long the pickle is depends on names and on Python's own
+    encoding: it is read off a real file.
     """
     data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
     cursor = central = 0
     for name, nbytes in (("data.pkl", pickled), *_BEFORE, *data, *_AFTER):
-        named = len(f"{stem}/{name}".encode())
-        begins = cursor + _LOCAL_HEADER + named + _PADDING_MARK
-        cursor = begins + -begins % _ALIGNMENT + nbytes + (_DESCRIPTOR if nbytes else 0)
-        central += _CENTRAL_HEADER + named
-    if cursor >= _LARGEST:
-        raise BadInputError(
-            f"a torch.save archive of {cursor:,} bytes needs the fields of zip64 (4 GiB and more), whose size is not derived: "
-            "the payload is exact, and safetensors is exact at any size"
-        )
+        named, field = len(f"{stem}/{name}".encode()), _zip64(nbytes, cursor)
+        begins = cursor + _LOCAL_HEADER + named + _PADDING_MARK + field
+        descriptor = _LONG_DESCRIPTOR if field else _DESCRIPTOR
+        cursor = begins + -begins % _ALIGNMENT + nbytes + (descriptor if nbytes else 0)
+        central += _CENTRAL_HEADER + named + field
     payload, total = sum(storages), cursor + central + _END
     because = f"{pickled:,} bytes of pickle, {len(data) + len(_BEFORE) + len(_AFTER) + 1:,} records with headers, aligned to 64 bytes"
     return Container("torch.save", payload, total - payload, because)
+
+
+def _zip64(nbytes: int, offset: int) -> int:
+    """Bytes of the field of zip64 for a record of ``nbytes`` at ``offset``: its size twice where that is long, its offset where that is."""
+    longs = 2 * (nbytes >= _LARGEST) + (offset >= _LARGEST)
+    return _FIELD + _LONG * longs if longs else 0
 
 
 # -- what is in a checkpoint -------------------------------------------------------------------------------------------------
