@@ -28,6 +28,8 @@ def show(op: Operation, dtype: str, verdicts: Sequence[Verdict] | None, out: Con
     counts = Table.grid(padding=(0, 3))
     counts.add_row(Text("FLOP"), *_counted(op.flops, op, Unit.FLOP))
     counts.add_row(Text("bytes moved"), *_counted(op.bytes, op, Unit.BYTE))
+    if op.backward_matmul.terms:
+        counts.add_row(Text("FLOP of the backward's products"), *_counted(op.backward_matmul, op, Unit.FLOP))
     if op.intensity is not None:
         counts.add_row(Text("intensity"), Text(""), Text(f"{reading(op.intensity)} FLOP/byte", style="bold"))
     elif op.missing:

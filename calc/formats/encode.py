@@ -237,7 +237,6 @@ _SATURATES = (
     "it has no infinity: a number beyond the largest stays at the largest here, as the OCP formats have it when they saturate;"
     " conversions that do not saturate give NaN"
 )
-_TWICE = "a conversion by way of fp64 and fp32, as torch's from a Python number, rounds more than once"
 
 
 def _notes(layout: Float, number: Number, code: int, overflow: bool) -> tuple[str, ...]:
@@ -246,18 +245,26 @@ def _notes(layout: Float, number: Number, code: int, overflow: bool) -> tuple[st
         notes.append(_SATURATES)
     if overflow and layout.overflow == "nan":
         notes.append("it has no infinity: a number beyond the largest becomes NaN")
-    twice = _through_fp32(layout, number)
+    between = _wider(layout)
+    twice = _by_way_of(between, layout, number)
     if twice is not None and twice != code:
         value = written(decode(layout, twice))
-        notes.append(f"{_TWICE}: it gives {value}")
+        notes.append(
+            f"a conversion by way of {' and '.join(between)}, as torch's from a Python number, rounds more than once: it gives {value}"
+        )
     return tuple(notes)
 
 
-def _through_fp32(layout: Float, number: Number) -> int | None:
-    """The code that a Python float gets by way of fp32. Formats wider than fp32 take it as it is."""
-    if number.kind != "finite" or layout.bits >= 32:
+def _wider(layout: Float) -> tuple[str, ...]:
+    """What a Python number passes through on its way into a tensor: it is fp64, and torch casts to small formats from fp32."""
+    return ("fp64", "fp32") if layout.bits < 32 else ("fp64",) if layout.bits < 64 else ()
+
+
+def _by_way_of(names: tuple[str, ...], layout: Float, number: Number) -> int | None:
+    """The code that is reached through other formats, where there are any."""
+    if number.kind != "finite" or not names:
         return None
-    for name in ("fp64", "fp32"):
+    for name in names:
         between = FORMATS[name]
         assert isinstance(between, Float)
         number = decode(between, _signed_code(between, number))

@@ -165,6 +165,15 @@ def test_rounding_twice_is_told_from_rounding_once() -> None:
     assert found.notes == ("a conversion by way of fp64 and fp32, as torch's from a Python number, rounds more than once: it gives 1",)
 
 
+def test_fp32_is_reached_by_way_of_fp64() -> None:
+    """1 + 2**-24 + 2**-60 is above the middle of two fp32 numbers; fp64 makes the middle of it, which goes to 1."""
+    found = of("fp32", "0x1.0000010000000001p0")
+
+    assert 1 + Fraction(1, 2**23) == found.value.value
+    assert torch.tensor(float.fromhex("0x1.0000010000000001p0"), dtype=torch.float32).item() == 1
+    assert found.notes == ("a conversion by way of fp64, as torch's from a Python number, rounds more than once: it gives 1",)
+
+
 def test_an_integer_is_kept_within_its_bounds() -> None:
     """As quantisation does; 2.5 goes to the even 2."""
     assert [-8, 7, 2, 0] == [of("int4", text).value.value for text in ("-9", "100", "2.5", "-0.5")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from calc.algebra import evaluate_text
 from calc.dtypes import ITEM_SIZE, item_size
 from calc.errors import BadInputError
 from calc.formats import limits as limits_
-from calc.formats.encode import decode, largest_code
+from calc.formats.encode import decode, encode, largest_code
 from calc.formats.layouts import FORMATS, Float, Integer, element_bytes, named
 from calc.formats.limits import limit, limits
+from calc.formats.numbers import read
 
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
 INTEGERS = [f for f in FORMATS.values() if isinstance(f, Integer)]
@@ -70,6 +72,21 @@ def test_the_limits_are_those_found_by_writing_down_every_code(layout: Float) ->
     assert positive[positive.index(1) + 1] - 1 == limit(layout, "epsilon")
     assert len(finite) == limit(layout, "finite codes")
     assert positive[2**layout.fraction - 1] == limit(layout, "smallest normal")
+    whole, held = int(limit(layout, "integers without a gap up to")), set(positive)
+    assert held.issuperset(n for n in range(1, whole + 1) if n <= positive[-1])
+    assert whole + 1 not in held
+    gaps = [(b - a) / 2 / a for a, b in pairwise(positive[2**layout.fraction - 1 :])]
+    assert max(gaps) == limit(layout, "rounding error, at most")
+
+
+@pytest.mark.parametrize("layout", FLOATS, ids=name_of)
+def test_the_exponent_code_of_1_is_the_bias(layout: Float) -> None:
+    """1 is 2**0, so its code is the bias itself; the smallest and the largest exponent lie where the codes end."""
+    assert limit(layout, "bias") == int(dict(encode(layout, read("1")).fields)["exponent"], 2)
+    for name, code in (("largest exponent", largest_code(layout)), ("smallest exponent", 2**layout.fraction)):
+        size = decode(layout, code).size
+        power = Fraction(2) ** int(limit(layout, name))
+        assert power <= size < 2 * power
 
 
 @pytest.mark.parametrize("specials", ["ieee", "fn", "fnuz", "finite"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from calc.storage import layouts, operations
 from calc.storage.check import check
 from calc.storage.expression import carried_out, place_of, read, shape_of
 from calc.storage.layouts import Layout, fresh
-from calc.storage.operations import tensor
+from calc.storage.operations import Made, tensor
 
 
 def chain(shape: str, text: str, dtype: str = "fp32") -> Any:
@@ -39,7 +40,14 @@ CHAINS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "text"), CHAINS)
+MORE = (
+    ("2x3", "x.add(1)"), ("2x3", "x.T.mul(2)"), ("2x3", "x.relu()"), ("2x3", "x.exp()"), ("2x3", "x.add_(1)"), ("2x3", "x.relu_()"),
+    ("2x3", "x.detach()"), ("2x3", "x.t()"), ("2x3", "x.reshape(6)"), ("2x3", "x.contiguous()"), ("2x3", "x.clone()"),
+    ("2x3", "x.to(bf16)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "text"), CHAINS + MORE)
 def test_a_chain_has_the_strides_offset_and_memory_of_torch(shape: str, text: str) -> None:
     """Or is refused by both."""
     assert_as_torch(shape, text)
@@ -114,6 +122,31 @@ def test_an_error_planted_in_a_rule_is_noticed(plant: str, monkeypatch: pytest.M
         found += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
 
     assert found
+
+
+@pytest.mark.parametrize("name", operations.OPERATIONS)
+def test_an_error_planted_in_an_operation_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offset one too far; and what it allocates given as nothing, or nothing as something."""
+    right, least, most = operations.OPERATIONS[name]
+    chains = [(shape, text) for shape, text in (*CHAINS, *MORE) if f".{name}(" in text or (name == "t" and ".T" in text)]
+
+    def shifted(x: Any, *words: Any) -> Made:
+        made = right(x, *words)
+        layout = made.tensor.layout
+        return Made(replace(made.tensor, layout=Layout(layout.shape, layout.strides, layout.offset + 1)), made.allocated, "")
+
+    def other(x: Any, *words: Any) -> Made:
+        made = right(x, *words)
+        return Made(made.tensor, 0 if made.allocated else 4, "")
+
+    for wrong in (shifted, other):
+        monkeypatch.setitem(operations.OPERATIONS, name, (wrong, least, most))
+        found = []
+        for shape, text in chains:
+            x = tensor(shape_of(shape))
+            found += [v for v in check(x, carried_out(x, read(text))) if v.verdict == "failed"]
+
+        assert found, wrong
 
 
 # -- the lecture's tensors -------------------------------------------------------------------------------------------------------------
