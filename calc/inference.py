@@ -9,7 +9,7 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,13 @@ import sympy as sp
 
 from calc.algebra import evaluate_text, to_sympy
 from calc.basis import Basis, in_dimensions
+from calc.check import EXACT, FAILED, NOT_MEASURED
 from calc.derivation import Derivation
+from calc.document import number
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.graph import Graph, Size
+from calc.options import Options
+from calc.pipeline import derive, trace
 from calc.spec import Spec
 
 if TYPE_CHECKING:
@@ -124,7 +128,7 @@ def weight_format(name: str, group: int | None = None) -> WeightFormat:
         raise BadInputError(f"{name} has no groups of weights: give a group with int4 or int4-zero")
     if group < 2 or group % 2:
         raise BadInputError(f"a group of {group} weights cannot be packed: give an even number from 2")
-    return WeightFormat(found.bits, found.scale_bytes, group, found.zero_bits, found.words)
+    return replace(found, group=group)
 
 
 def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name: str, group: int | None = None) -> Amount:
@@ -255,10 +259,7 @@ def inference(
     if cache_in not in CACHE:
         raise BadInputError(f"unknown cache format {cache_in[:40]!r}: known are {', '.join(CACHE)}")
     at = spec.sizes(sizes or {})
-    from calc.pipeline import derive, trace
-
-    mode = _infer()
-    graph = trace(spec, sizes, options=mode, cache=remember, progress=progress)
+    graph = trace(spec, sizes, options=Options(mode="infer"), cache=remember, progress=progress)
     derivation = derive(graph, sizes)
     made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
     progress("running the model to see what every layer keeps of a token")
@@ -273,20 +274,14 @@ def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | Non
     except BadInputError as error:
         return None, str(error), ()
     checks = tuple(checked(spec, layers, at))
-    failed = [c for c in checks if c.verdict == "failed"]
-    if not failed and checks[0].verdict != "exact":
+    failed = [c for c in checks if c.verdict == FAILED]
+    if not failed and checks[0].verdict != EXACT:
         return None, f"no run confirms a cache: {checks[0].because}", checks
     if failed:
         worst = failed[0]
         why = f"the closed form gives {worst.derived:,} bytes and a run keeps {worst.measured:,} at {_shown(worst.sizes)}"
         return None, f"a layer keeps something else than its kind says: {why}", checks
     return cache(layers, at, cache_in), "", checks
-
-
-def _infer() -> Any:
-    from calc.options import Options
-
-    return Options(mode="infer")
 
 
 def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
@@ -332,8 +327,8 @@ def _window(group: Layers) -> int:
 def _judged(layers: Sequence[Layers], run: Held) -> Check:
     derived = sum(_value(f"B*({g.count})*({g.positions})*({g.each})", run.sizes) for g in layers)
     if run.elements is None:
-        return Check(run.sizes, None, None, run.instrument, "not measured", run.because)
-    verdict = "exact" if derived == run.elements else "failed"
+        return Check(run.sizes, None, None, run.instrument, NOT_MEASURED, run.because)
+    verdict = EXACT if derived == run.elements else FAILED
     return Check(run.sizes, 4 * derived, 4 * run.elements, run.instrument, verdict, run.because)
 
 
@@ -343,7 +338,6 @@ def _shown(sizes: Mapping[str, int]) -> str:
 
 def document(found: Inference) -> dict[str, Any]:
     """The ``"schema": 1`` document of an inference, as plain data."""
-    from calc.document import number
 
     def amount(a: Amount | None, unknown: str = "") -> dict[str, Any]:
         if a is None:

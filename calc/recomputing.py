@@ -7,7 +7,6 @@ less again. Torch-free.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -151,22 +150,3 @@ def _entry(choice: Choice) -> dict[str, Any]:
         "taken": {"from": number(choice.taken_from), "below": number(choice.taken_below)},
         "largest": {"B": number(choice.most)},
     }
-
-
-_WRITTEN = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kKMGTP]?)(i?)B")
-_POWER = {prefix: power for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))}
-
-
-def bytes_in(text: str) -> int:
-    """``"80GB"`` is 80 * 1000**3 bytes, ``"80GiB"`` 80 * 1024**3; a fraction of a byte is left out.
-
-    >>> bytes_in("1.5KiB")
-    1536
-    """
-    found = _WRITTEN.fullmatch(text.strip())
-    if found is None or (found[4] and not found[3]):
-        raise BadInputError(f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
-    whole, fraction, prefix, binary = found[1], found[2] or "", found[3].replace("K", "k"), found[4]
-    scale: int = (1024 if binary else 1000) ** _POWER[prefix]
-    parts: int = 10 ** len(fraction)
-    return int(whole + fraction) * scale // parts

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from calc.check import EXACT, FAILED, NOT_MEASURED
 from calc.containers import Container, entries_of, safetensors, torch_save
+from calc.document import number
 from calc.errors import BadInputError, NapkinError
 from calc.formulas import SAVING_INTERVAL, TIME_LOST
 from calc.options import Options
 from calc.spec import Spec
 
 Progress = Callable[[str], None]
-EXACT, FAILED, NOT_MEASURED = "exact", "failed", "not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,6 @@ def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict
 
 def document(found: Saving) -> dict[str, Any]:
     """The ``"schema": 1`` document of a checkpoint, as plain data."""
-    from calc.document import number
-
     file = {"kind": found.file.kind, "payload": number(found.file.payload), "overhead": number(found.file.overhead)}
     made: dict[str, Any] = {
         "schema": 1,

@@ -264,7 +264,8 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
     """Compare the choices of checkpointing: what each holds at its peak and runs again."""
     if words["checkpointing"] != "none":
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
-    from calc.recomputing import bytes_in, document
+    from calc.recomputing import document
+    from calc.units import bytes_in
     from reports import job, recomputing, terminal
 
     limit = None if memory is None else bytes_in(memory)

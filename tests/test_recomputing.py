@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import calc
 from calc.derivation import Derivation
 from calc.errors import BadInputError
-from calc.recomputing import Choice, Comparison, bytes_in, compared, document, largest
+from calc.recomputing import Choice, Comparison, compared, document, largest
 from reports import cli, job
 from tests.models.test_checkpointing import _spec
 
@@ -72,22 +72,6 @@ def test_without_the_plain_step_there_is_nothing_to_compare() -> None:
     with pytest.raises(BadInputError) as refusal:
         compared({}, {"none": "no cost of an operator"})
     assert "nothing to compare with: the step without checkpointing is refused (no cost of an operator)" == str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"), [("80GB", 80 * 10**9), ("80GiB", 80 * 2**30), ("1.5 KiB", 1536), ("0.5kB", 500), ("12B", 12), ("2TB", 2 * 10**12)]
-)
-def test_memory_is_read_in_powers_of_1000_and_of_1024(text: str, amount: int) -> None:
-    """Each by its own name."""
-    assert amount == bytes_in(text)
-
-
-@pytest.mark.parametrize("text", ["80", "80G", "-1GB", "1iB", "1e9B", "GB", "9" * 40 + "B"])
-def test_what_is_no_amount_of_memory_is_refused(text: str) -> None:
-    """In one line that shows how to write one."""
-    with pytest.raises(BadInputError) as refusal:
-        bytes_in(text)
-    assert f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)" == str(refusal.value)
 
 
 def test_the_command_prints_one_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
