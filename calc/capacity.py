@@ -11,7 +11,9 @@ from calc.hardware import Accelerator
 from calc.reckoning import Line, Number, Reckoning, given, reckon
 
 _DAY = 86400
-_SIX = "2 FLOP for each weight and token forward, twice that backward: one product for the gradient of the input, one for that of the weight"
+_SIX = (
+    "2 FLOP for each weight and token forward, twice that backward: one product for the gradient of the input, one for that of the weight"
+)
 
 
 def training_flops(parameters: Number, tokens: Number) -> Reckoning:
@@ -38,9 +40,8 @@ def training_time(parameters: Number, tokens: Number, device: Accelerator, count
         ),
         (
             Line("C", "6*N*D", "FLOP", "FLOPs of the whole training", _SIX),
-            Line("R", "n*P*u", "FLOP/s", "model FLOP/s of all devices", "utilization is the share of the peak that serves the model"),
-            Line("s", "C/R", "s", "time", "amount over rate"),
-            Line("t", f"s/{_DAY}", "days", "time", "a day has 86,400 s"),
+            Line("R", "u*n*P", "FLOP/s", "model FLOP/s of all devices", "utilization is the share of the peak that serves the model"),
+            Line("t", f"C/({_DAY}*R)", "days", "time", "amount over rate; a day has 86,400 s"),
         ),
         ("nothing stands still: no failure, no checkpoint, no evaluation",),
     )
@@ -58,7 +59,7 @@ def device_flops(device: Accelerator, count: Number, days: Number, mfu: Number, 
             given("u", mfu, "1", "utilization"),
             given("t", days, "days", "time"),
         ),
-        (Line("C", f"n*P*u*{_DAY}*t", "FLOP", "FLOPs done", "rate times time; a day has 86,400 s"),),
+        (Line("C", f"u*n*P*{_DAY}*t", "FLOP", "FLOPs done", "rate times time; a day has 86,400 s"),),
     )
 
 
@@ -85,7 +86,10 @@ def utilization(flops: Number, seconds: Number, peak: Number, dtype: str) -> Rec
             given("s", seconds, "s", "time", "measured"),
             given("P", peak, "FLOP/s", f"dense peak in {dtype}", "published"),
         ),
-        (Line("R", "F/s", "FLOP/s", "rate achieved", "amount over time"), Line("u", "R/P", "1", "utilization", "achieved over promised")),
+        (
+            Line("R", "F/s", "FLOP/s", "rate achieved", "amount over time"),
+            Line("u", "F/(s*P)", "1", "utilization", "achieved over promised"),
+        ),
     )
     if found.value > 1:
         raise BadInputError(
@@ -107,8 +111,13 @@ def decode_bound(weights: Number, cache: Number, device: Accelerator, sequences:
         ),
         (
             Line("Q", "W + B*K", "bytes", "bytes read for one token of each sequence", "weights are read once for all sequences"),
-            Line("s", "Q/w", "s", "time of a token, at least", "no byte moves faster than the memory gives it"),
-            Line("r", "B/s", "tokens/s", "tokens per second, at most", "one token for each sequence in that time"),
+            Line(
+                "r",
+                "B*w/Q",
+                "tokens/s",
+                "tokens per second, at most",
+                "no byte moves faster than the memory gives it, and each turn makes B tokens",
+            ),
         ),
         ("a bound from memory alone: arithmetic, launches and communication come on top",),
     )

@@ -236,6 +236,8 @@ def _atom(node: ast.expr) -> str:
     match node:
         case ast.Constant(value=int() as value):
             return number(value)
+        case ast.Constant(value=float()):
+            return ast.unparse(node)
         case ast.Name(id=name):
             return name_latex(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):

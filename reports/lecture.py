@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from calc import display
+from calc.display import Display, Name, Number, Product, Sum
 from calc.lecture.audit import Audit, Audited, audit, to_json
 from calc.lecture.lab import Lab
 from calc.lecture.system import Checked, Derived, System, Worked
@@ -72,6 +76,7 @@ class Outcome:
 
 def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
     """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
+    job.write_all(directory, {})  # a folder that cannot be made is refused before minutes of work
     lab = Lab(progress)
     found = audit(lab, progress=progress)
     worked = []
@@ -95,7 +100,8 @@ def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePa
     return LecturePage(
         model="Stanford CS336, lecture 2",
         step="the claims of its notes",
-        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew; {len(systems)} systems, derived and checked",
+        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew;"
+        f" {len(systems)} systems, derived and checked",
         sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
         date=_date(),
         tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in found.tally.items()),
@@ -107,7 +113,9 @@ def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePa
         commands=(
             Command("Make this report again, from nothing but the installed program:", "napkin lecture -o ."),
             Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
-            Command("A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"),
+            Command(
+                "A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"
+            ),
         ),
         sections=SECTIONS,
     )
@@ -116,7 +124,7 @@ def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePa
 def _date() -> str:
     """No date of its own: the file is the same whenever it is made, unless SOURCE_DATE_EPOCH says otherwise."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "no particular day"
+    return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "demand"
 
 
 def _provenance() -> Iterator[tuple[str, str]]:
@@ -129,6 +137,12 @@ def _provenance() -> Iterator[tuple[str, str]]:
     yield "sources", "calc/data/hardware.toml for accelerators, calc/data/lecture_sources.toml for papers, laws and figures of others"
 
 
+def _prose(text: str) -> str:
+    """A sentence whose expressions are written as people write them: ``2·B·D²`` for ``2*B*D**2``."""
+    powers = re.sub(r"\*\*(\d+)", lambda found: found[1].translate(_POWERS), text)
+    return sentence(re.sub(r"(?<=[\w)])\*(?=[\w(])", "·", powers))
+
+
 def _topics(found: Audit) -> Iterator[TopicView]:
     by_topic: dict[str, list[Audited]] = {}
     for c in found.claims:
@@ -139,15 +153,15 @@ def _topics(found: Audit) -> Iterator[TopicView]:
 
 def _claim(c: Audited) -> ClaimRow:
     f = c.finding
-    return ClaimRow(c.claim.id, c.claim.says, VERDICT_BADGES[f.verdict], shown(f.value, f.unit), sentence(f.because), f.computed_by, f.rests_on)
+    return ClaimRow(
+        c.claim.id, c.claim.says, VERDICT_BADGES[f.verdict], shown(f.value, f.unit), _prose(f.because), f.computed_by, f.rests_on
+    )
 
 
 def _disputes(found: Audit) -> Iterator[DisputeView]:
     for s in found.settled:
-        right, others = (
-            tuple((name, VERDICT_BADGES[found[name].finding.verdict]) for name in names) for names in (s.right, s.others)
-        )
-        yield DisputeView(s.dispute.about, right, others, sentence(s.dispute.settled))
+        right, others = (tuple((name, VERDICT_BADGES[found[name].finding.verdict]) for name in names) for names in (s.right, s.others))
+        yield DisputeView(s.dispute.about, right, others, _prose(s.dispute.settled))
 
 
 # -- systems -----------------------------------------------------------------------------------------------------------------------
@@ -159,11 +173,11 @@ def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
         anchor=f"system-{system.number:02}",
         title=system.title,
         asks=sentence(f"It gives {system.asks}"),
-        rows=tuple((r.what, shown(r.value, r.unit), sentence(r.because)) for r in worked.rows),
+        rows=tuple((r.what, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
         reckonings=tuple(map(_reckoning, worked.reckonings)),
         derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
         checks=tuple(map(_check, worked.checks)),
-        notes=tuple(sentence(note) for note in worked.notes),
+        notes=tuple(_prose(note) for note in worked.notes),
     )
 
 
@@ -172,17 +186,52 @@ def _reckoning(found: Reckoning) -> ReckoningView:
     lines = []
     for line in found.lines:
         tree = expressions.parse(line.expr)
-        put = expressions.substituted(tree, values)  # type: ignore[arg-type]  # fractions are put in as integers are
-        lines.append(LineView(line.meaning, formula(expressions.parse(line.letter)), formula(tree), formula(put), shown(line.value, line.unit), sentence(line.because)))
+        put = _numbers_in(tree, values)
+        lines.append(
+            LineView(
+                line.meaning,
+                formula(expressions.parse(line.letter)),
+                formula(tree),
+                formula(put),
+                shown(line.value, line.unit),
+                _prose(line.because),
+            )
+        )
         values[line.letter] = line.value
-    givens = tuple((formula(expressions.parse(g.letter)), shown(g.value, g.unit), g.meaning, g.source) for g in found.givens)
-    return ReckoningView(found.name, givens, tuple(lines), tuple(sentence(n) for n in found.notes))
+    givens = tuple(
+        (formula(expressions.parse(g.letter)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
+        for g in found.givens
+    )
+    return ReckoningView(found.name, givens, tuple(lines), tuple(_prose(n) for n in found.notes))
+
+
+def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
+    """A line with the number of each letter in its place."""
+    match tree:
+        case Name(name):
+            return _number_leaf(values[name])
+        case Sum(terms):
+            return Sum(tuple(_numbers_in(t, values) for t in terms))
+        case Product(factors):
+            return Product(tuple(_numbers_in(f, values) for f in factors))
+        case display.Fraction(top, bottom):
+            return display.Fraction(_numbers_in(top, values), _numbers_in(bottom, values))
+    return tree
+
+
+def _number_leaf(value: Fraction) -> Display:
+    """An integer, a decimal where it is one, else a fraction."""
+    if value.denominator == 1:
+        return Number(int(value))
+    decimal = str(float(value))
+    return Name(decimal) if Fraction(decimal) == value else display.Fraction(Number(value.numerator), Number(value.denominator))
 
 
 def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
     sizes = {**found.sizes, **_quotients(found)}
     views = tuple(
-        step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1]) for i, step in enumerate(found.steps, 1)
+        step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1])
+        for i, step in enumerate(found.steps, 1)
     )
     return DerivedView(f"{found.quantity} of {found.model}: {len(views)} steps", sizes_text(found.sizes), views)
 
@@ -190,15 +239,13 @@ def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
 def _quotients(found: Derived) -> dict[str, int]:
     """Quotients that a record names itself, as ``d_per_h``."""
 
-    class Sized:
-        sizes = dict(found.sizes)
-
-    return known_sizes(Sized(), (tree for s in found.steps for tree in (s.before, s.after)))  # type: ignore[arg-type]  # it reads the sizes only
+    sized: Any = SimpleNamespace(sizes=dict(found.sizes))  # all of a derivation that is read for it
+    return known_sizes(sized, (tree for s in found.steps for tree in (s.before, s.after)))
 
 
 def _check(c: Checked) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
-    return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], sentence(c.instrument), c.tolerance or "–")
+    return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.tolerance or "–")
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------------------
@@ -235,5 +282,3 @@ def summary(found: Audit) -> str:
 def document(outcome: Outcome) -> dict[str, Any]:
     """The audit as plain data."""
     return to_json(outcome.audit, (system_json(s, w) for s, w in outcome.systems))
-
-

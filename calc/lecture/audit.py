@@ -23,11 +23,21 @@ from calc.lecture.precision import PRECISION
 from calc.lecture.system import plain
 from calc.lecture.tensors import TENSORS
 from calc.lecture.training import TRAINING
-from calc.lecture.verdicts import VERDICTS, Finding
+from calc.lecture.verdicts import STANDS, VERDICTS, Finding
 
 TOPICS: tuple[Topic, ...] = (
-    TRAINING, LARGEST, COMPUTE, FLOPS, MFU, FORMATS, PRECISION, TENSORS, GRADIENTS, CRUNCHER, LEARNING,
-)  # fmt: skip
+    TRAINING,
+    LARGEST,
+    COMPUTE,
+    FLOPS,
+    MFU,
+    FORMATS,
+    PRECISION,
+    TENSORS,
+    GRADIENTS,
+    CRUNCHER,
+    LEARNING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A contradiction among the notes: the claims that hold, and those that do not."""
+    """A contradiction among the notes: the claims that stand, and those that do not."""
 
     dispute: Dispute
     right: tuple[str, ...]
@@ -71,10 +81,8 @@ class Audit:
         return tuple(self._settle(dispute) for dispute in DISPUTES)
 
     def _settle(self, dispute: Dispute) -> Settled:
-        rank = {verdict: place for place, verdict in enumerate(VERDICTS)}
-        found = {name: rank[self[name].finding.verdict] for name in dispute.claims}
-        best = min(found.values())
-        return Settled(dispute, tuple(n for n, r in found.items() if r == best), tuple(n for n, r in found.items() if r != best))
+        stands = {name: self[name].finding.verdict in STANDS for name in dispute.claims}
+        return Settled(dispute, tuple(n for n, right in stands.items() if right), tuple(n for n, right in stands.items() if not right))
 
 
 def claims() -> Iterator[tuple[str, Claim]]:
@@ -88,9 +96,12 @@ def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str],
     """Compute the finding of every claim, or of ``only`` those named."""
     names = None if only is None else set(only)
     found = []
+    at = ""
     for topic, claim in claims():
         if names is None or claim.id in names:
-            progress(f"claim {claim.id}")
+            if topic != at:
+                progress(f"claims: {topic}")
+                at = topic
             found.append(Audited(topic, claim, claim.find(lab)))
     return Audit(tuple(found))
 

@@ -22,13 +22,24 @@ def _gpt3() -> Fraction:
 
 @COMPUTE.claim("gpt3-3.14e23", "Training GPT-3 took 3.14e23 FLOP.")
 def _(_: Lab) -> Finding:
-    return number("3.14e23", _gpt3(), "6 · 174.6e9 parameters · 300e9 tokens; the paper's table D.1 counts no attention products either",
-                  "capacity.training_flops(174.6e9, 300e9)", unit="FLOP")  # fmt: skip
+    return number(
+        "3.14e23",
+        _gpt3(),
+        "6 · 174.6e9 parameters · 300e9 tokens; the paper's table D.1 counts no attention products either",
+        "capacity.training_flops(174.6e9, 300e9)",
+        unit="FLOP",
+    )
 
 
 @COMPUTE.claim("gpt3-004", "Training GPT-3 took about 3e23 FLOP.")
 def _(_: Lab) -> Finding:
-    return number("3e23", _gpt3(), "6 · 174.6e9 · 300e9; the transcript garbles name and number", "capacity.training_flops(174.6e9, 300e9)", unit="FLOP")
+    return number(
+        "3e23",
+        _gpt3(),
+        "6 · 174.6e9 · 300e9; the transcript garbles name and number",
+        "capacity.training_flops(174.6e9, 300e9)",
+        unit="FLOP",
+    )
 
 
 def _gpt4(name: str, says: str) -> None:
@@ -51,7 +62,9 @@ _gpt4("gpt4-004", "Training GPT-4 took 2e25 FLOP, by speculation.")
 def _(_: Lab) -> Finding:
     order = source("executive-order")
     because = f"the transcript garbles 10^26: {order.words}"
-    return number("2026", float(str(order.facts["reporting_threshold"])), because, "comparison with the order's text", unit="FLOP", rests_on=SOURCE)
+    return number(
+        "2026", float(str(order.facts["reporting_threshold"])), because, "comparison with the order's text", unit="FLOP", rests_on=SOURCE
+    )
 
 
 @COMPUTE.claim("eu-004", "The threshold of the European Union is 1e25 FLOP and has not been revoked.")
@@ -72,8 +85,15 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     found = h100.peak("bf16", sparse=True), h100.peak("bf16")
-    return same((Fraction(1979 * 10**12), Fraction(1979 * 10**12, 2)), found, f"bf16 and fp16; {h100.source}", "hardware: h100-sxm",
-                value=found[1], unit="FLOP/s", rests_on=SOURCE)  # fmt: skip
+    return same(
+        (Fraction(1979 * 10**12), Fraction(1979 * 10**12, 2)),
+        found,
+        f"bf16 and fp16; {h100.source}",
+        "hardware: h100-sxm",
+        value=found[1],
+        unit="FLOP/s",
+        rests_on=SOURCE,
+    )
 
 
 @COMPUTE.claim("h100-fp32-orders", "On an H100 fp32 is orders of magnitude slower than bf16.")
@@ -88,7 +108,14 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     ratio = h100.peak("fp8") / h100.peak("bf16")
-    return true(ratio > 1, ratio, f"{float(ratio):g} times the peak of bf16, both dense", "hardware: h100-sxm, fp8 over bf16", unit="times", rests_on=SOURCE)
+    return true(
+        ratio > 1,
+        ratio,
+        f"{float(ratio):g} times the peak of bf16, both dense",
+        "hardware: h100-sxm, fp8 over bf16",
+        unit="times",
+        rests_on=SOURCE,
+    )
 
 
 @COMPUTE.claim("8h100-week", "Eight H100 do 4.7e21 FLOP in a week.")
@@ -109,20 +136,27 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     gains = {p.sparse / p.dense for p in accelerator("a100-sxm-80").peaks.values() if p.sparse is not None}
     because = "with 2 of 4 zero half of the products are left, so the published rates must double, and each of an A100's does"
-    return same({Fraction(4, 2)}, gains, because, "hardware: a100-sxm-80, sparse over dense in every format", value="2 of 4", rests_on=SOURCE)
+    return same(
+        {Fraction(4, 2)}, gains, because, "hardware: a100-sxm-80, sparse over dense in every format", value="2 of 4", rests_on=SOURCE
+    )
 
 
 @COMPUTE.claim("fp32-bf16-003", "bf16 is much faster than fp32.")
 def _(_: Lab) -> Finding:
     ratios = {name: accelerator(name).peak("bf16") / accelerator(name).peak("fp32") for name in ("h100-sxm", "a100-sxm-80", "rtx3090")}
     because = "times the dense peak of fp32: " + ", ".join(f"{name} {float(r):.1f}" for name, r in ratios.items())
-    return true(all(r >= 2 for r in ratios.values()), ratios["h100-sxm"], because, "hardware: bf16 over fp32", unit="times", rests_on=SOURCE)
+    return true(
+        all(r >= 2 for r in ratios.values()), ratios["h100-sxm"], because, "hardware: bf16 over fp32", unit="times", rests_on=SOURCE
+    )
 
 
 @COMPUTE.claim("h100-a100-003", "An H100 is much faster than an A100.")
 def _(_: Lab) -> Finding:
     ratio = accelerator("h100-sxm").peak("bf16") / accelerator("a100-sxm-80").peak("bf16")
-    because = f"{float(ratio):.2f} times the dense peak in bf16; memory is read {accelerator('h100-sxm').bandwidth / accelerator('a100-sxm-80').bandwidth:.2f} times as fast"
+    because = (
+        f"{float(ratio):.2f} times the dense peak in bf16; memory is read "
+        f"{accelerator('h100-sxm').bandwidth / accelerator('a100-sxm-80').bandwidth:.2f} times as fast"
+    )
     return true(ratio >= 2, ratio, because, "hardware: h100-sxm over a100-sxm-80", unit="times", rests_on=SOURCE)
 
 
@@ -133,4 +167,10 @@ def _(_: Lab) -> Finding:
     without = sorted(a.name for a in nvidia if "tf32" not in a.peaks)
     ampere = [a for a in nvidia if a.architecture.startswith("Ampere")]
     holds = all("tf32" in a.peaks for a in ampere) and first == min(a.year for a in ampere)
-    return true(holds, first, f"the first to list it are of {first}; {', '.join(without)} do not", "hardware: devices that list tf32", rests_on=SOURCE)
+    return true(
+        holds,
+        first,
+        f"the first to list it are of {first}; {', '.join(without)} do not",
+        "hardware: devices that list tf32",
+        rests_on=SOURCE,
+    )

@@ -69,20 +69,29 @@ _activations("cruncher-act-h1h2", "Its activations are the hidden outputs h1 and
 def _(lab: Lab) -> Finding:
     state, parameters = quantity(lab, "optimizer_state.bytes") // 4, quantity(lab, "parameters")
     torchs = lab.value("cruncher", "optimizer_state.bytes", _AT, optimizer="adagrad") // 4
-    because = f"a sum of squares for each ({measured(lab, 'optimizer_state.bytes')} in a real run); torch's own class keeps {torchs - state} step counters beside them"
+    because = (
+        f"a sum of squares for each ({measured(lab, 'optimizer_state.bytes')} in a real run); torch's own class keeps {torchs - state} "
+        "step counters beside them"
+    )
     return same(parameters, state, because, _BY, unit="elements")
 
 
 @CRUNCHER.claim("cruncher-496", "Training it takes 496 bytes at B = 2, D = 4 and two layers.")
 def _(lab: Lab) -> Finding:
-    because = f"4 · (36 + 16 + 36 + 36) leaves out x, the prediction and the target that the backward needs: 4 · (36 + {quantity(lab, 'activations.bytes') // 4} + 36 + 36)"
+    because = (
+        "4 · (36 + 16 + 36 + 36) leaves out x, the prediction and the target that the backward needs: 4 · (36 + "
+        f"{quantity(lab, 'activations.bytes') // 4} + 36 + 36)"
+    )
     return number("496", all_bytes(lab), because, _BY, unit="bytes", within=LOOSE)
 
 
 @CRUNCHER.claim("cruncher-432", "A step of it takes 432 FLOP there.")
 def _(lab: Lab) -> Finding:
     forward, backward = (quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
-    because = f"6 · 2 · 36 counts a gradient of x, which autograd does not compute: {forward} forward and {backward} backward ({measured(lab, 'flops.backward.matmul')} in a real run)"
+    because = (
+        f"6 · 2 · 36 counts a gradient of x, which autograd does not compute: {forward} forward and {backward} backward "
+        f"({measured(lab, 'flops.backward.matmul')} in a real run)"
+    )
     return number("432", forward + backward, because, _BY, unit="FLOP", within=LOOSE)
 
 
@@ -99,11 +108,26 @@ def _(lab: Lab) -> Finding:
     formats = {s.dtype for s in lab.derive("cruncher", _AT, **_SPEC).saved}
     whole = all(quantity(lab, n) % 4 == 0 for n in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes"))
     ratio = quantity(lab, "parameters.bytes") // quantity(lab, "parameters")
-    return true(formats == {"float32"} and whole and ratio == 4, ratio, "weights, gradients, state and every tensor kept are fp32", _BY, unit="bytes")
+    return true(
+        formats == {"float32"} and whole and ratio == 4,
+        ratio,
+        "weights, gradients, state and every tensor kept are fp32",
+        _BY,
+        unit="bytes",
+    )
 
 
 @CRUNCHER.claim("cruncher-layers0", "The network can be made with no hidden layer at all.")
 def _(_: Lab) -> Finding:
     found = experiment("trained", width=16, steps=400)
-    because = f"it is then one map from 16 to 1, a linear regression: {found['parameters']} parameters, loss from {found['losses'][0]:.0f} to {found['losses'][-1]:.1g} in 400 steps"
-    return true(found["parameters"] == 16 and found["losses"][-1] < 1, found["parameters"], because, "a real training with no hidden layer", unit="parameters")
+    because = (
+        f"it is then one map from 16 to 1, a linear regression: {found['parameters']} parameters, loss from {found['losses'][0]:.0f} to "
+        f"{found['losses'][-1]:.1g} in 400 steps"
+    )
+    return true(
+        found["parameters"] == 16 and found["losses"][-1] < 1,
+        found["parameters"],
+        because,
+        "a real training with no hidden layer",
+        unit="parameters",
+    )

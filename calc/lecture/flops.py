@@ -56,7 +56,10 @@ def _(lab: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     b, d, k = 3, 7, 5
     found = arithmetic(b, d, k)
-    because = f"(3, 7) by (7, 5) took {found['multiplications']} multiplications and {found['additions']} additions; the usual 2·B·D·K counts one addition more a result"
+    because = (
+        f"(3, 7) by (7, 5) took {found['multiplications']} multiplications and {found['additions']} additions; the usual 2·B·D·K counts "
+        "one addition more a result"
+    )
     return same(b * k * (2 * d - 1), sum(found.values()), because, "numpy.dot of numbers that count", unit="FLOP")
 
 
@@ -69,13 +72,23 @@ def _(lab: Lab) -> Finding:
 @FLOPS.claim("flop-2mnp", "A product of (m, n) by (n, p) takes 2·m·n·p FLOP.")
 def _(_: Lab) -> Finding:
     found = {(m, n, p): experiment("product_flops", m, n, p) for m, n, p in ((3, 5, 7), (11, 2, 13))}
-    return same({s: 2 * s[0] * s[1] * s[2] for s in found}, found, "torch's counter at two sets of primes", "torch.utils.flop_counter", value="2·m·n·p", unit="FLOP")
+    return same(
+        {s: 2 * s[0] * s[1] * s[2] for s in found},
+        found,
+        "torch's counter at two sets of primes",
+        "torch.utils.flop_counter",
+        value="2·m·n·p",
+        unit="FLOP",
+    )
 
 
 @FLOPS.claim("flop-def-sec", "FLOPs says how many floating-point operations are done in a second.")
 def _(lab: Lab) -> Finding:
     unit = lab.derive("linear")["flops.forward.matmul"].unit
-    because = f"2·B·D·K has no second in it: its unit is {unit}, an amount. The other note's reading is right: a rate is FLOP/s, written FLOPS by some"
+    because = (
+        f"2·B·D·K has no second in it: its unit is {unit}, an amount. The other note's reading is right: a rate is FLOP/s, written "
+        "FLOPS by some"
+    )
     return true(unit is not Unit.FLOP, f"{unit}, an amount", because, "the unit of flops.forward.matmul")
 
 
@@ -89,7 +102,14 @@ def _(lab: Lab) -> Finding:
 @FLOPS.claim("flop-elem-mn", "Adding two matrices of (m, n) takes m·n FLOP.")
 def _(_: Lab) -> Finding:
     found = {(m, n): experiment("elementwise_flops", m, n) for m, n in ((3, 5), (11, 13))}
-    return same({s: s[0] * s[1] for s in found}, found, "one addition for each element, counted by torch's reference decomposition", "a run under the reference counter", value="m·n", unit="FLOP")
+    return same(
+        {s: s[0] * s[1] for s in found},
+        found,
+        "one addition for each element, counted by torch's reference decomposition",
+        "a run under the reference counter",
+        value="m·n",
+        unit="FLOP",
+    )
 
 
 @FLOPS.claim("flop-matmul-2size", "A matrix product takes twice the size of the matrix.")
@@ -105,4 +125,6 @@ def _(lab: Lab) -> Finding:
     at = {"B": 8, "T": 1024}
     products, total = (lab.value("gpt2", f"flops.forward.{kind}", at) for kind in ("matmul", "total"))
     because = f"advice; what is computed supports it: products are {products / total:.1%} of the forward's FLOPs of GPT-2"
-    return convention(2 * products > total, f"{products / total:.3f} of all FLOPs", because, "derive gpt2: flops.forward.matmul over flops.forward.total")
+    return convention(
+        2 * products > total, f"{products / total:.3f} of all FLOPs", because, "derive gpt2: flops.forward.matmul over flops.forward.total"
+    )

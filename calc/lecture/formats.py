@@ -13,7 +13,7 @@ from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.sources import source
-from calc.lecture.verdicts import SOURCE, Finding, number, numbers, readings, same, true
+from calc.lecture.verdicts import SOURCE, Finding, number, numbers, readings, same, true, yes
 
 FORMATS = Topic("Number formats of 16 bits and more")
 
@@ -63,17 +63,30 @@ def _layout(name: str, says: str, dtype: str, claimed: dict[str, tuple[int, int]
 
 
 _layout("fp32-layout", "The fraction of fp32 is in bits 22 to 0.", "fp32", {"fraction": (22, 0)})
-_layout("bf16-layout", "bf16 has its sign in bit 15, the exponent in 14 to 7 and the fraction in 6 to 0.", "bf16",
-        {"sign": (15, 15), "exponent": (14, 7), "fraction": (6, 0)})  # fmt: skip
-_layout("fp16-layout", "fp16 has its sign in bit 15, the exponent in 14 to 10 and the fraction in 9 to 0.", "fp16",
-        {"sign": (15, 15), "exponent": (14, 10), "fraction": (9, 0)})  # fmt: skip
+_layout(
+    "bf16-layout",
+    "bf16 has its sign in bit 15, the exponent in 14 to 7 and the fraction in 6 to 0.",
+    "bf16",
+    {"sign": (15, 15), "exponent": (14, 7), "fraction": (6, 0)},
+)
+_layout(
+    "fp16-layout",
+    "fp16 has its sign in bit 15, the exponent in 14 to 10 and the fraction in 9 to 0.",
+    "fp16",
+    {"sign": (15, 15), "exponent": (14, 10), "fraction": (9, 0)},
+)
 
 
 @FORMATS.claim("fp32-half-example", "0.5 in fp32 has sign 0, exponent code 126 = 01111110 and fraction 0.")
 def _(_: Lab) -> Finding:
     found = fields("fp32", "0.5")
-    return same(("0", "01111110", "0" * 23, 126), (*found.values(), int(found["exponent"], 2)), "0.5 = 2^-1, and -1 + 127 = 126",
-                "formats.encode(fp32, 0.5)", value=bits("fp32", "0.5"))  # fmt: skip
+    return same(
+        ("0", "01111110", "0" * 23, 126),
+        (*found.values(), int(found["exponent"], 2)),
+        "0.5 = 2^-1, and -1 + 127 = 126",
+        "formats.encode(fp32, 0.5)",
+        value=bits("fp32", "0.5"),
+    )
 
 
 @FORMATS.claim("fp32-formula", "A number in fp32 is (-1)^sign · 2^(exponent − 127) times its fraction with a leading 1.")
@@ -82,8 +95,9 @@ def _(_: Lab) -> Finding:
     normal = [_by_formula(text) == encoded("fp32", text).value.value for text in texts]
     small = _by_formula("1e-40") == encoded("fp32", "1e-40").value.value
     because = (
-        f"it gives the value of {sum(normal)} of {len(texts)} normal numbers; subnormals have exponent {limit(layout('fp32'), 'smallest exponent')} and no"
-        f" leading 1 (1e-40 by the formula: {small}), and code 255 is infinity and NaN"
+        f"it gives the value of {sum(normal)} of {len(texts)} normal numbers; subnormals have exponent "
+        f"{limit(layout('fp32'), 'smallest exponent')} and no"
+        f" leading 1 (1e-40 by the formula: {yes(small)}), and code 255 is infinity and NaN"
     )
     return true(all(normal), "of normal numbers", because, "formats.encode and the formula at normal and subnormal numbers")
 
@@ -91,7 +105,8 @@ def _(_: Lab) -> Finding:
 def _by_formula(text: str) -> Fraction:
     found = fields("fp32", text)
     sign, exponent, fraction = (int(found[f], 2) for f in ("sign", "exponent", "fraction"))
-    return (-1) ** sign * Fraction(2) ** (exponent - 127) * (1 + Fraction(fraction, 2**23))
+    size = Fraction(2) ** (exponent - 127) * (1 + Fraction(fraction, 2**23))
+    return -size if sign else size
 
 
 @FORMATS.claim("fp32-001-0.15625", "0.15625 in fp32 has the exponent code 01111100 = 124, which less 127 is -3.")
@@ -104,7 +119,10 @@ def _(_: Lab) -> Finding:
 @FORMATS.claim("fp32-bias-formula", "The bias is 2 to the length of the exponent less 1, which is 127.")
 def _(_: Lab) -> Finding:
     bias, e = limit(layout("fp32"), "bias"), layout("fp32").exponent
-    because = f"the value is right, the formula lacks a term: 2^({e} − 1) is {2 ** (e - 1)} and 2^{e} − 1 is {2**e - 1}; the bias is 2^({e} − 1) − 1"
+    because = (
+        f"the value is right, the formula lacks a term: 2^({e} − 1) is {2 ** (e - 1)} and 2^{e} − 1 is {2**e - 1}; the bias is 2^({e} − "
+        "1) − 1"
+    )
     return readings(bias == 127, bias in (2 ** (e - 1), 2**e - 1), bias, because, "formats: bias of fp32")
 
 
@@ -121,7 +139,10 @@ def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> N
         found = layout(dtype)
         digits, kept = limit(found, "decimal digits, about"), limit(found, "decimal digits kept")
         resolution = experiment("limits", found.stored)["resolution"]
-        because = f"{found.fraction} + 1 significant bits are {float(digits):.2f} digits; {kept} come back from text unchanged, so torch's resolution is {resolution:g}{more}"
+        because = (
+            f"{found.fraction} + 1 significant bits are {float(digits):.2f} digits; {kept} come back from text unchanged, so torch's "
+            f"resolution is {resolution:g}{more}"
+        )
         return number(claimed, digits, because, f"formats: digits of {dtype}; torch.finfo", unit="digits")
 
 
@@ -137,8 +158,13 @@ def _range(name: str, says: str, dtype: str, low: str, high: str) -> None:
         small, large, least = (limit(found, n) for n in ("smallest normal", "largest", "smallest subnormal"))
         info = experiment("limits", found.stored)
         equal = float(small) == info["tiny"] and float(large) == info["max"]
-        because = f"normal numbers go from {float(small):.5g} to {float(large):.5g} (torch.finfo: {'the same' if equal else 'not the same'}), subnormals down to {float(least):.3g}"
-        return numbers(((low, small), (high, large)), f"{float(small):.6g} to {float(large):.6g}", because, f"formats: limits of {dtype}; torch.finfo")
+        because = (
+            f"normal numbers go from {float(small):.5g} to {float(large):.5g} (torch.finfo: {'the same' if equal else 'not the same'}), "
+            f"subnormals down to {float(least):.3g}"
+        )
+        return numbers(
+            ((low, small), (high, large)), f"{float(small):.6g} to {float(large):.6g}", because, f"formats: limits of {dtype}; torch.finfo"
+        )
 
 
 _range("fp32-range", "fp32 reaches from 1.18e-38 to 3.4e38.", "fp32", "1.18e-38", "3.4e38")
@@ -150,7 +176,10 @@ def _encoding(name: str, says: str, dtype: str, text: str, claimed: str) -> None
     def _(_: Lab) -> Finding:
         found, there = encoded(dtype, text), like_torch(dtype, text)
         shown = written(found.value)
-        because = f"{dtype} has {bits(dtype, text)} for it, which is {shown} ({found.kind}); torch rounds to {'the same' if there else 'another number'}"
+        because = (
+            f"{dtype} has {bits(dtype, text)} for it, which is {shown} ({found.kind}); torch rounds to "
+            f"{'the same' if there else 'another number'}"
+        )
         return true(shown == claimed and there, shown, because, f"formats.encode({dtype}, {text}); torch.tensor")
 
 
@@ -175,7 +204,13 @@ _printed("bf16-1e-8", "1e-8 becomes 1.0012e-8 in bf16.", "1e-8", "1.0012e-8")
 @FORMATS.claim("bf16-2018", "Google Brain proposed bf16 in 2018.")
 def _(_: Lab) -> Finding:
     found = source("bfloat16")
-    return true((found.facts["by"], found.facts["year"]) == ("Google Brain", 2018), 2018, found.words, "comparison with the source", rests_on=SOURCE)
+    left = layout("fp32").fraction - int(str(found.facts["dropped_bits"]))
+    earlier = left == layout("bf16").fraction and found.year < 2018
+    because = (
+        f"it is Google Brain's, but {found.words} has it already: fp32 less 16 bits of fraction, which leaves {left};"
+        " the name and devices that compute in it came later"
+    )
+    return readings(found.facts["by"] == "Google Brain", not earlier, found.year, because, "comparison with the paper", rests_on=SOURCE)
 
 
 @FORMATS.claim("bf16-range-fp32", "bf16 has the dynamic range of fp32.")
@@ -183,14 +218,20 @@ def _(_: Lab) -> Finding:
     two, four = layout("bf16"), layout("fp32")
     ends = [(limit(f, "smallest exponent"), limit(f, "largest exponent")) for f in (two, four)]
     short = 1 - limit(two, "largest") / limit(four, "largest")
-    because = f"both have {two.exponent} exponent bits, so exponents from {ends[0][0]} to {ends[0][1]}; bf16's largest is {float(short):.1%} less, for want of fraction bits"
+    because = (
+        f"both have {two.exponent} exponent bits, so exponents from {ends[0][0]} to {ends[0][1]}; bf16's largest is {float(short):.1%} "
+        "less, for want of fraction bits"
+    )
     return true(ends[0] == ends[1], f"2^{ends[0][0]} to 2^{ends[0][1]}", because, "formats: exponents of bf16 and fp32")
 
 
 @FORMATS.claim("bf16-1001", "bf16 does not turn 1.001 into 1.000.")
 def _(_: Lab) -> Finding:
     found = encoded("bf16", "1.001")
-    because = f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(found.value)} (torch: {like_torch('bf16', '1.001')}); fp16 has {written(encoded('fp16', '1.001').value)}"
+    because = (
+        f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(found.value)} "
+        f"(torch: {'the same' if like_torch('bf16', '1.001') else 'another'}); fp16 has {written(encoded('fp16', '1.001').value)}"
+    )
     return true(found.value.value != 1, written(found.value), because, "formats.encode(bf16, 1.001); torch.tensor")
 
 
@@ -230,30 +271,67 @@ def _(_: Lab) -> Finding:
     theirs = decode(named("fp16"), (9 << 10) | int("0100000000", 2)).value
     ours = encoded("fp16", "0.01").value
     assert theirs is not None
-    because = f"they stand for {decimal(theirs)}; the nearest to 0.01 is {written(ours)}, {bits('fp16', '0.01')} (torch: {'the same' if like_torch('fp16', '0.01') else 'another'})"
-    return true(encoded("fp16", "0.01").value.value == theirs, bits("fp16", "0.01"), because, "formats.decode of their bits, formats.encode(fp16, 0.01)")
+    because = (
+        f"they stand for {decimal(theirs)}; the nearest to 0.01 is {written(ours)}, {bits('fp16', '0.01')} (torch: "
+        f"{'the same' if like_torch('fp16', '0.01') else 'another'})"
+    )
+    return true(
+        encoded("fp16", "0.01").value.value == theirs,
+        bits("fp16", "0.01"),
+        because,
+        "formats.decode of their bits, formats.encode(fp16, 0.01)",
+    )
 
 
 def _limit(name: str, says: str, limit_name: str, claimed: Fraction, why: str, *, of: str = "fp16") -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> Finding:
         found = limit(layout(of), limit_name)
-        return same(claimed, found, f"{why} (derived: {limit_name} of {of} is {decimal(found)})", f"formats: {limit_name} of {of}", value=found)
+        return same(
+            claimed, found, f"{why} (derived: {limit_name} of {of} is {decimal(found)})", f"formats: {limit_name} of {of}", value=found
+        )
 
 
 _limit("fp16-bias", "The bias of fp16 is 2^(5 − 1) − 1 = 15.", "bias", Fraction(15), "five exponent bits")
-_limit("fp16-maxexp", "The largest exponent of fp16 is 31 − 1 − 15 = 15.", "largest exponent", Fraction(15), "code 31 is kept for infinities and NaN")
-_limit("fp16-max", "The largest number in fp16 is (2 − 2^-10) · 2^15.", "largest", (2 - Fraction(1, 2**10)) * 2**15, "a fraction of ones under exponent 15")
-_limit("fp16-minnormal", "The smallest normal number in fp16 is 2^-14.", "smallest normal", Fraction(1, 2**14), "exponent code 1, fraction 0")
-_limit("fp16-subnormal", "The smallest subnormal number in fp16 is 2^-10 · 2^-14 = 2^-24.", "smallest subnormal", Fraction(1, 2**24), "the last bit alone")
-_limit("fp16-subnormal-exp", "The exponent of a subnormal in fp16 is 0 − 15 = -15.", "smallest exponent", Fraction(-15),
-       "code 0 shares the exponent of code 1 and has no leading 1; with -15 the smallest would be 2^-25")  # fmt: skip
+_limit(
+    "fp16-maxexp",
+    "The largest exponent of fp16 is 31 − 1 − 15 = 15.",
+    "largest exponent",
+    Fraction(15),
+    "code 31 is kept for infinities and NaN",
+)
+_limit(
+    "fp16-max",
+    "The largest number in fp16 is (2 − 2^-10) · 2^15.",
+    "largest",
+    (2 - Fraction(1, 2**10)) * 2**15,
+    "a fraction of ones under exponent 15",
+)
+_limit(
+    "fp16-minnormal", "The smallest normal number in fp16 is 2^-14.", "smallest normal", Fraction(1, 2**14), "exponent code 1, fraction 0"
+)
+_limit(
+    "fp16-subnormal",
+    "The smallest subnormal number in fp16 is 2^-10 · 2^-14 = 2^-24.",
+    "smallest subnormal",
+    Fraction(1, 2**24),
+    "the last bit alone",
+)
+_limit(
+    "fp16-subnormal-exp",
+    "The exponent of a subnormal in fp16 is 0 − 15 = -15.",
+    "smallest exponent",
+    Fraction(-15),
+    "code 0 shares the exponent of code 1 and has no leading 1; with -15 the smallest would be 2^-25",
+)
 
 
 @FORMATS.claim("fp16-111111", "The exponent code 111111 of fp16 is special.")
 def _(_: Lab) -> Finding:
     code = fields("fp16", "inf")["exponent"]
-    return same("111111", code, f"the exponent has {len(code)} bits, and {code} is the code of infinities and NaN", "formats.encode(fp16, inf)")
+    return same(
+        "111111", code, f"the exponent has {len(code)} bits, and {code} is the code of infinities and NaN", "formats.encode(fp16, inf)"
+    )
 
 
 @FORMATS.claim("fp16-minnormal-sign", "The smallest positive normal number in fp16 has sign bit 1 and exponent code 00001 = -14.")
@@ -279,7 +357,9 @@ def _(_: Lab) -> Finding:
 @FORMATS.claim("fp16-half-mem", "From fp32 to fp16 the exponent shrinks from 8 bits to 5 and the fraction from 23 to 10.")
 def _(_: Lab) -> Finding:
     found = _widths("fp32"), _widths("fp16")
-    return same(((1, 8, 23), (1, 5, 10)), found, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(found[1]))
+    return same(
+        ((1, 8, 23), (1, 5, 10)), found, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(found[1])
+    )
 
 
 @FORMATS.claim("tf32-mantissa", "TF32 has only 10 bits of fraction.")

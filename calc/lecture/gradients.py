@@ -8,7 +8,7 @@ from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.training import LOOSE, MODEL_FLOPS, per_layer, per_parameter_and_token
-from calc.lecture.verdicts import Finding, number, readings, same, true
+from calc.lecture.verdicts import Finding, number, readings, same, true, yes
 
 GRADIENTS = Topic("Gradients and their FLOPs")
 _FORMS = (3, 5, 7)
@@ -33,7 +33,8 @@ def _(lab: Lab) -> Finding:
     found = lab.derive("two-layer")["flops.backward.matmul"]
     inner, first = per_layer(lab, "flops.backward.matmul"), Fraction(_first_layer(lab))
     because = (
-        f"of an inner layer's input, yes ({inner} FLOP a weight and point: half for it); of the network's input, no: autograd executes {found.text},"
+        f"of an inner layer's input, yes ({inner} FLOP a weight and point: half for it); of the network's input, no: autograd executes "
+        f"{found.text},"
         f" {first} a weight and point in the first layer"
     )
     return readings(inner == 4, first == 4, "not of the network's input", because, "derive two-layer and cruncher: flops.backward.matmul")
@@ -51,7 +52,11 @@ def _form(name: str, says: str, form: str, right: str) -> None:
     def _(_: Lab) -> Finding:
         found = experiment("two_layer_gradients", *_FORMS)
         said, holds = found[form], found[right]
-        because = f"it equals autograd's at B = 3, D = 5, K = 7: {said}" if said is True else f"shapes do not even fit ({said}); {right} is autograd's: {holds}"
+        because = (
+            f"it equals autograd's at B = 3, D = 5, K = 7: {yes(said)}"
+            if said is True
+            else f"shapes do not even fit ({said}); {right} is autograd's: {yes(holds)}"
+        )
         return true(said is True, right, because, "autograd and both forms at B = 3, D = 5, K = 7")
 
 
@@ -63,7 +68,9 @@ _form("grad-h1", "The gradient of h1 is w2ᵀ times that of h2.", "h1.grad = w2.
 @GRADIENTS.claim("grad-bk", "The gradient of h2 costs next to nothing where D is large.")
 def _(lab: Lab) -> Finding:
     elementwise, products = (lab.value("two-layer", f"flops.backward.{kind}", _AT) for kind in ("elementwise", "matmul"))
-    because = f"{elementwise:,} FLOP of elementwise work against {products:,} of products at D = 32768: {elementwise / products:.1e} of them"
+    because = (
+        f"{elementwise:,} FLOP of elementwise work against {products:,} of products at D = 32768: {elementwise / products:.1e} of them"
+    )
     return true(elementwise * 1000 < products, elementwise, because, "derive two-layer: flops.backward.elementwise", unit="FLOP")
 
 
@@ -75,10 +82,13 @@ def _thumb(name: str, says: str, claimed: str, signed: tuple[tuple[int, str], ..
         here = Fraction(sum(sign * lab.value("two-layer", q, _AT) for sign, q in signed), at)
         inner = per_layer(lab, *layer)
         because = (
-            f"per weight and point: exactly {inner} in an inner linear layer; {float(here):.2f} in the two-layer network, whose first layer needs no"
+            f"per weight and point: exactly {inner} in an inner linear layer; {float(here):.2f} in the two-layer network, whose first "
+            "layer needs no"
             f" gradient of its input; {float(gpt2):.2f} in GPT-2 at T = 1024, with attention"
         )
-        return number(claimed, gpt2, because, "derive cruncher, two-layer and gpt2: flops over parameters × points", unit="FLOP", within=LOOSE)
+        return number(
+            claimed, gpt2, because, "derive cruncher, two-layer and gpt2: flops over parameters × points", unit="FLOP", within=LOOSE
+        )
 
 
 _FORWARD, _BACKWARD = "flops.forward.matmul", "flops.backward.matmul"
@@ -104,7 +114,10 @@ def _(lab: Lab) -> Finding:
     at = {"B": 64, "D": 16, "L": 8}
     flops = sum(lab.value("shared", q, at) for q in (_FORWARD, _BACKWARD))
     found = Fraction(flops, at["B"] * lab.value("shared", "parameters", at))
-    because = f"one matrix used in {at['L']} layers takes {float(found):.0f} FLOP for each parameter and point, not 6: it multiplies each point {at['L']} times"
+    because = (
+        f"one matrix used in {at['L']} layers takes {float(found):.0f} FLOP for each parameter and point, not 6: it multiplies each "
+        f"point {at['L']} times"
+    )
     return true(found != 6, found, because, "derive a network of one shared matrix: flops over parameters × points", unit="FLOP")
 
 
@@ -113,5 +126,10 @@ def _(lab: Lab) -> Finding:
     at = {"B": 64, "D": 32, "K": 8}
     more = lab.value("two-layer", _BACKWARD, at) - lab.value("two-layer", _BACKWARD, {**at, "K": 4})
     measured = lab.check("two-layer", {"B": 3, "D": 7, "K": 5})[_BACKWARD]
-    because = f"2·B·D·K for the gradient of h1 and as many for that of w2: {lab.derive('two-layer')[_BACKWARD].text} in all ({measured.verdict} in a real run)"
-    return number(str(4 * 64 * 32 * 4), more, because, "derive two-layer: flops.backward.matmul, at K = 8 less at K = 4; check", unit="FLOP")
+    because = (
+        f"2·B·D·K for the gradient of h1 and as many for that of w2: {lab.derive('two-layer')[_BACKWARD].text} in all "
+        f"({measured.verdict} in a real run)"
+    )
+    return number(
+        str(4 * 64 * 32 * 4), more, because, "derive two-layer: flops.backward.matmul, at K = 8 less at K = 4; check", unit="FLOP"
+    )

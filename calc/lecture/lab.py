@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from calc.check import Report, check
 from calc.derivation import Derivation
@@ -40,7 +41,8 @@ class Lab:
         if key not in self._checked:
             derivation = self.derive(model, None, **options)
             self.progress(f"running {' '.join(key)}")
-            self._checked[key] = check(derivation, **dict(sizes))
+            given: Any = dict(sizes)  # sizes by name, which mypy takes for the other keywords
+            self._checked[key] = check(derivation, **given)
         return self._checked[key]
 
     def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:

@@ -51,8 +51,14 @@ def _(lab: Lab) -> Finding:
         f"as a bound on the state it is right, but then {int(left)} bytes are left for activations, which even GPT-2 124M needs"
         f" ({activations:,} at B = 8, T = 1024); other recipes keep fewer bytes than 16, so it is no maximum either"
     )
-    return readings(found.value == 40 * 10**9, left >= activations, found.value, because, "capacity.largest_model; derive gpt2: activations.bytes",
-                    unit="parameters")  # fmt: skip
+    return readings(
+        found.value == 40 * 10**9,
+        left >= activations,
+        found.value,
+        because,
+        "capacity.largest_model; derive gpt2: activations.bytes",
+        unit="parameters",
+    )
 
 
 @LARGEST.claim("q2-bf16-no-save", "bf16 weights and gradients with an fp32 copy (2 + 2 + 4 + 8) save no memory, and are faster.")
@@ -62,31 +68,47 @@ def _(lab: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     faster = h100.peak("bf16") / h100.peak("fp32")
     because = (
-        f"the state is {mixed.whole} bytes either way ({_split(mixed)}), but activations shrink from {kept[0]:,} to {kept[1]:,} bytes (GPT-2, B = 8,"
+        f"the state is {mixed.whole} bytes either way ({_split(mixed)}), but activations shrink from {kept[0]:,} to {kept[1]:,} bytes "
+        "(GPT-2, B = 8,"
         f" T = 1024); the peak rate is {float(faster):.1f} times as high on an H100"
     )
-    return readings(full.whole == mixed.whole and faster > 1, kept[0] == kept[1], mixed.whole, because,
-                    "per_parameter and activations.bytes of gpt2, fp32 and bf16-master", unit="bytes")  # fmt: skip
+    return readings(
+        full.whole == mixed.whole and faster > 1,
+        kept[0] == kept[1],
+        mixed.whole,
+        because,
+        "per_parameter and activations.bytes of gpt2, fp32 and bf16-master",
+        unit="bytes",
+    )
 
 
 @LARGEST.claim("q2-rajbhandari", "The accounting is that of a paper of Rajbhandari and others of 2019.")
 def _(lab: Lab) -> Finding:
     paper, mixed = source("zero"), state(lab, "bf16-master")
     same = paper.facts["bytes_per_parameter"] == mixed.whole
-    return true(paper.year == 2019 and same, paper.words, f"its section 3.1 has {mixed.whole} bytes too, as the recorded step keeps",
-                "arXiv identifier; per_parameter of gpt2 with adamw, bf16-master", rests_on=SOURCE)  # fmt: skip
+    return true(
+        paper.year == 2019 and same,
+        paper.words,
+        f"its section 3.1 has {mixed.whole} bytes too, as the recorded step keeps",
+        "arXiv identifier; per_parameter of gpt2 with adamw, bf16-master",
+        rests_on=SOURCE,
+    )
 
 
 @LARGEST.claim("q2-activ-depends", "Memory of activations depends strongly on batch size, sequence length and number of layers.")
 def _(lab: Lab) -> Finding:
     here = lab.value("gpt2", "activations.bytes", _SIZES)
-    doubled = {name: lab.value("gpt2", "activations.bytes", {**_SIZES, **change}) / here
-               for name, change in {"B": {"B": 16}, "T": {"T": 512}, "L": {"L": 24}}.items()}  # fmt: skip
+    doubled = {
+        name: lab.value("gpt2", "activations.bytes", {**_SIZES, **change}) / here
+        for name, change in {"B": {"B": 16}, "T": {"T": 512}, "L": {"L": 24}}.items()
+    }
     because = (
         f"GPT-2 at B = 8, T = 1024, L = 12: twice the batch takes {doubled['B']:.2f} times the bytes, half the length {doubled['T']:.2f},"
         f" twice the layers {doubled['L']:.2f}"
     )
-    return true(doubled["B"] > 1.5 and doubled["T"] < 0.7 and doubled["L"] > 1.5, here, because, "derive gpt2: activations.bytes", unit="bytes")
+    return true(
+        doubled["B"] > 1.5 and doubled["T"] < 0.7 and doubled["L"] > 1.5, here, because, "derive gpt2: activations.bytes", unit="bytes"
+    )
 
 
 @LARGEST.claim("q2-003-param-mem", "The memory of the parameters of a 70B model is 70e9 times 4 + 4 + (4 + 4) bytes.")

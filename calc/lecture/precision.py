@@ -14,7 +14,7 @@ from calc.lecture.formats import encoded, layout
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.sources import source
-from calc.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true
+from calc.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true, yes
 
 PRECISION = Topic("Few bits, and mixed precision")
 
@@ -23,7 +23,13 @@ def _year(name: str, says: str, paper: str, claimed: int, more: str = "") -> Non
     @PRECISION.claim(name, says)
     def _(_: Lab) -> Finding:
         found = source(paper)
-        return true(found.year == claimed, found.year, f"{found.words}: its identifier is of {found.year}{more}", "arXiv identifier", rests_on=SOURCE)
+        return true(
+            found.year == claimed,
+            found.year,
+            f"{found.words}: its identifier is of {found.year}{more}",
+            "arXiv identifier",
+            rests_on=SOURCE,
+        )
 
 
 _year("fp8-2022", "fp8 was developed in 2022.", "fp8", 2022)
@@ -33,8 +39,13 @@ _year("mp-2017", "Mixed precision training goes back to 2017.", "mixed-precision
 @PRECISION.claim("fp8-h100-only", "fp8 is not available on the generation before the H100.")
 def _(_: Lab) -> Finding:
     ampere = [a.id for a in catalogue().values() if a.architecture.startswith("Ampere") and "fp8" in a.peaks]
-    because = f"an H100 lists {float(accelerator('h100-sxm').peak('fp8')) / 1e12:g} TFLOP/s; of the Ampere devices {', '.join(ampere) or 'none'} does"
-    return true(not ampere and "fp8" in accelerator("h100-sxm").peaks, "since the H100", because, "hardware: devices that list fp8", rests_on=SOURCE)
+    because = (
+        f"an H100 lists {float(accelerator('h100-sxm').peak('fp8')) / 1e12:g} TFLOP/s; of the Ampere devices "
+        f"{', '.join(ampere) or 'none'} does"
+    )
+    return true(
+        not ampere and "fp8" in accelerator("h100-sxm").peaks, "since the H100", because, "hardware: devices that list fp8", rests_on=SOURCE
+    )
 
 
 @PRECISION.claim("fp8-range-e4m3", "E4M3 reaches from -448 to 448 and E5M2 from -57344 to 57344.")
@@ -50,7 +61,9 @@ def _(_: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     size, faster = element_bytes(named("fp8-e4m3")), h100.peak("fp8") / h100.peak("bf16")
     because = f"it takes {size} byte, half of bf16, but is used for speed as well: {float(faster):g} times the rate of bf16 on an H100"
-    return readings(size < element_bytes(named("bf16")), faster == 1, faster, because, "formats: bytes of fp8; hardware: h100-sxm", unit="times")
+    return readings(
+        size < element_bytes(named("bf16")), faster == 1, faster, because, "formats: bytes of fp8; hardware: h100-sxm", unit="times"
+    )
 
 
 @PRECISION.claim("fp8-nvda", "NVIDIA proposed fp8 for machine learning, and the H100 supports it.")
@@ -58,8 +71,13 @@ def _(_: Lab) -> Finding:
     companies = source("fp8").facts["companies"]
     assert isinstance(companies, list)
     holds = "NVIDIA" in companies and "fp8" in accelerator("h100-sxm").peaks
-    return true(holds, ", ".join(companies), f"together with {' and '.join(c for c in companies if c != 'NVIDIA')}: {source('fp8').words}",
-                "comparison with the paper; hardware: h100-sxm", rests_on=SOURCE)  # fmt: skip
+    return true(
+        holds,
+        ", ".join(companies),
+        f"together with {' and '.join(c for c in companies if c != 'NVIDIA')}: {source('fp8').words}",
+        "comparison with the paper; hardware: h100-sxm",
+        rests_on=SOURCE,
+    )
 
 
 @PRECISION.claim("fp8-transformer-linear", "NVIDIA supports fp8 for linear layers.")
@@ -72,14 +90,24 @@ def _(_: Lab) -> Finding:
 @PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte and int4 half a byte.")
 def _(_: Lab) -> Finding:
     found = tuple(element_bytes(named(name)) for name in ("int8", "int4"))
-    return same((Fraction(1), Fraction(1, 2)), found, "8 and 4 bits; two of int4 are packed into a byte", "formats: bytes of int8 and int4", value=found[1], unit="bytes")
+    return same(
+        (Fraction(1), Fraction(1, 2)),
+        found,
+        "8 and 4 bits; two of int4 are packed into a byte",
+        "formats: bytes of int8 and int4",
+        value=found[1],
+        unit="bytes",
+    )
 
 
 @PRECISION.claim("fp32-sota-004", "fp32 is the most precision that one is likely ever to need.")
 def _(_: Lab) -> Finding:
     eps = limit(layout("fp32"), "epsilon")
     h100 = accelerator("h100-sxm")
-    because = f"of deep learning; its numbers lie {float(eps):.2g} apart, relative, and fp64 runs at {float(h100.peak('fp64') / h100.peak('fp32')):.2f} of its rate on an H100"
+    because = (
+        f"of deep learning; its numbers lie {float(eps):.2g} apart, relative, and fp64 runs at "
+        f"{float(h100.peak('fp64') / h100.peak('fp32')):.2f} of its rate on an H100"
+    )
     return convention(eps < Fraction(1, 10**6), eps, because, "formats: epsilon of fp32; hardware: h100-sxm")
 
 
@@ -90,7 +118,10 @@ def lost_update(dtype: str) -> bool:
 
 @PRECISION.claim("fp16-stability-000", "Optimizer state and parameters still need more precision than 16 bits.")
 def _(_: Lab) -> Finding:
-    because = f"a weight of 1 that is to move by 0.001 stays where it is in bf16 ({lost_update('bf16')}) and moves in fp32 ({not lost_update('fp32')}): sums of small steps need the fraction bits"
+    because = (
+        f"a weight of 1 that is to move by 0.001 stays where it is in bf16 ({yes(lost_update('bf16'))}) and moves in fp32 "
+        f"({yes(not lost_update('fp32'))}): sums of small steps need the fraction bits"
+    )
     return true(lost_update("bf16") and not lost_update("fp32"), "fp32", because, "formats.encode(bf16, 1.001) and of fp32")
 
 
@@ -98,7 +129,10 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     formats = [part.because for part in FP8_LM.parts]
     without = not any("fp32" in words for words in formats)
-    because = f"a step of 0.001 on a weight of 1 is lost in bf16 ({lost_update('bf16')}), so something must hold it; it need not be fp32: {FP8_LM.source}, keeps fp16 master weights with scales"
+    because = (
+        f"a step of 0.001 on a weight of 1 is lost in bf16 ({yes(lost_update('bf16'))}), so something must hold it; it need not be fp32: "
+        f"{FP8_LM.source}, keeps fp16 master weights with scales"
+    )
     return readings(lost_update("bf16"), not without, "not always", because, "formats.encode(bf16, 1.001); the stated recipe of FP8-LM")
 
 
@@ -112,27 +146,48 @@ _RUN = "a real step under bf16 autocast, operator by operator"
 
 @PRECISION.claim("mp-000", "The forward runs in bf16 or fp8, the backward in fp32.")
 def _(_: Lab) -> Finding:
-    because = f"under autocast products run in {autocast('forward')[0]} forward and in {', '.join(autocast('backward'))} backward; what is fp32 are parameters and their gradients"
+    because = (
+        f"under autocast products run in {autocast('forward')[0]} forward and in {', '.join(autocast('backward'))} backward; what is "
+        "fp32 are parameters and their gradients"
+    )
     return true(autocast("backward") == ["float32"], ", ".join(autocast("backward")), because, _RUN)
 
 
 @PRECISION.claim("mp-001-fp32grad", "fp32 is the format in which gradients are computed.")
 def _(_: Lab) -> Finding:
-    because = f"they are kept in {autocast('parameters and gradients')[0]}, but the products that give them run in {', '.join(autocast('backward'))}"
-    return readings(autocast("parameters and gradients") == ["float32"], autocast("backward") == ["float32"], "kept in fp32, computed in bf16", because, _RUN)
+    because = (
+        f"they are kept in {autocast('parameters and gradients')[0]}, but the products that give them run in "
+        f"{', '.join(autocast('backward'))}"
+    )
+    return readings(
+        autocast("parameters and gradients") == ["float32"],
+        autocast("backward") == ["float32"],
+        "kept in fp32, computed in bf16",
+        because,
+        _RUN,
+    )
 
 
 @PRECISION.claim("mp-002", "fp32 is used for the rest: parameters and gradients.")
 def _(_: Lab) -> Finding:
     found = autocast("parameters and gradients")
-    return same(["float32"], found, "under autocast both are, and so is the optimizer's state; with bf16 weights and fp32 copies they are not", _RUN, value=found[0])
+    return same(
+        ["float32"],
+        found,
+        "under autocast both are, and so is the optimizer's state; with bf16 weights and fp32 copies they are not",
+        _RUN,
+        value=found[0],
+    )
 
 
 @PRECISION.claim("mp-loss-scaling", "The scaled loss gives scaled gradients, which are divided by the factor.")
 def _(_: Lab) -> Finding:
     found = experiment("scaled_gradients", 1024.0, 1e-8)
     off = abs(found["scaled"] / found["true"] - 1)
-    because = f"in fp16 a gradient of {found['true']:g} is {found['plain']:g} without it and {found['scaled']:.4g} with a factor of 1024 that is divided out in fp32"
+    because = (
+        f"in fp16 a gradient of {found['true']:g} is {found['plain']:g} without it and {found['scaled']:.4g} with a factor of 1024 that "
+        "is divided out in fp32"
+    )
     return true(found["plain"] == 0 and off < 0.01, found["scaled"], because, "autograd in fp16, with and without a factor of 1024")
 
 
@@ -148,7 +203,9 @@ def _(_: Lab) -> Finding:
     parts = source("mixed-precision").facts["parts"]
     assert isinstance(parts, list)
     because = f"the method is mixed precision training, and loss scaling one of its {len(parts)} parts: {'; '.join(parts)}"
-    return readings("loss scaling" in parts, len(parts) == 1, f"one of {len(parts)} parts", because, "comparison with the paper", rests_on=SOURCE)
+    return readings(
+        "loss scaling" in parts, len(parts) == 1, f"one of {len(parts)} parts", because, "comparison with the paper", rests_on=SOURCE
+    )
 
 
 @PRECISION.claim("int4-train", "There is work on training in int4.")
@@ -161,7 +218,10 @@ def _(_: Lab) -> Finding:
 def _(lab: Lab) -> Finding:
     bounds = {form: tokens_per_second(lab, "llama3-8b", form) for form in ("bf16", "int4")}
     gain = bounds["int4"] / bounds["bf16"]
-    because = f"tokens/s of Llama 3 8B on an H100 at most, from memory bandwidth alone: {float(bounds['bf16']):.0f} in bf16, {float(bounds['int4']):.0f} in int4; what it costs in quality is not computed"
+    because = (
+        f"tokens/s of Llama 3 8B on an H100 at most, from memory bandwidth alone: {float(bounds['bf16']):.0f} in bf16, "
+        f"{float(bounds['int4']):.0f} in int4; what it costs in quality is not computed"
+    )
     return true(gain > 2, gain, because, "inference of llama3-8b; capacity.decode_bound(h100-sxm)", unit="times")
 
 

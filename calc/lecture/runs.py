@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calc.initialisation import Initial
+    from calc.measure.sampling import Sampled
     from calc.spec import Spec
 
 
@@ -33,3 +36,13 @@ def resumed(forget: str = "") -> tuple[str, ...]:
             del state[forget]
 
     return resume(load("mlp"), load("mlp").check_at, options=made(optimizer="adamw"), forgetting=forgetting).differing
+
+
+def moments(model: str, sizes: Mapping[str, int], draws: int) -> tuple[Initial, dict[str, Sampled]]:
+    """Moments of a model at initialisation, derived and sampled."""
+    from calc.initialisation import initial
+    from calc.load import load
+    from calc.measure.sampling import sample
+
+    found = initial(load(model), sizes)
+    return found, sample(load(model), found.sizes, draws)

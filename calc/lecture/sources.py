@@ -39,9 +39,7 @@ class Source:
 @cache
 def sources() -> Mapping[str, Source]:
     text = resources.files("calc").joinpath("data/lecture_sources.toml").read_text(encoding="utf-8")
-    return {
-        name: Source(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()
-    }
+    return {name: Source(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()}
 
 
 def source(name: str) -> Source:

@@ -88,7 +88,7 @@ def equal(what: str, derived: Value, measured: Value, instrument: str) -> Checke
 def near(what: str, derived: float, measured: float, off: float, instrument: str, why: str) -> Checked:
     """Within ``off`` of what is derived, or failed; ``why`` says what equality is impossible for."""
     verdict = WITHIN if abs(measured - derived) <= off else FAILED
-    return Checked(what, derived, measured, verdict, instrument, f"±{off:.3g}: {why}")
+    return Checked(what, derived, float(f"{measured:.4g}"), verdict, instrument, f"±{off:.2g}: {why}")
 
 
 def unmeasured(what: str, derived: Value, why: str) -> Checked:
@@ -102,7 +102,9 @@ def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        found.append(Checked(f"{report.model} at {at}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
+        found.append(
+            Checked(f"{report.model} at {at}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument)
+        )
     return tuple(found)
 
 
@@ -129,7 +131,14 @@ def to_json(system: System, worked: Worked) -> dict[str, Any]:
                 "quantity": d.quantity,
                 "sizes": {name: number(size) for name, size in d.sizes.items()},
                 "steps": [
-                    {"title": s.title, "rule": s.rule, "before": text(s.before), "after": text(s.after), "because": s.because, "value": number(s.value)}
+                    {
+                        "title": s.title,
+                        "rule": s.rule,
+                        "before": text(s.before),
+                        "after": text(s.after),
+                        "because": s.because,
+                        "value": number(s.value),
+                    }
                     for s in d.steps
                 ],
             }

@@ -52,7 +52,8 @@ def _(lab: Lab) -> Finding:
     large = per_parameter_and_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS)
     layer = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
     because = (
-        f"a further linear layer takes exactly {layer}; with attention in full and the embedding, GPT-2 at T = 1024 takes {float(small):.2f}"
+        f"a further linear layer takes exactly {layer}; with attention in full and the embedding, GPT-2 at T = 1024 takes "
+        f"{float(small):.2f}"
         f" and a 70B Llama at T = 8192 {float(large):.2f}"
     )
     return number("6", large, because, "derive gpt2, llama3-70b and cruncher: flops over parameters × tokens", unit="FLOP", within=LOOSE)
@@ -69,7 +70,10 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     dense, sparse, bf16 = h100.peak("fp8"), h100.peak("fp8", sparse=True), h100.peak("bf16", sparse=True)
-    because = f"dense fp8 is {float(dense):.4g} ({float(sparse):.4g} with sparsity); the lecture's 1979 is bf16 with sparsity, {float(bf16):.4g} too"
+    because = (
+        f"dense fp8 is {float(dense):.4g} ({float(sparse):.4g} with sparsity); the lecture's 1979 is bf16 with sparsity, "
+        f"{float(bf16):.4g} too"
+    )
     return number("1979e12", dense, because, "hardware: h100-sxm, fp8 dense", unit="FLOP/s", rests_on=SOURCE)
 
 
@@ -78,12 +82,20 @@ def _(_: Lab) -> Finding:
     h100 = accelerator("h100-sxm")
     dense, sparse = h100.peak("bf16"), h100.peak("bf16", sparse=True)
     because = (
-        f"half of 1979 is right ({float(dense):.4g}) for another reason: 1979 counts 2:4 sparsity, and without it the theoretical peak is half."
+        f"half of 1979 is right ({float(dense):.4g}) for another reason: 1979 counts 2:4 sparsity, and without it the theoretical peak "
+        "is half."
         " What is realistic is said by MFU, which comes on top"
     )
     halving_is_sparsity = sparse / dense == 2 and sparse == 1979 * 10**12
-    return readings(dense == Fraction(1979 * 10**12, 2), not halving_is_sparsity, dense, because, "hardware: h100-sxm, bf16 dense and sparse",
-                    unit="FLOP/s", rests_on=SOURCE)  # fmt: skip
+    return readings(
+        dense == Fraction(1979 * 10**12, 2),
+        not halving_is_sparsity,
+        dense,
+        because,
+        "hardware: h100-sxm, bf16 dense and sparse",
+        unit="FLOP/s",
+        rests_on=SOURCE,
+    )
 
 
 @TRAINING.claim("q1-mfu-half", "MFU is taken to be 0.5.")
@@ -109,8 +121,13 @@ def _included(name: str, what: str, says: str) -> None:
             f"products with weights alone make the {products}; {what} are elementwise work beside it: the optimizer's FLOPs"
             f" ({updates[0]:,}) do not even depend on the number of points"
         )
-        return true(products < 6 or updates[0] != updates[1], products, because,
-                    "derive cruncher: flops.forward, flops.backward, flops.optimizer", unit="FLOP")  # fmt: skip
+        return true(
+            products < 6 or updates[0] != updates[1],
+            products,
+            because,
+            "derive cruncher: flops.forward, flops.backward, flops.optimizer",
+            unit="FLOP",
+        )
 
 
 _included("q1-six-includes-1", "updates of the weights", "The 6 includes the update of the weights.")
@@ -121,7 +138,15 @@ _included("q1-six-includes-3", "dropout and norms", "The 6 includes further work
 @TRAINING.claim("q1-source-papers", "The 6 goes back to papers of OpenAI on GPT and of Google on PaLM.")
 def _(_: Lab) -> Finding:
     gpt3 = source("gpt3")
-    tabled = compared(str(gpt3.facts["training_flops"]), training_flops(int(str(gpt3.facts["parameters"])), int(str(gpt3.facts["tokens"]))).value)
+    tabled = compared(
+        str(gpt3.facts["training_flops"]), training_flops(int(str(gpt3.facts["parameters"])), int(str(gpt3.facts["tokens"]))).value
+    )
     used = [source(name).facts["flops_per_parameter_and_token"] for name in ("scaling-laws", "gpt3", "palm")]
     because = f"{source('scaling-laws').words} derives it, {source('palm').words} uses it; GPT-3's own table equals it ({tabled})"
-    return true(all(n == 6 for n in used) and tabled == "holds after rounding", 6, because, "capacity.training_flops(174.6e9, 300e9)", rests_on=SOURCE)
+    return true(
+        all(n == 6 for n in used) and tabled == "holds after rounding",
+        6,
+        because,
+        "capacity.training_flops(174.6e9, 300e9)",
+        rests_on=SOURCE,
+    )

@@ -16,6 +16,8 @@ CONVENTION = "convention"
 UNCHECKED = "cannot be checked"
 VERDICTS = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG, CONVENTION, UNCHECKED)
 
+STANDS = (HOLDS, ROUNDED, APPROXIMATE, CONVENTION)  # of claims against each other, those that may stand
+
 COMPUTATION, SOURCE, JUDGEMENT = "computation", "source", "judgement"
 
 Number = int | float | Fraction
@@ -65,6 +67,11 @@ def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
     return {precise.quantize(unit, rounding=way, context=context) for way in (ROUND_HALF_EVEN, ROUND_HALF_UP)}
 
 
+def yes(found: object) -> str:
+    """What was found of a statement, in a word."""
+    return "yes" if found is True else "no"
+
+
 def number(
     claimed: str, found: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
 ) -> Finding:
@@ -72,7 +79,9 @@ def number(
     return Finding(compared(claimed, found, within=within), found, unit, because, by, rests_on)
 
 
-def same(claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: Value | None = None) -> Finding:
+def same(
+    claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: Value | None = None
+) -> Finding:
     """A finding on what is equal or not: bits, shapes, words, several numbers at once."""
     shown = value if value is not None else found if isinstance(found, Value) else str(found)
     return Finding(HOLDS if claimed == found else WRONG, shown, unit, because, by, rests_on)
@@ -83,9 +92,7 @@ def true(found: bool, value: Value, because: str, by: str, *, unit: str = "", re
     return Finding(HOLDS if found else WRONG, value, unit, because, by, rests_on)
 
 
-def readings(
-    literal: bool, implied: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION
-) -> Finding:
+def readings(literal: bool, implied: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
     """A finding on a statement that may be true as written and false as it will be understood: misleading, then."""
     verdict = WRONG if not literal else HOLDS if implied else MISLEADING
     return Finding(verdict, value, unit, because, by, rests_on)

@@ -112,7 +112,9 @@ def viewed() -> tuple[int, ...]:
 def elementwise_of_transposes() -> tuple[bool, bool]:
     """Whether arguments of elementwise operations are contiguous here, and whether results are right."""
     x, y = torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0, 12.0).reshape(2, 3).t()
-    right = all(torch.equal(done, done_apart) for done, done_apart in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y)))
+    right = all(
+        torch.equal(done, done_apart) for done, done_apart in ((x + y, (x.contiguous() + y.contiguous())), (x * y, x.contiguous() * y))
+    )
     return x.is_contiguous(), right
 
 
@@ -151,7 +153,7 @@ def elementwise_flops(rows: int, columns: int) -> int:
     x, y = torch.ones(rows, columns), torch.ones(rows, columns)
     with ReferenceCounter() as counter:
         x + y
-    return counter.elementwise
+    return int(counter.elementwise)
 
 
 # -- gradients ---------------------------------------------------------------------------------------------------------------

@@ -119,7 +119,6 @@ def state_before_training() -> dict[str, int]:
     return {"parameters": count, "before": before, "after": after}
 
 
-
 def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
     """Whether two trainings from one seed agree in every loss, and whether two from different seeds do."""
     first, again, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))

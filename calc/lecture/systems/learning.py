@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
+from calc.initialisation.comparison import compare as compare_moments
 from calc.lecture.lab import Lab
 from calc.lecture.largest import state
 from calc.lecture.learning import variance
-from calc.lecture.runs import experiment, resumed
+from calc.lecture.runs import experiment, moments, resumed
 from calc.lecture.system import EXACT, FAILED, Checked, Row, System, Worked, equal, from_run, near, unmeasured
 from calc.load import load
 from calc.saving import interval, saving
@@ -17,35 +19,60 @@ from calc.updates.cost import as_written
 from calc.updates.table import rule
 
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
-_SAMPLING = "sampled: three standard errors"
 
 
-def _initialisation(_: Lab) -> Worked:
+def _sampled(what: str, expected: float, found: Mapping[str, float], instrument: str) -> Checked:
+    return near(what, expected, found["variance"], 3 * found["error"], instrument, "a sample: three standard errors")
+
+
+def _initialisation(lab: Lab) -> Worked:
     rows, checks = [], []
     for width, scale in ((256, Fraction(1)), (16384, Fraction(1)), (256, Fraction(1, 16)), (16384, Fraction(1, 128))):
         expected = variance(width, scale**2)
-        found = experiment("output_variance", width, float(scale))
-        rows.append(Row(f"variance of an output, D = {width}, weights of deviation {scale}", expected, "", "D · deviation²: a sum of D independent products"))
-        checks.append(near(f"the same at D = {width}, deviation {scale}", float(expected), found["variance"], 3 * found["error"], _SAMPLING, "64 × 64 outputs of a real product"))
+        what = f"variance of an output, D = {width}, weights of deviation {scale}"
+        rows.append(Row(what, expected, "", "D · deviation²: a sum of D independent products"))
+        checks.append(
+            _sampled(what, float(expected), experiment("output_variance", width, float(scale)), "64 × 64 outputs of a real product")
+        )
     std = 1 / math.sqrt(16384)
-    cut = experiment("output_variance", 16384, std, cut=3 * std)
     kept = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))
-    rows.append(Row("variance left by a cut at three deviations", kept, "1", "of the variance: the normal law within ±3"))
-    checks.append(near("the same, sampled", kept, cut["variance"], 3 * cut["error"], _SAMPLING, "torch.nn.init.trunc_normal_ at ±3 deviations"))
-    loose = experiment("output_variance", 16384, std, cut=3.0)
-    rows.append(Row("variance left by a = -3, b = 3 at deviation 1/128", 1, "1", "the bounds are absolute: they lie at 384 deviations"))
-    checks.append(near("the same, sampled", 1.0, loose["variance"], 3 * loose["error"], _SAMPLING, "torch.nn.init.trunc_normal_ at ±3"))
+    for bound, left, because in (
+        (3 * std, kept, "of the variance: the normal law within ±3 deviations"),
+        (3.0, 1.0, "of the variance: bounds are absolute, and ±3 lies at 384 deviations"),
+    ):
+        what = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
+        rows.append(Row(what, left, "", because))
+        checks.append(_sampled(what, left, experiment("output_variance", 16384, std, cut=bound), "torch.nn.init.trunc_normal_"))
     for fan_in, fan_out in ((1024, 1024), (1024, 256)):
-        expected_x = 2 / (fan_in + fan_out)
-        rows.append(Row(f"variance of Xavier's weights, {fan_in} → {fan_out}", expected_x, "", "2/(in + out); 1/in is the lecture's"))
-        off = 3 * expected_x * math.sqrt(2 / (fan_in * fan_out))
-        checks.append(near(f"the same, {fan_in} → {fan_out}", expected_x, experiment("xavier_variance", fan_in, fan_out), off, _SAMPLING, "torch.nn.init.xavier_normal_"))
+        expected_x, what = 2 / (fan_in + fan_out), f"variance of Xavier's weights, {fan_in} → {fan_out}"
+        rows.append(Row(what, expected_x, "", "2/(in + out); the lecture's is 1/in"))
+        drawn = {"variance": experiment("xavier_variance", fan_in, fan_out), "error": expected_x * math.sqrt(2 / (fan_in * fan_out))}
+        checks.append(_sampled(what, expected_x, drawn, "torch.nn.init.xavier_normal_"))
     for depth in (1, 2, 4):
-        grown, steady = experiment("depth_variance", 128, depth, 1.0), experiment("depth_variance", 128, depth, 128**-0.5)
-        rows.append(Row(f"variance after {depth} layers of 128 with weights of deviation 1", 128**depth, "", "128 times more with each layer; 1 with deviation 1/√128"))
-        for name, found, expected in (("deviation 1", grown, 128.0**depth), ("deviation 1/√128", steady, 1.0)):
-            checks.append(near(f"after {depth} layers, {name}", expected, found["variance"], 4 * found["error"], "sampled: four standard errors", "64 networks drawn"))
-    return Worked(tuple(rows), checks=tuple(checks))
+        for scale_of, name, after in ((1.0, "1", 128.0**depth), (128**-0.5, "1/√128", 1.0)):
+            what = f"variance after {depth} layers of 128, weights of deviation {name}"
+            rows.append(Row(what, after, "", "each layer multiplies it by 128 · deviation²"))
+            checks.append(_sampled(what, after, experiment("depth_variance", 128, depth, scale_of), "64 networks drawn anew"))
+    for model, sizes in (
+        ("mlp", {"B": 3, "d": 64, "f": 256, "K": 10}),
+        ("gpt2", {"B": 2, "T": 16, "L": 2, "d": 48, "h": 4, "V": 211, "C": 64}),
+    ):
+        lab.progress(f"moments of {model} at initialisation")
+        _propagated(model, sizes, rows, checks)
+    return Worked(tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialisation MODEL --draws 200",))
+
+
+def _propagated(model: str, sizes: Mapping[str, int], rows: list[Row], checks: list[Checked]) -> None:
+    """Second moments through a model as it is drawn, beside real modules drawn 200 times."""
+    found, samples = moments(model, sizes, 200)
+    for line in compare_moments(found, samples):
+        if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
+            continue
+        what = f"E[x²] of {model}'s {line.part.site}"
+        rows.append(Row(what, line.part.second, "", line.part.closed or line.part.equation))
+        verdict = FAILED if line.verdict == "failed" else "within"
+        tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %{f'; {line.because}' if line.because else ''}"
+        checks.append(Checked(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, "200 modules drawn and run", tolerance))
 
 
 def _optimizers(lab: Lab) -> Worked:
@@ -54,15 +81,33 @@ def _optimizers(lab: Lab) -> Worked:
         found = rule(name)
         counts = as_written(found)
         equations = ", ".join(f"{e.target} ← {e.text}" for e in found.equations)
-        rows.append(Row(name, counts.operations, "FLOP per parameter", f"{equations}; {counts.state} bytes of state and {counts.least_moved} bytes moved at least, per parameter in fp32"))
+        rows.append(
+            Row(
+                name,
+                counts.operations,
+                "FLOP per parameter",
+                f"{equations}; {counts.state} bytes of state and {counts.least_moved} bytes moved at least, per parameter in fp32",
+            )
+        )
         lab.progress(f"ten steps of {name}")
         v = check_update(found)
         what = f"ten steps of {name}: largest difference"
         verdict = FAILED if not v.ok else EXACT if v.difference == 0 else "within"
         agreement = "equal" if v.difference == 0 else "equal to rounding" if v.ok else "different"
-        checks.append(Checked(what, "equal to rounding", agreement, verdict, "the optimizer of torch, or the lecture's class, in fp64", f"256 units of the last place: {v.because}"))
+        checks.append(
+            Checked(
+                what,
+                "equal to rounding",
+                agreement,
+                verdict,
+                "the optimizer of torch, or the lecture's class, in fp64",
+                f"256 units of the last place: {v.because}",
+            )
+        )
     for name in ("sgd", "momentum", "adagrad", "rmsprop", "adam", "adamw"):
-        checks += from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}, optimizer=name), "optimizer_state.bytes", "flops.optimizer.total")
+        checks += from_run(
+            lab.check("two-layer", {"B": 3, "D": 7, "K": 5}, optimizer=name), "optimizer_state.bytes", "flops.optimizer.total"
+        )
     return Worked(tuple(rows), checks=tuple(checks), notes=("equations are in the letters of napkin optimizer, which prints them in full",))
 
 
@@ -79,9 +124,16 @@ def _loop(lab: Lab) -> Worked:
     counted = experiment("step_flops", 16, 8)
     checks = (
         equal("loss falls", "falls", "falls" if last < first / 100 else "does not", "200 real steps"),
-        equal("weights found", "those that made the data", "those that made the data" if error < 0.5 else "others", "200 real steps, to a half"),
+        equal(
+            "weights found",
+            "those that made the data",
+            "those that made the data" if error < 0.5 else "others",
+            "200 real steps, to a half",
+        ),
         equal("FLOPs of a step", 2 * 8 * 16 * 2, counted, "torch.utils.flop_counter, around a real step"),
-        *from_run(lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="sgd"), "flops.step.total", "memory.peak", "optimizer_state.bytes"),
+        *from_run(
+            lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="sgd"), "flops.step.total", "memory.peak", "optimizer_state.bytes"
+        ),
     )
     return Worked(rows, checks=checks)
 
@@ -90,7 +142,12 @@ def _data(_: Lab) -> Worked:
     tokens, batch, length = 10_007, 4, 129
     found = experiment("token_file", tokens, batch, length)
     rows = (
-        Row("a file of 10,007 tokens of 2 bytes", 2 * tokens, "bytes", "16-bit integers; it is mapped, so only pages that are touched are read"),
+        Row(
+            "a file of 10,007 tokens of 2 bytes",
+            2 * tokens,
+            "bytes",
+            "16-bit integers; it is mapped, so only pages that are touched are read",
+        ),
         Row("read of it for a batch", 2 * 2 * batch * length, "bytes", "inputs and targets, B · T tokens of 2 bytes each"),
         Row("a batch in int64", 2 * 8 * batch * length, "bytes", "torch's embeddings and losses take 8-byte ids; four times what is read"),
     )
@@ -114,24 +171,49 @@ def _checkpoint(lab: Lab) -> Worked:
     found = saving(load("gpt2"))
     every = interval(60.0, 3600.0 * 24)
     rows = (
-        Row("a checkpoint of GPT-2 124M with AdamW", found.file.total, "bytes", "safetensors: model, two moments, step counters, iteration, and the header"),
-        Row("how often to save, if it takes 60 s and a failure comes once a day", every.every / 60, "minutes", "√(2 · 60 s · 1 day), Young 1974"),
+        Row(
+            "a checkpoint of GPT-2 124M with AdamW",
+            found.file.total,
+            "bytes",
+            "safetensors: model, two moments, step counters, iteration, and the header",
+        ),
+        Row(
+            "how often to save, if it takes 60 s and a failure comes once a day",
+            every.every / 60,
+            "minutes",
+            "√(2 · 60 s · 1 day), Young 1974",
+        ),
         Row("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )
     checks = [Checked(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because) for v in found.verdicts]
     lost = resumed("optimizer")
-    checks.append(equal("without the optimizer's state training differs", "differs", "differs" if lost else "is the same", "a real training resumed from a file"))
+    checks.append(
+        equal(
+            "without the optimizer's state training differs",
+            "differs",
+            "differs" if lost else "is the same",
+            "a real training resumed from a file",
+        )
+    )
     return Worked(rows, checks=tuple(checks))
 
 
 def _mixed(lab: Lab) -> Worked:
     formats = experiment("autocast_formats")
-    rows = [Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
-            for p in ("fp32", "bf16-autocast", "bf16-master", "bf16") for s in (state(lab, p),)]  # fmt: skip
-    rows += [Row(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept") for phase, names in formats.items()]
+    rows = [
+        Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        for p in ("fp32", "bf16-autocast", "bf16-master", "bf16")
+        for s in (state(lab, p),)
+    ]
+    rows += [
+        Row(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept")
+        for phase, names in formats.items()
+    ]
     scaled = experiment("scaled_gradients", 1024.0, 1e-8)
     rows.append(Row("a gradient of 1e-8 in fp16", scaled["plain"], "", "below the smallest subnormal, 2^-24"))
-    rows.append(Row("the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32"))
+    rows.append(
+        Row("the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32")
+    )
     small = {"B": 3, "D": 7, "K": 5}
     checks = [
         equal("formats of products, backward", "bfloat16", ", ".join(formats["backward"]), "operators of a real step"),
@@ -140,7 +222,7 @@ def _mixed(lab: Lab) -> Worked:
     ]
     for precision in ("bf16-autocast", "bf16-master", "bf16"):
         report = lab.check("two-layer", small, precision=precision)
-        checks += [c for c in from_run(report, "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")]
+        checks += from_run(report, "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
     return Worked(tuple(rows), checks=tuple(checks))
 
 
@@ -155,15 +237,26 @@ def _randomness(_: Lab) -> Worked:
     checks = (
         equal("one seed, two trainings", "the same", "the same" if same else "different", "every loss compared"),
         equal("two seeds", "different", "the same" if differently else "different", "every loss compared"),
-        *(equal(f"{name}: two draws from one seed", "the same", "the same" if again else "different", "numbers compared") for name, again in by_source.items()),
+        *(
+            equal(f"{name}: two draws from one seed", "the same", "the same" if again else "different", "numbers compared")
+            for name, again in by_source.items()
+        ),
     )
     return Worked(rows, checks=checks)
 
 
 SYSTEMS = (
-    System(10, "initialisation", "Initialisation", "variance of outputs at initialisation, rescaled, cut off, by Xavier, through depth; sampled", _initialisation),
+    System(
+        10,
+        "initialisation",
+        "Initialisation",
+        "variance of outputs at initialisation, rescaled, cut off, by Xavier, through depth; sampled",
+        _initialisation,
+    ),
     System(12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, with state, FLOPs and bytes", _optimizers),
-    System(13, "training_loop", "Training loop", "a real run on data of a known model: the loss falls, and its accounting is as derived", _loop),
+    System(
+        13, "training_loop", "Training loop", "a real run on data of a known model: the loss falls, and its accounting is as derived", _loop
+    ),
     System(14, "data_loading", "Data loading", "a mapped file of tokens, random batches and their bytes, copies to a device", _data),
     System(15, "checkpoint", "Checkpoint", "saved, restored and resumed bit for bit; bytes on disk; how often to save", _checkpoint),
     System(16, "mixed_precision", "Mixed precision", "which tensors are in which format, bytes per parameter, loss scaling", _mixed),

@@ -47,13 +47,25 @@ def _two_layer(lab: Lab) -> Worked:
     texts = {q: str(lab.derive("two-layer", at)[q].text) for q in (_FORWARD, _BACKWARD)}
     ratios = {t: per_parameter_and_token(lab, "gpt2", {"B": 8, "T": t}, *MODEL_FLOPS) for t in (64, 1024)}
     shared = {"B": 64, "D": 16, "L": 8}
-    times = Fraction(sum(lab.value("shared", q, shared) for q in (_FORWARD, _BACKWARD)), shared["B"] * lab.value("shared", "parameters", shared))
+    times = Fraction(
+        sum(lab.value("shared", q, shared) for q in (_FORWARD, _BACKWARD)), shared["B"] * lab.value("shared", "parameters", shared)
+    )
     narrow = per_parameter_and_token(lab, "gpt2", {"B": 8, "T": 1024, "d": 48}, *MODEL_FLOPS)
     rows = (
         Row("forward", forward, "FLOP", texts[_FORWARD]),
-        Row("backward as executed", backward, "FLOP", f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data"),
+        Row(
+            "backward as executed",
+            backward,
+            "FLOP",
+            f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data",
+        ),
         Row("backward if the input needed its gradient", backward + 2 * b * d * d, "FLOP", "2·B·D² more: 4·B·D·K + 4·B·D²"),
-        Row("all over weights times points", Fraction(forward + backward, b * (d * d + d * k)), "FLOP", "6 less what the first layer leaves out"),
+        Row(
+            "all over weights times points",
+            Fraction(forward + backward, b * (d * d + d * k)),
+            "FLOP",
+            "6 less what the first layer leaves out",
+        ),
         Row("one matrix used 8 times", times, "FLOP", "shared weights: each parameter multiplies each point 8 times"),
         *(Row(f"GPT-2 at T = {t}", r, "FLOP", "for each parameter and token: attention in full grows with T") for t, r in ratios.items()),
         Row("GPT-2 of width 48 at T = 1024", narrow, "FLOP", "the narrower, the larger attention beside the weights"),
@@ -92,13 +104,24 @@ def _cruncher(lab: Lab) -> Worked:
 def _transformer(lab: Lab) -> Worked:
     at = {"B": 8, "T": 1024}
     found = lab.derive("gpt2", at)
-    names = ("parameters", "activations.bytes", "gradients.bytes", "optimizer_state.bytes", "memory.peak", _FORWARD, _BACKWARD, "flops.optimizer.total")
+    names = (
+        "parameters",
+        "activations.bytes",
+        "gradients.bytes",
+        "optimizer_state.bytes",
+        "memory.peak",
+        _FORWARD,
+        _BACKWARD,
+        "flops.optimizer.total",
+    )
     rows = [Row(name, found[name].at(), str(found[name].unit), found[name].meaning) for name in names]
     parts: dict[str, int] = {}
     for term in found[_FORWARD].terms:
         parts[term.site] = parts.get(term.site, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
-    rows += [Row(f"forward products at {site}", value, "FLOP", f"{value / found[_FORWARD].at():.1%} of the forward's") for site, value in largest]
+    rows += [
+        Row(f"forward products at {site}", value, "FLOP", f"{value / found[_FORWARD].at():.1%} of the forward's") for site, value in largest
+    ]
     for how in ("none", "block"):
         again = lab.value("gpt2", "activations.bytes", at, checkpointing=how)
         repeated = lab.value("gpt2", "flops.backward.recompute", at, checkpointing=how)
@@ -106,14 +129,33 @@ def _transformer(lab: Lab) -> Worked:
     for c in compare(found):
         if c.applies and c.value is not None and c.exact is not None and c.ratio is not None:
             why = "; ".join(f"{d.expr}: {d.because}" for d in c.differences[:3])
-            rows.append(Row(f"rule of thumb {c.rule.name}", c.value, str(c.rule.unit), f"{float(c.ratio) - 1:+.1%} of the exact {c.exact:,}{f': {why}' if why else ''}"))
+            rows.append(
+                Row(
+                    f"rule of thumb {c.rule.name}",
+                    c.value,
+                    str(c.rule.unit),
+                    f"{float(c.ratio) - 1:+.1%} of the exact {c.exact:,}{f': {why}' if why else ''}",
+                )
+            )
     checks = from_run(lab.check("gpt2", {"B": 2, "T": 37, "L": 3, "d": 48, "h": 4, "V": 211, "C": 64}), *names)
     return Worked(tuple(rows), (), steps_of(lab, "gpt2", at, "parameters", _FORWARD), checks)
 
 
 SYSTEMS = (
     System(8, "scalar_gradient", "Gradient of a scalar model", "the chain rule on ½(x·w − 5)², step by step", _scalar),
-    System(9, "two_layer", "Two-layer linear network", "FLOPs forward and backward, and where 6 for each parameter and point comes from and fails", _two_layer),
+    System(
+        9,
+        "two_layer",
+        "Two-layer linear network",
+        "FLOPs forward and backward, and where 6 for each parameter and point comes from and fails",
+        _two_layer,
+    ),
     System(11, "cruncher", "Deep linear network", "its accounting as the lecture has it, and as torch keeps and executes it", _cruncher),
-    System(17, "transformer", "Transformer memory and FLOPs", "a whole decoder: memory and FLOPs by part, checkpointing, rules of thumb beside it", _transformer),
+    System(
+        17,
+        "transformer",
+        "Transformer memory and FLOPs",
+        "a whole decoder: memory and FLOPs by part, checkpointing, rules of thumb beside it",
+        _transformer,
+    ),
 )

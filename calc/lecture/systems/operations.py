@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from calc.capacity import utilization
@@ -17,6 +18,13 @@ from calc.lecture.mfu import product
 from calc.lecture.runs import experiment
 from calc.lecture.system import Checked, Row, System, Worked, equal, from_run, steps_of, unmeasured
 from calc.lecture.tensors import on_device
+from calc.named.check import check as check_named
+from calc.named.operation import operation
+from calc.named.pattern import read as read_pattern
+from calc.named.pattern import sizes_of
+from calc.storage.check import check as check_storage
+from calc.storage.demonstration import demonstration
+from calc.storage.expression import Step as Done
 
 _LISTED = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "int8", "int4")
 _ENCODED = ("0.15625", "0.01", "1e-8", "1e8")
@@ -35,7 +43,9 @@ def _formats(_: Lab) -> Worked:
         for text in _ENCODED:
             value = written(encoded(name, text).value)
             rows.append(Row(f"{text} in {name}", value, "", bits(name, text)))
-            checks.append(equal(f"{text} in {name} as torch rounds it", value, value if like_torch(name, text) else "another", "torch.tensor"))
+            checks.append(
+                equal(f"{text} in {name} as torch rounds it", value, value if like_torch(name, text) else "another", "torch.tensor")
+            )
     return Worked(tuple(rows), checks=tuple(checks), notes=("tf32 takes 4 bytes in memory; its 19 bits are those that a product reads",))
 
 
@@ -49,60 +59,58 @@ def _limits_of(found: Float | Integer) -> str:
 
 def _memory(_: Lab) -> Worked:
     ffn = experiment("memory", 12288 * 4, 12288)
-    views = experiment("views")
-    strides, element, shared = experiment("transposed")
-    rows = (
+    x, chains = demonstration()
+    rows = [
         Row("GPT-3's feed-forward matrix, fp32", 4 * 12288 * 4 * 12288, "bytes", f"49152 · 12288 · 4 = {ffn / 2**20:g} MiB"),
         Row("two 32 × 32 matrices on a device", on_device(), "bytes", "2 · 4096, both multiples of the allocator's 512"),
-        Row("views, which allocate nothing", ", ".join(n for n, view in views.items() if view), "", "their storage is their argument's"),
-        Row("copies, which allocate", ", ".join(n for n, view in views.items() if not view), "", "a storage of their own"),
-        Row("strides of a 2 × 3 tensor's transpose", str(strides), "elements", f"element [0, 1] is {element:g}; same storage: {'yes' if shared else 'no'}"),
-    )
-    first, second, place = experiment("stride_index")
-    checks = (
+    ]
+    checks = [
         equal("bytes of torch.empty(49152, 12288)", 4 * 12288 * 4 * 12288, ffn, "its storage"),
-        equal("place of [1, 2] in a 4 × 4 tensor", 1 * 4 + 2, place, "strides of a real tensor, and the number found there"),
-        equal("strides of a 4 × 4 tensor", "4, 1", f"{first}, {second}", "a real tensor"),
         unmeasured("two 32 × 32 matrices on a device", on_device(), "needs a CUDA device; the allocator's rounding is stated"),
+    ]
+    for text, steps in chains:
+        rows.append(_chain(text, steps))
+        checks += [Checked(f"{text}: {v.call}", v.derived, v.measured, v.verdict, "torch's own tensors") for v in check_storage(x, steps)]
+    note = (
+        f"x is a 4 × 4 tensor in fp32, {x.nbytes} bytes with strides {x.layout.strides}: element [1, 2] is number {x.layout.place((1, 2))}"
     )
-    return Worked(rows, checks=checks)
-
-
-_EINSUMS = (
-    ("bsd,df->bsf", ((2, 3, 5), (5, 7)), "b s d, d f -> b s f: a linear layer"),
-    ("bqhd,bkhd->bhqk", ((2, 3, 5, 7), (2, 11, 5, 7)), "b q h d, b k h d -> b h q k: scores of attention"),
-    ("bhqk,bkhd->bqhd", ((2, 5, 3, 11), (2, 11, 5, 7)), "b h q k, b k h d -> b q h d: their average of values"),
-)
-
-
-def _einsum(_: Lab) -> Worked:
-    rows, checks = [], []
-    for equation, shapes, words in _EINSUMS:
-        sizes = {letter: n for part, shape in zip(equation.split("->")[0].split(","), shapes, strict=True) for letter, n in zip(part, shape, strict=True)}
-        flops, elements = 2, 1
-        for n in sizes.values():
-            flops *= n
-        out = equation.split("->")[1]
-        for letter in out:
-            elements *= sizes[letter]
-        moved = 4 * (sum(_elements(shape) for shape in shapes) + elements)
-        shape, counted, right = experiment("contraction", equation, *shapes)
-        rows.append(Row(words, flops, "FLOP", f"2 · {' · '.join(sizes)}: 2 for each combination of all named sizes; {moved:,} bytes in fp32, intensity {flops / moved:.2f} FLOP/byte"))
-        checks += [
-            equal(f"shape of {out}", str(tuple(sizes[i] for i in out)), str(shape), "torch.einsum"),
-            equal(f"FLOPs of {equation}", flops, counted, "torch.utils.flop_counter"),
-            equal(f"gradients of {equation}: einsums of the result's gradient and the other operand", "equal", "equal" if right else "not equal", "central differences in float64"),
-        ]
-    checks.append(equal("... h -> ... by sum", "x.sum(dim=-1)", "x.sum(dim=-1)" if experiment("summed_last") else "another", "torch.einsum"))
-    note = "the gradient of an operand is the einsum of the result's gradient with the other operand, over the names that the operand lacks"
     return Worked(tuple(rows), checks=tuple(checks), notes=(note,))
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count
+def _chain(text: str, steps: Sequence[Done]) -> Row:
+    """What a chain of operations allocates, and why the last of them does or does not."""
+    last = steps[-1]
+    if last.made is None:
+        return Row(text, "refused", "", last.refused)
+    allocated = sum(step.made.allocated for step in steps if step.made is not None)
+    layout = last.made.tensor.layout
+    return Row(
+        text, allocated or "nothing", "bytes" if allocated else "", f"shape {layout.shape}, strides {layout.strides}: {last.made.because}"
+    )
+
+
+_PATTERNS = (
+    ("b s d, d f -> b s f", "b=2 s=3 d=5 f=7"),
+    ("b q h d, b k h d -> b h q k", "b=2 q=3 h=5 d=7 k=11"),
+    ("b h q k, b k h d -> b q h d", "b=2 h=5 q=3 k=11 d=7"),
+    ("b s d -> b s", "b=2 s=3 d=5"),
+    ("b s (h k) -> b h s k", "b=2 s=3 h=5 k=7"),
+)
+
+
+def _named(_: Lab) -> Worked:
+    rows, checks = [], []
+    for text, given in _PATTERNS:
+        pattern = read_pattern(text)
+        found = operation(pattern, sizes_of(pattern, given.split()))
+        intensity = "" if found.intensity is None else f", intensity {float(found.intensity):.2f} FLOP/byte"
+        gradients = "; ".join(g.equation for g in found.gradients)
+        moved = found.bytes.at(found.sizes)
+        because = f"{found.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
+        rows.append(Row(text, found.flops.at(found.sizes) or 0, "FLOP", because))
+        checks += [Checked(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(found)]
+    note = "patterns are einops': several operands are contracted, a missing name is summed over, brackets take dimensions apart"
+    return Worked(tuple(rows), checks=tuple(checks), notes=(note,))
 
 
 def _product(lab: Lab) -> Worked:
@@ -113,14 +121,34 @@ def _product(lab: Lab) -> Worked:
     width = next(w for w in sorted(shares) if shares[w] < Fraction(1, 20))
     rows = (
         Row("a product of (16384, 32768) by (32768, 8192)", lab.value("linear", "flops.forward.matmul", at), "FLOP", "2·B·D·K"),
-        Row("strictly, at B = 3, D = 7, K = 5", sum(counted.values()), "FLOP", f"B·K·(2·D − 1): {counted['multiplications']} multiplications, {counted['additions']} additions"),
-        Row("elementwise part of a small network's forward", ", ".join(f"{float(s):.1%} at d = {w}" for w, s in shares.items()), "", "linear, GELU, linear, cross-entropy: elementwise work grows with d, products with d²"),
-        Row("elementwise part below one in twenty from", width, "width", "among the widths tried; it is linear in the elements, 2·B·D·K is not"),
+        Row(
+            "strictly, at B = 3, D = 7, K = 5",
+            sum(counted.values()),
+            "FLOP",
+            f"B·K·(2·D − 1): {counted['multiplications']} multiplications, {counted['additions']} additions",
+        ),
+        Row(
+            "elementwise part of a small network's forward",
+            ", ".join(f"{float(s):.1%} at d = {w}" for w, s in shares.items()),
+            "",
+            "linear, GELU, linear, cross-entropy: elementwise work grows with d, products with d²",
+        ),
+        Row(
+            "elementwise part below one in twenty from",
+            width,
+            "width",
+            "among the widths tried; it is linear in the elements, 2·B·D·K is not",
+        ),
     )
     checks = (
         *from_run(lab.check("linear", {"B": 3, "D": 7, "K": 5}), "flops.forward.matmul"),
         equal("multiplications and additions", b * k * (2 * d - 1), sum(counted.values()), "numpy.dot of numbers that count"),
-        equal("adding two matrices of (11, 13)", 11 * 13, experiment("elementwise_flops", 11, 13), "torch's reference decomposition, run and counted"),
+        equal(
+            "adding two matrices of (11, 13)",
+            11 * 13,
+            experiment("elementwise_flops", 11, 13),
+            "torch's reference decomposition, run and counted",
+        ),
     )
     return Worked(rows, (), steps_of(lab, "linear", at, "flops.forward.matmul"), checks)
 
@@ -147,17 +175,28 @@ def _mfu(_: Lab) -> Worked:
     )
     timed = experiment("timed_product", 256, 256, 256) > 0
     checks = (
-        Checked("a product timed here, one to warm up, the median of three", "a time", "a time" if timed else "none", "exact" if timed else "failed",
-                "time.perf_counter, synchronised where there is a device; the time itself is not kept, so that this file does not change"),
+        Checked(
+            "a product timed here, one to warm up, the median of three",
+            "a time",
+            "a time" if timed else "none",
+            "exact" if timed else "failed",
+            "time.perf_counter, synchronised where there is a device; the time itself is not kept, so that this file does not change",
+        ),
         unmeasured("MFU on an H100", "below 1", "needs the device; a CPU's peak is not published"),
-    )  # fmt: skip
+    )
     return Worked(rows, (fp32, bf16), (), checks)
 
 
 SYSTEMS = (
-    System(3, "number_formats", "Number formats", "limits of each format from its layout, equal to torch.finfo, and numbers encoded bit by bit", _formats),
+    System(
+        3,
+        "number_formats",
+        "Number formats",
+        "limits of each format from its layout, equal to torch.finfo, and numbers encoded bit by bit",
+        _formats,
+    ),
     System(4, "tensor_memory", "Memory of tensors", "elements times bytes; storage, strides, views and copies", _memory),
-    System(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _einsum),
+    System(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _named),
     System(6, "matrix_product", "Matrix product", "2·B·D·K and the strict count; where elementwise work stops being negligible", _product),
     System(7, "mfu", "Model FLOPs utilization", "FLOP/s achieved over the peak of the format; more than 1 is refused", _mfu),
 )

@@ -28,7 +28,12 @@ def _training_time(lab: Lab) -> Worked:
     differences = "; ".join(f"{d.expr} = {d.value:,} ({d.because})" for d in thumb.differences[:4])
     rows = (
         Row("time by 6·N·D", found.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
-        Row("exact FLOPs of a 70B Llama for each token, over 6·N", per_token / 6, "1", f"{real:,} parameters, T = 8192, attention in full, no recomputation"),
+        Row(
+            "exact FLOPs of a 70B Llama for each token, over 6·N",
+            per_token / 6,
+            "1",
+            f"{real:,} parameters, T = 8192, attention in full, no recomputation",
+        ),
         Row("time by the exact count", exact / found["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"),
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
@@ -49,7 +54,10 @@ def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
 def _largest_model(lab: Lab) -> Worked:
     h100, memory = accelerator(_H100), 8 * accelerator(_H100).memory
     splits = {precision: state(lab, precision) for precision in ("fp32", "bf16-master", "bf16")}
-    rows = [Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole)) for p, s in splits.items()]
+    rows = [
+        Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        for p, s in splits.items()
+    ]
     found = {p: largest_model(h100, 8, s.whole) for p, s in splits.items()}
     rows += [Row(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in found.items()]
     for batch in (1, 4):
@@ -57,11 +65,16 @@ def _largest_model(lab: Lab) -> Worked:
         depth = _largest_depth(lab, memory, sizes)
         count = lab.value("llama3-70b", "parameters", {**sizes, "L": depth})
         peak = lab.value("llama3-70b", "memory.peak", {**sizes, "L": depth})
-        because = f"L = {depth} blocks of a 70B Llama's widths: a peak of {peak:,} bytes with activations at B = {batch}, T = 8192, fp32, as if on one device"
+        because = (
+            f"L = {depth} blocks of a 70B Llama's widths: a peak of {peak:,} bytes with activations at B = {batch}, T = 8192, fp32, as "
+            "if on one device"
+        )
         rows.append(Row(f"largest with activations, B = {batch}", count, "parameters", because))
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), "parameters.bytes", "gradients.bytes", "optimizer_state.bytes")
     note = "40e9 is true of the state only; the more tokens a step has, the more of the memory its activations take"
-    return Worked(tuple(rows), (found["fp32"], found["bf16-master"]), (), checks, (note, "how a state is divided among devices is taken to be even"))
+    return Worked(
+        tuple(rows), (found["fp32"], found["bf16-master"]), (), checks, (note, "how a state is divided among devices is taken to be even")
+    )
 
 
 def _compute(_: Lab) -> Worked:
@@ -80,7 +93,9 @@ def _compute(_: Lab) -> Worked:
     for name, fact in (("eu-ai-act", "systemic_risk_threshold"), ("executive-order", "reporting_threshold")):
         threshold = Fraction(str(source(name).facts[fact]))
         rows.append(Row(f"2e25 over the threshold of {threshold.numerator:.0e}", run / threshold, "1", source(name).words))
-    table = Checked("GPT-3's table D.1, three digits", float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"])), EXACT, "published figure")
+    table = Checked(
+        "GPT-3's table D.1, three digits", float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"])), EXACT, "published figure"
+    )
     fits = table if table.derived == table.measured else Checked(table.what, table.derived, table.measured, "failed", table.instrument)
     return Worked(tuple(rows), (gpt3, week), (), (fits,), ("thresholds and figures of others' runs rest on their sources",))
 
@@ -96,21 +111,59 @@ def _quantised(lab: Lab) -> Worked:
         kinds = sorted({line.because for line in found.weights.lines})
         rows += [
             Row(f"weights in {form}", found.weights.value, "bytes", "; ".join(kinds)),
-            Row(f"tokens per second at most, {form}", bound.value, "tokens/s", f"{read:,} bytes of weights read for each token, and all keys and values, on one H100"),
+            Row(
+                f"tokens per second at most, {form}",
+                bound.value,
+                "tokens/s",
+                f"{read:,} bytes of weights read for each token, and all keys and values, on one H100",
+            ),
         ]
         reckonings.append(bound)
         if form == "bf16":
             rows.append(Row("keys and values of 8192 tokens", found.cache.value, "bytes", found.cache.expr))
             checks += [
-                Checked(f"keys and values at {', '.join(f'{n}={v}' for n, v in c.sizes.items() if n in 'BTLd')}", c.derived or 0, c.measured, c.verdict, c.instrument)
+                Checked(
+                    f"keys and values at {', '.join(f'{n}={v}' for n, v in c.sizes.items() if n in 'BTLd')}",
+                    c.derived or 0,
+                    c.measured,
+                    c.verdict,
+                    c.instrument,
+                )
                 for c in found.checks
             ]
-    return Worked(tuple(rows), tuple(reckonings[::2]), (), tuple(checks), ("Llama 3 8B, one sequence; a table is looked up, so a token reads one row of it; what quantising costs in quality is not computed",))
+    return Worked(
+        tuple(rows),
+        tuple(reckonings[::2]),
+        (),
+        tuple(checks),
+        (
+            "Llama 3 8B, one sequence; a table is looked up, so a token reads one row of it; what quantising costs in quality is not "
+            "computed",
+        ),
+    )
 
 
 SYSTEMS = (
-    System(1, "training_time", "Training time", "days to train 70e9 parameters on 15e12 tokens, and how far 6·N·D is from the exact count", _training_time),
-    System(2, "largest_model", "Largest model", "parameters that eight devices of 80 GB can train, on the state alone and with activations", _largest_model),
+    System(
+        1,
+        "training_time",
+        "Training time",
+        "days to train 70e9 parameters on 15e12 tokens, and how far 6·N·D is from the exact count",
+        _training_time,
+    ),
+    System(
+        2,
+        "largest_model",
+        "Largest model",
+        "parameters that eight devices of 80 GB can train, on the state alone and with activations",
+        _largest_model,
+    ),
     System(19, "compute_in_context", "Compute in context", "published runs and thresholds beside what eight H100 do in a week", _compute),
-    System(20, "quantised_inference", "Quantised inference", "weights in few bits, keys and values, and the bandwidth bound on tokens per second", _quantised),
+    System(
+        20,
+        "quantised_inference",
+        "Quantised inference",
+        "weights in few bits, keys and values, and the bandwidth bound on tokens per second",
+        _quantised,
+    ),
 )

@@ -1,0 +1,187 @@
+"""Every claim has a finding, and a planted wrong constant changes the verdict of what rests on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc import hardware
+from calc.lecture import audit as auditing
+from calc.lecture import runs
+from calc.lecture.audit import audit, claims
+from calc.lecture.disputes import DISPUTES
+from calc.lecture.lab import Lab
+from calc.lecture.verdicts import VERDICTS
+
+IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
+GALLERY = Path(__file__).resolve().parents[2] / "reports" / "gallery"
+# Claims that need no model: they run in a moment.
+QUICK = (
+    "q1-144days", "q1-h100-1979-half", "q1-h100-1979-is-fp8", "q1-div2-reason", "q2-640", "gpt3-3.14e23", "eo-004", "8h100-week",
+    "8h100-two-weeks", "h100-fp32-orders", "mfu-fp32-val", "mfu-bf16-val", "mfu-bf16-suspect", "mfu-004-lower", "fp16-max", "bf16-2018", "fp16-0.01-exp",
+    "fp16-0.01-value", "fp16-minnormal-sign", "fp16-111111", "bf16-1001", "bf16-digits", "fp16-range", "fp32-001-0.15625", "fp8-range-e4m3",
+    "mem-128", "mem-gpt3-ffn", "mem-004-2.3", "mem-004-180gb", "stride-6", "contig-makes", "grad-123", "grad-xbdd", "flop-2d-1", "mp-000",
+    "opt-adagrad-avg", "data-llama-2.8tb", "code-loader-async",
+)  # fmt: skip
+
+
+def verdicts(*names: str) -> dict[str, str]:
+    return {c.claim.id: c.finding.verdict for c in audit(Lab(), names).claims}
+
+
+def test_every_claim_of_the_list_is_there_once_and_no_other() -> None:
+    """187 ids, each with a restatement of one sentence."""
+    found = [claim.id for _, claim in claims()]
+
+    assert len(IDS) == 187
+    assert sorted(IDS) == sorted(found)
+    assert [] == [claim.id for _, claim in claims() if not claim.says.endswith(".")]
+
+
+def test_contradictions_are_between_claims_that_there_are() -> None:
+    """And each is between several."""
+    assert [] == [name for dispute in DISPUTES for name in dispute.claims if name not in IDS]
+    assert all(len(set(dispute.claims)) > 1 for dispute in DISPUTES)
+
+
+def test_verdicts_of_claims_that_need_no_model() -> None:
+    """As they follow from formats, published figures and small runs."""
+    found = verdicts(*QUICK)
+
+    assert {name: found[name] for name in QUICK} == {
+        "q1-144days": "holds after rounding",
+        "q1-h100-1979-half": "holds",
+        "q1-h100-1979-is-fp8": "holds",
+        "q1-div2-reason": "misleading",
+        "q2-640": "holds",
+        "gpt3-3.14e23": "holds after rounding",
+        "eo-004": "wrong",
+        "8h100-week": "approximate",
+        "8h100-two-weeks": "wrong",
+        "h100-fp32-orders": "misleading",
+        "mfu-fp32-val": "holds after rounding",
+        "mfu-bf16-val": "wrong",
+        "mfu-bf16-suspect": "holds",
+        "mfu-004-lower": "holds",
+        "fp16-max": "holds",
+        "bf16-2018": "misleading",
+        "fp16-0.01-exp": "wrong",
+        "fp16-0.01-value": "wrong",
+        "fp16-minnormal-sign": "wrong",
+        "fp16-111111": "wrong",
+        "bf16-1001": "wrong",
+        "bf16-digits": "wrong",
+        "fp16-range": "approximate",
+        "fp32-001-0.15625": "holds",
+        "fp8-range-e4m3": "holds",
+        "mem-128": "holds",
+        "mem-gpt3-ffn": "holds",
+        "mem-004-2.3": "approximate",
+        "mem-004-180gb": "wrong",
+        "stride-6": "holds",
+        "contig-makes": "wrong",
+        "grad-123": "holds",
+        "grad-xbdd": "wrong",
+        "flop-2d-1": "holds",
+        "mp-000": "wrong",
+        "opt-adagrad-avg": "wrong",
+        "data-llama-2.8tb": "holds",
+        "code-loader-async": "wrong",
+    }
+
+
+def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """An H100 with other figures, wherever one is asked for."""
+    known = dict(hardware.catalogue())
+    known["h100-sxm"] = replace(known["h100-sxm"], **changes)
+    monkeypatch.setattr(hardware, "catalogue", lambda: known)
+
+
+def _with_peak(monkeypatch: pytest.MonkeyPatch, dtype: str, tera: float) -> None:
+    peaks = dict(hardware.accelerator("h100-sxm").peaks)
+    peaks[dtype] = replace(peaks[dtype], dense=Fraction(str(tera)) * 10**12)
+    _h100(monkeypatch, peaks=peaks)
+
+
+def _experiment(monkeypatch: pytest.MonkeyPatch, name: str, result: Any) -> None:
+    """Another outcome of one experiment."""
+    real = runs.experiment
+
+    def planted(asked: str, *args: Any, **kwargs: Any) -> Any:
+        return result if asked == name else real(asked, *args, **kwargs)
+
+    for topic in ("tensors", "gradients", "precision", "flops", "learning", "formats", "mfu"):
+        monkeypatch.setattr(f"calc.lecture.{topic}.experiment", planted)
+
+
+PLANTED: list[tuple[str, str, Callable[[pytest.MonkeyPatch], None], str]] = [
+    ("q1-144days", "holds after rounding", lambda m: _with_peak(m, "bf16", 1979), "wrong"),
+    ("q1-h100-1979-half", "holds", lambda m: _with_peak(m, "bf16", 1979), "wrong"),
+    ("h100-fp32-orders", "misleading", lambda m: _with_peak(m, "fp32", 6.7), "holds"),
+    ("q2-640", "holds", lambda m: _h100(m, memory=85_899_345_920), "wrong"),
+    ("mem-004-180gb", "wrong", lambda m: _h100(m, memory=180 * 10**9), "holds"),
+    ("mem-128", "holds", lambda m: _experiment(m, "memory", 64), "wrong"),
+    ("stride-6", "holds", lambda m: _experiment(m, "stride_index", (1, 4, 9)), "wrong"),
+    ("grad-123", "holds", lambda m: _experiment(m, "scalar_model", ([1.0, 2.0, 4.0], False)), "wrong"),
+    ("opt-adagrad-avg", "wrong", lambda m: _experiment(m, "adagrad_state", {"sum": False, "average": True}), "holds"),
+]
+
+
+@pytest.mark.parametrize(("name", "honest", "plant", "planted"), PLANTED, ids=[p[0] for p in PLANTED])
+def test_a_planted_wrong_constant_changes_the_verdict(
+    name: str, honest: str, plant: Callable[[pytest.MonkeyPatch], None], planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A figure of a data sheet, or what an experiment found: the verdict follows it."""
+    before = verdicts(name)[name]
+    plant(monkeypatch)
+
+    assert (honest, planted) == (before, verdicts(name)[name])
+
+
+def test_contradictions_are_settled_by_verdicts() -> None:
+    """Of two weeks and one, the one stands; were both wrong, neither would."""
+    found = audit(Lab(), [name for dispute in DISPUTES for name in dispute.claims if "8h100" in name])
+    (week,) = (d for d in DISPUTES if "8h100-week" in d.claims)
+
+    assert (("8h100-week",), ("8h100-two-weeks",)) == (found._settle(week).right, found._settle(week).others)
+
+
+def test_the_gallery_has_a_verdict_with_its_reason_for_every_claim() -> None:
+    """The committed file: ids and words of the lists, a value, a reason, and what was run."""
+    document = json.loads((GALLERY / "lecture.json").read_text(encoding="utf-8"))
+
+    assert document["schema"] == 1
+    assert sorted(IDS) == sorted(claim["id"] for claim in document["claims"])
+    for claim in document["claims"]:
+        assert claim["verdict"] in VERDICTS, claim["id"]
+        assert claim["value"] is not None, claim["id"]
+        assert all(claim[part] for part in ("claim", "because", "computed_by")), claim["id"]
+        assert claim["rests_on"] in ("computation", "source", "judgement"), claim["id"]
+        assert (claim["rests_on"] == "judgement") == (claim["verdict"] in ("convention", "cannot be checked")), claim["id"]
+    assert list(range(1, 21)) == [system["number"] for system in document["systems"]]
+    assert [] == [c["what"] for system in document["systems"] for c in system["checks"] if c["verdict"] == "failed"]
+
+
+def test_the_gallery_names_no_place_of_ours() -> None:
+    """No path of the machine it was made on, and no time that was measured."""
+    for name in ("lecture.md", "lecture.html", "lecture.json"):
+        text = (GALLERY / name).read_text(encoding="utf-8")
+        assert not re.search(r"/(work|home|tmp|root)/", text), name
+
+
+@pytest.mark.slow
+def test_the_gallery_is_what_the_command_makes() -> None:
+    """Every finding computed anew: the same verdicts, values and reasons."""
+    document = json.loads((GALLERY / "lecture.json").read_text(encoding="utf-8"))
+    again = json.loads(json.dumps(auditing.to_json(audit(Lab()))))
+
+    assert document["claims"] == again["claims"]
+    assert document["contradictions"] == again["contradictions"]
+    assert document["tally"] == again["tally"]
