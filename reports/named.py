@@ -12,6 +12,7 @@ from calc.check import FAILED
 from calc.named.check import Verdict
 from calc.named.counts import Count
 from calc.named.operation import Operation
+from calc.named.order import alternatives
 from calc.named.pattern import ELLIPSIS, Axes
 from calc.units import Unit
 from reports.escape import visible
@@ -53,6 +54,8 @@ def _show_steps(op: Operation, out: Console) -> None:
         least, plain = op.flops.at(op.sizes), op.plain.at(op.sizes)
         beside = f"; from left to right {plain:,} FLOP" if plain is not None and plain != least else ""
         out.print(Text(f"order: {op.how}{beside}", style="dim"))
+    for order, count in alternatives(op.pattern) if op.missing else ():
+        out.print(Text(f"  {order}: {_dots(count.text)} FLOP", style="dim"))
     table = Table.grid(padding=(0, 3))
     for s in op.steps:
         inputs = " ".join(f"{name}[{', '.join(names)}]" for name, names in s.inputs)

@@ -9,6 +9,7 @@ from calc.document import number
 from calc.named.check import Verdict
 from calc.named.counts import Count
 from calc.named.operation import Operation
+from calc.named.order import alternatives
 from calc.named.pattern import ELLIPSIS
 
 
@@ -34,6 +35,7 @@ def document(op: Operation, dtype: str, verdicts: Sequence[Verdict] | None) -> d
         "intensity": {"value": str(op.intensity) if op.intensity is not None else None, "unit": "FLOP/byte", "because": _why(op)},
         "order": {
             "how": op.how,
+            "all": [{"order": order, "flops": _count(count, sizes)} for order, count in alternatives(op.pattern)],
             "steps": [
                 {
                     "kind": s.kind,

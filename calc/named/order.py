@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from calc.named.counts import Count, total
 from calc.named.pattern import Pattern
 from calc.named.steps import Step, contract, operand_names
 
@@ -42,6 +43,19 @@ def best(pattern: Pattern, sizes: Mapping[str, int]) -> Order:
         return Order(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
     found = _least(pattern, sizes, names)
     return Order(_steps(pattern, found), "the least of all orders at these sizes")
+
+
+def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:
+    """Every order of three operands with its FLOPs as an expression: which of them is least is for sizes to say."""
+    names = operand_names(pattern)
+    if len(names) != 3:
+        return ()
+    trees: list[tuple[Tree, Tree]] = [((a, b), c) for c in reversed(names) for a, b in [[n for n in names if n != c]]]
+    return tuple((_written(tree), total(step.flops for step in _steps(pattern, tree))) for tree in trees)
+
+
+def _written(tree: Tree) -> str:
+    return tree if isinstance(tree, str) else f"({_written(tree[0])} {_written(tree[1])})"
 
 
 def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -> Tree:

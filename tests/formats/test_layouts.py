@@ -20,7 +20,7 @@ from calc.formats.numbers import read
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
 INTEGERS = [f for f in FORMATS.values() if isinstance(f, Integer)]
 OF_TORCH = [f for f in FLOATS if f.stored and f.name != "tf32"]
-SMALL = [f for f in FLOATS if f.bits <= 8 or f.name == "fp16"] + [named("e3m4"), named("e6m5fn"), named("e2m4fnuz")]
+SMALL = [f for f in FLOATS if f.bits <= 8] + [named("e5m6")] + [named("e3m4"), named("e6m5fn"), named("e2m4fnuz")]
 
 
 def name_of(layout: Float | Integer) -> str:

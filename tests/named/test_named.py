@@ -17,7 +17,7 @@ from calc.named.check import check
 from calc.named.counts import Count, product, total
 from calc.named.letters import equation
 from calc.named.operation import Operation, operation
-from calc.named.order import best, left_to_right
+from calc.named.order import alternatives, best, left_to_right
 from calc.named.pattern import ELLIPSIS, read, sizes_of
 
 PRIMES = (2, 3, 5, 7, 11, 13)
@@ -178,6 +178,17 @@ def test_without_sizes_no_order_is_called_the_least() -> None:
 
     assert best(pattern, {"a": 3}).how == "from left to right: which order is least depends on sizes that are not given"
     assert left_to_right(pattern) == best(pattern, {"a": 3}).steps
+
+
+def test_without_sizes_the_flops_of_all_three_orders_are_expressions() -> None:
+    """AB first is 2abc + 2acd, BC first 2bcd + 2abd; A and C share nothing, so their product has all four dimensions twice."""
+    found = dict(alternatives(read("a b, b c, c d -> a d")))
+
+    assert "2*a*b*c + 2*a*c*d" == found["((A B) C)"].text
+    sizes = {"a": 2, "b": 3, "c": 5, "d": 7}
+    assert [2 * 30 + 2 * 70, 210 + 2 * 210, 2 * 105 + 2 * 42] == [
+        found[order].at(sizes) for order in ("((A B) C)", "((A C) B)", "((B C) A)")
+    ]
 
 
 # -- real runs --------------------------------------------------------------------------------------------------------------------
