@@ -32,7 +32,9 @@ HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 class Napkin(click.Group):
     """Turns every refusal, click's own included, into one line on standard error."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+    def main(  # type: ignore[override]  # click tells its results apart by standalone_mode, which is always off here
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
         extra.pop("standalone_mode", None)
         try:
             status = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)

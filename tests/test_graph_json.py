@@ -269,6 +269,6 @@ def test_a_refusal_of_a_file_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", [None, 7, "gpt2", {"kind": "napkin graph"}])
 def test_only_a_graph_or_a_spec_derives(source: object) -> None:
     """A name must be loaded first."""
-    message = refusal(lambda: calc.derive(source))  # type: ignore[arg-type]
+    message = refusal(lambda: calc.derive(source))  # type: ignore[arg-type]  # the mistake that is tested
 
     assert message == f"derive needs a graph or a spec, not {type(source).__name__}"

@@ -46,7 +46,7 @@ class Again(TorchDispatchMode):
     """Stands above a counter in a backward: ``flops`` is what the counter adds while gradients are on."""
 
     def __init__(self, counter: FlopCounterMode) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self._counter = counter
         self.seen = False
         self.flops = 0

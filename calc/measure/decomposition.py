@@ -80,11 +80,11 @@ def _prim(name: str, args: Sequence[Any], outputs: Any) -> int:
 # -- everything else: run the decomposition --------------------------------------------------------------------------------
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
     """Adds up the arithmetic of everything that runs under it, decomposing what is of no known kind."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -58,7 +58,7 @@ def _trilinear(a: Any, b: Any, c: Any, *axes: Any, **ignored: Any) -> int:
     return 2 * terms_of_product({"i1": a, "i2": b, "i3": c, **names})
 
 
-_trilinear._get_raw = True  # type: ignore[attr-defined]
+_trilinear._get_raw = True  # type: ignore[attr-defined]  # how torch's counter marks a formula that takes tensors
 
 
 def _euclidean(x: Sequence[int], y: Sequence[int], **ignored: Any) -> int:
@@ -123,7 +123,7 @@ def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int
     return int(for_input) + int(for_weight) // int(groups)
 
 
-_convolution_backward._get_raw = True  # type: ignore[attr-defined]
+_convolution_backward._get_raw = True  # type: ignore[attr-defined]  # how torch's counter marks a formula that takes tensors
 
 # What the counter lacks (it gives 0 for products with a vector and of groups) or gets wrong (grouped convolutions).
 MAPPING: dict[Any, Callable[..., int]] = {

@@ -20,7 +20,7 @@ class Observer(TorchDispatchMode):
     """``names`` are the operators executed under it, e.g. ``aten.mm.default``; ``decided`` the sizes that data decided, by place."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self.names: set[str] = set()
         self.decided: dict[str, list[int]] = {}
 

@@ -45,7 +45,7 @@ from calc.measure.kinds import (
 from calc.measure.whole import fills_by_mask, indexed_elements
 
 
-class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
     """Counts what runs inside it: ``with ReferenceCounter() as counter: loss.backward()``.
 
     ``elementwise``   elementwise FLOPs, by torch's own reference decompositions.
@@ -54,7 +54,7 @@ class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self.elementwise = 0
         self.bytes_moved = 0
         self.unknown: Counter[str] = Counter()

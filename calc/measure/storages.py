@@ -41,7 +41,7 @@ class StorageWatch(TorchDispatchMode):
     """Live bytes of every storage that the operators of a run have shown, and the most there were at once."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves its modes untyped
         self.live = 0
         self.peak = 0
         self.blind: set[str] = set()

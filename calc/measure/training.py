@@ -73,7 +73,7 @@ class Training:
     def backward(self, loss: Tensor) -> None:
         with blame(self.spec, self.sizes, "the backward pass"):
             scaled = self.scaler.scale(loss) if self.scaler is not None else loss
-            scaled.backward()  # type: ignore[no-untyped-call]
+            scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def update(self) -> None:
         assert self.optimizer is not None

@@ -88,7 +88,7 @@ def _multilabel_margin_backward(args: Args, outputs: Any) -> int:
 def _pairs(args: Args) -> tuple[int, int]:
     """(pairs of rows, elements of each row)."""
     x, y = args["x1"], args["x2"]
-    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])  # type: ignore[no-untyped-call]
+    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return math.prod(batch) * int(x.shape[-2]) * int(y.shape[-2]), int(x.shape[-1])
 
 
@@ -124,7 +124,7 @@ def terms_of_product(args: Args) -> int:
         for axis in args[axes]:
             tensor = tensor.unsqueeze(axis)
         shapes.append(tensor.shape)
-    return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+    return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def _systems(matrix: Any) -> tuple[int, int]:

@@ -154,13 +154,12 @@ def _positions(op: Operator) -> tuple[Term, ...]:
 def grid_sample(op: Operator) -> Cost:
     """Shapes: x (B, C, *s), g (B, *t, n) → y (B, C, *t)."""
     neighbours = 2 ** _axes(op)
+    sums: tuple[Term, ...] = ()
     match _mode(op):
         case 0:
             sums = (term("w x", neighbours, *op.out.shape), term("Σ w x", neighbours - 1, *op.out.shape))
         case 2:
-            sums = _cubic(op.out.shape)  # type: ignore[assignment]
-        case _:
-            sums = ()  # type: ignore[assignment]
+            sums = _cubic(op.out.shape)
     return Cost(elementwise=(*_positions(op), *sums))
 
 

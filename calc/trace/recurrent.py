@@ -111,7 +111,7 @@ def _simple_cell(nonlinearity: Callable[[Tensor], Tensor]) -> Cell:
 def _steps(cell: Cell, inputs: Sequence[Tensor], state: Hidden, weights: _Weights) -> tuple[list[Tensor], Hidden]:
     shown = []
     for x in inputs:
-        state = cell(lambda x=x: x, state, weights)  # type: ignore[misc]
+        state = cell(lambda x=x: x, state, weights)  # type: ignore[misc]  # mypy infers no type of a lambda with defaults
         shown.append(state[0] if isinstance(state, tuple) else state)
     return shown, state
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from fractions import Fraction as Rational
+from typing import Any
 
 from calc import display
 from calc.derivation import Derivation
@@ -41,8 +42,8 @@ def some_sizes(result: Derivation, seed: int) -> dict[str, int]:
     return sizes
 
 
-def at(result: Derivation, sizes: Mapping[str, int]) -> dict[str, int | None]:
-    """Every quantity at ``sizes``."""
+def at(result: Derivation, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Every quantity at ``sizes``: integers, and nothing where one is unknown."""
     return {name: None if result[name].text is None else result[name].at(**sizes) for name in result}
 
 

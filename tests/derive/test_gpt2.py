@@ -130,7 +130,9 @@ def test_the_peak_is_in_dimensions_of_the_model_with_its_moments_listed(fused: D
 
 def test_the_first_step_peaks_lower_by_the_state_it_does_not_have_yet(fused: Derivation) -> None:
     """At sizes where the peak is in the backward, by exactly the optimizer's state."""
-    assert fused["memory.peak"].value - fused["memory.peak.first_step"].value == fused["optimizer_state.bytes"].value  # type: ignore[operator]
+    steady, first = (fused[name].at() for name in ("memory.peak", "memory.peak.first_step"))
+
+    assert steady - first == fused["optimizer_state.bytes"].value
 
 
 # -- the shape of the derivation ---------------------------------------------------------------------------------------------

@@ -126,11 +126,11 @@ def test_the_peak_is_the_largest_of_its_moments(result: Derivation) -> None:
 def test_the_peak_holds_at_least_what_lives_all_the_time(result: Derivation, seed: int) -> None:
     """Weights, state and gradients together when the backward ends; weights, state and activations when the forward does."""
     q = at(result, some_sizes(result, seed))
-    always = 4 * q["parameters"] + q["optimizer_state.bytes"]  # type: ignore[operator]
+    always = 4 * q["parameters"] + q["optimizer_state.bytes"]
 
-    assert q["memory.peak"] >= always + q["gradients.bytes"]  # type: ignore[operator]
-    assert q["memory.peak"] >= q["memory.peak.first_step"]  # type: ignore[operator]
-    assert q["memory.peak.first_step"] >= 4 * q["parameters"] + q["gradients.bytes"]  # type: ignore[operator]
+    assert q["memory.peak"] >= always + q["gradients.bytes"]
+    assert q["memory.peak"] >= q["memory.peak.first_step"]
+    assert q["memory.peak.first_step"] >= 4 * q["parameters"] + q["gradients.bytes"]
 
 
 # -- sums of quantities ----------------------------------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def test_totals_are_sums_of_their_parts(result: Derivation, seed: int) -> None:
     """Matmul and elementwise; forward, backward and optimizer."""
     q = at(result, some_sizes(result, seed))
     for phase in ("forward", "backward", "optimizer"):
-        assert q[f"flops.{phase}.total"] == q[f"flops.{phase}.matmul"] + q[f"flops.{phase}.elementwise"]  # type: ignore[operator]
-    assert q["flops.step.total"] == sum(q[f"flops.{phase}.total"] for phase in ("forward", "backward", "optimizer"))  # type: ignore[misc]
+        assert q[f"flops.{phase}.total"] == q[f"flops.{phase}.matmul"] + q[f"flops.{phase}.elementwise"]
+    assert q["flops.step.total"] == sum(q[f"flops.{phase}.total"] for phase in ("forward", "backward", "optimizer"))
 
 
 def test_gradients_are_four_bytes_a_parameter(result: Derivation) -> None:
@@ -161,9 +161,9 @@ def test_repeated_and_credited_products_are_parts_of_all_products(result: Deriva
     """0 ≤ recompute ≤ backward, and a mask takes at most half of the forward away."""
     q = at(result, some_sizes(result, 7))
 
-    assert 0 <= q["flops.backward.recompute"] <= q["flops.backward.matmul"]  # type: ignore[operator]
+    assert 0 <= q["flops.backward.recompute"] <= q["flops.backward.matmul"]
     if q["flops.forward.causal"] is not None:
-        assert q["flops.forward.matmul"] / 2 < q["flops.forward.causal"] < q["flops.forward.matmul"]  # type: ignore[operator]
+        assert q["flops.forward.matmul"] / 2 < q["flops.forward.causal"] < q["flops.forward.matmul"]
 
 
 # -- how quantities grow --------------------------------------------------------------------------------------------------

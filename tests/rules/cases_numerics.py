@@ -176,7 +176,7 @@ for _kind in (0, 1, 2):
     add("soft_margin_loss.default", lambda k=_kind: call(r(5, 7), r(5, 7), k))
     add("soft_margin_loss_backward.default", lambda k=_kind: call(r(*((5, 7) if k == 0 else ())), r(5, 7), r(5, 7), k))
     for _p, _weight in ((1, False), (2, True)):
-        _of = lambda w=_weight: r(7) if w else None  # noqa: E731
+        _of = lambda w=_weight: r(7) if w else None  # noqa: E731  # binds the loop's weight
         add("multi_margin_loss.default", lambda k=_kind, p=_p, w=_of: call(r(5, 7), ints(7, 5), p, 1.0, w(), k))
         add(
             "multi_margin_loss_backward.default",
