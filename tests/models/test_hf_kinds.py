@@ -1,0 +1,111 @@
+"""Classes of the library beside language models: what each kind is fed, and which loss it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from calc.dims import Dim
+from calc.spec import Sizes
+from tests.models.configs import LLAMA, shapes, spec_of
+
+CLIP: dict[str, Any] = {
+    "model_type": "clip",
+    "architectures": ["CLIPModel"],
+    "text_config": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 44, "vocab_size": 97},
+    "vision_config": {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 3, "image_size": 32, "patch_size": 16},
+    "projection_dim": 20,
+}
+
+
+def test_the_text_goes_by_the_letters_and_the_pictures_by_their_own(tmp_path: Path) -> None:
+    """A config of two: what reads tokens has the plain letters, the other one's dimensions begin with its name."""
+    spec = spec_of(tmp_path, CLIP)
+
+    assert list(spec.dims) == ["B", "T", "d", "h", "k", "f", "L", "V", "C", "vision_d", "vision_h", "vision_k", "vision_f"]
+    assert spec.dimensions["vision_d"] == Dim(24, "model width (vision)", multiple_of="vision_h")
+    assert spec.dimensions["vision_k"] == Dim("vision_d/vision_h", "head width (vision)", tied=True)
+    assert "the depth and the sizes of pictures and sounds of vision_config are numbers here" in spec.notes
+
+
+def test_sizes_are_set_in_the_config_they_belong_to(tmp_path: Path) -> None:
+    """The widths of the two towers move apart; the projections join them at 20."""
+    shape = shapes(spec_of(tmp_path, CLIP), d=36, vision_d=26, f=50)
+
+    assert shape["text_projection.weight"] == (20, 36)
+    assert shape["visual_projection.weight"] == (20, 26)
+    assert shape["text_model.encoder.layers.1.mlp.fc1.weight"] == (50, 36)
+
+
+KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
+    "text and picture": (CLIP, [(3, 7), (3, 3, 32, 32)]),
+    "classes of texts": (LLAMA | {"architectures": ["LlamaForSequenceClassification"], "pad_token_id": 0}, [(3, 7), (3,)]),
+    "classes of tokens": (LLAMA | {"architectures": ["LlamaForTokenClassification"]}, [(3, 7), (3, 7)]),
+    "answers": (LLAMA | {"architectures": ["LlamaForQuestionAnswering"]}, [(3, 7), (3,), (3,)]),
+    "encoder": (LLAMA | {"architectures": ["LlamaModel"]}, [(3, 7)]),
+    "detection": (
+        {
+            "model_type": "yolos",
+            "architectures": ["YolosForObjectDetection"],
+            "image_size": [32, 48],
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+        },
+        [(3, 3, 32, 48)],
+    ),
+    "hidden patches": (
+        {
+            "model_type": "vit",
+            "architectures": ["ViTForMaskedImageModeling"],
+            "image_size": 32,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+        },
+        [(3, 3, 32, 32), (3, 4)],
+    ),
+    "speech": (
+        {
+            "model_type": "whisper",
+            "architectures": ["WhisperForConditionalGeneration"],
+            "max_source_positions": 9,
+            "num_mel_bins": 5,
+            "vocab_size": 97,
+            "decoder_start_token_id": 1,
+            "pad_token_id": 0,
+        },
+        [(3, 5, 18), (3, 4)],
+    ),
+    "sounds": (
+        {
+            "model_type": "audio-spectrogram-transformer",
+            "architectures": ["ASTForAudioClassification"],
+            "max_length": 64,
+            "num_mel_bins": 32,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+        },
+        [(3, 64, 32), (3,)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_class_is_fed_what_it_takes(kind: str, tmp_path: Path) -> None:
+    """Shapes of the inputs at B = 3, T = 7, S = 4, and a finite loss of a real forward."""
+    config, fed = KINDS[kind]
+    spec = spec_of(tmp_path, config)
+    n = Sizes(**spec.sizes({name: size for name, size in {"B": 3, "T": 7, "S": 4, "L": 2}.items() if name in spec.dims}))
+    torch.manual_seed(0)
+    inputs = spec.inputs(n)
+
+    assert [tuple(x.shape) for x in inputs] == fed
+    assert torch.isfinite(spec.loss(spec.build(n), *inputs))
+
+
+def test_a_loss_that_is_not_the_librarys_own_is_said_to_be_another(tmp_path: Path) -> None:
+    """A class without a head, and boxes that the library would match to objects by the data."""
+    assert spec_of(tmp_path, KINDS["encoder"][0]).notes[0].startswith("The class has no head and no loss of its own")
+    assert spec_of(tmp_path, KINDS["detection"][0]).notes[0].startswith("The library's loss first matches boxes to objects")

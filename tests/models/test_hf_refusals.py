@@ -1,0 +1,139 @@
+"""Configs that are refused: in one line, by what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.errors import ConfigError, MissingExtraError
+from calc.load import load
+from tests.models.configs import GPT2, LLAMA, written
+
+REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
+    "malformed": ('{"model_type": "llama",\n "hidden_size": }', "{file} is not JSON: Expecting value at line 2, column 17"),
+    "empty": ("", "{file} is not JSON: Expecting value at line 1, column 1"),
+    "a list": ("[1, 2]", "{file} holds a JSON list, not an object: give the config.json of a model"),
+    "remote code": (
+        LLAMA | {"auto_map": {"AutoConfig": "configuration_x.XConfig"}},
+        "{file} has auto_map: its classes are code beside the config, and no remote code is run; use FILE.py:NAME",
+    ),
+    "quantised": (
+        LLAMA | {"quantization_config": {"bits": 4}},
+        "{file} has quantization_config: quantised weights are not trained; take the config without it",
+    ),
+    "no model type": (
+        {name: value for name, value in LLAMA.items() if name != "model_type"},
+        "{file} has no model_type: add the one that transformers knows the model by, e.g. 'llama'",
+    ),
+    "no architecture": (
+        LLAMA | {"architectures": []},
+        "{file} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build",
+    ),
+    "an unknown model type": (
+        LLAMA | {"model_type": "llamma"},
+        "{file}: model_type 'llamma' is not one that the installed transformers knows",
+    ),
+    "a class of no known kind": (
+        LLAMA | {"architectures": ["LlamaForMultipleChoice"]},
+        "{file}: architecture 'LlamaForMultipleChoice' is no class of its model_type with a known step: for 'llama' there is"
+        " LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification, LlamaForQuestionAnswering, LlamaModel",
+    ),
+    "another model's class": (
+        LLAMA | {"architectures": ["GPT2LMHeadModel"]},
+        "{file}: architecture 'GPT2LMHeadModel' is no class of its model_type with a known step: for 'llama' there is"
+        " LlamaForCausalLM, LlamaForSequenceClassification, LlamaForTokenClassification, LlamaForQuestionAnswering, LlamaModel",
+    ),
+    "inputs of another kind": (
+        {"model_type": "align", "architectures": ["AlignVisionModel"]},
+        "{file}: architecture 'AlignVisionModel' is no class of its model_type with a known step: for 'align' there is AlignModel",
+    ),
+    "a negative size": (LLAMA | {"hidden_size": -48}, "{file}: hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1"),
+    "a size of zero": (LLAMA | {"vocab_size": 0}, "{file}: vocab_size = 0 is not a size: give an integer from 1 to 2**63 - 1"),
+    "a fraction": (LLAMA | {"num_hidden_layers": 2.5}, "{file}: num_hidden_layers = 2.5 is not an integer"),
+    "a size in words": (LLAMA | {"hidden_size": "48"}, "{file}: hidden_size = 48 is not an integer"),
+    "true": (LLAMA | {"hidden_size": True}, "{file}: hidden_size = True is not an integer"),
+    "a size beyond 64 bits": (
+        LLAMA | {"vocab_size": 10**400},
+        "{file}: vocab_size = 100000000000000000000000000000000000000… is not a size: give an integer from 1 to 2**63 - 1",
+    ),
+    "indivisible heads": (
+        GPT2 | {"n_head": 7},
+        "{file}: GPT2LMHeadModel cannot be built from it: ValueError: `embed_dim` must be divisible by num_heads"
+        " (got `embed_dim`: 48 and `num_heads`: 7).",
+    ),
+    "indivisible groups": (
+        LLAMA | {"num_key_value_heads": 4},
+        "{file}: h = 6 is not divisible by g = 4: this model needs h to be a multiple of g (d is hidden_size, h is num_attention_heads,"
+        " g is num_key_value_heads, k is head_dim, f is intermediate_size, L is num_hidden_layers, V is vocab_size)",
+    ),
+    "more groups than heads": (
+        LLAMA | {"num_key_value_heads": 12},
+        "{file}: h = 6 is not divisible by g = 12: this model needs h to be a multiple of g (d is hidden_size, h is num_attention_heads,"
+        " g is num_key_value_heads, k is head_dim, f is intermediate_size, L is num_hidden_layers, V is vocab_size)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_config_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    """The file, the cause, and where there is one the way out."""
+    config, message = REFUSED[case]
+    file = written(tmp_path, config)
+
+    with pytest.raises(ConfigError, match=f"^{re.escape(message.replace('{file}', file))}$"):
+        load(f"hf:{file}")
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 7, "num_key_value_heads": 7}, {"head_dim": 7}, {"hidden_act": 3}])
+def test_what_the_config_class_refuses_becomes_one_line(change: dict[str, Any], tmp_path: Path) -> None:
+    """48 is no multiple of 7 heads, 7 is no even head width, 3 is no activation: in the library's words, which vary by version."""
+    file = written(tmp_path, LLAMA | change)
+
+    with pytest.raises(ConfigError, match=rf"^{re.escape(file)}: [^\n]+[0-9][^\n]+$"):
+        load(f"hf:{file}")
+
+
+def test_a_missing_config_is_refused(tmp_path: Path) -> None:
+    """A name of the hub is no path, and nothing is downloaded."""
+    with pytest.raises(ConfigError, match=r"^no config at openai-community/gpt2: give the path of a config.json or of its folder"):
+        load("hf:openai-community/gpt2")
+    with pytest.raises(ConfigError, match=r"\(nothing is downloaded\)$"):
+        load(f"hf:{tmp_path}")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"[" * 100_000, b'{"vocab_size": ' + b"9" * 5000 + b"}"])
+def test_bytes_that_are_no_config_are_refused(content: bytes, tmp_path: Path) -> None:
+    """Another encoding, brackets without end, and a number past what Python reads."""
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"^[^\n]*cannot be read as JSON: [^\n]+$"):
+        load(f"hf:{file}")
+
+
+def test_a_missing_extra_is_refused_with_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers is an extra."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+
+    with pytest.raises(MissingExtraError, match=r"^hf: models need transformers, which is not installed: pip install 'napkin\[hf\]'$"):
+        load(f"hf:{written(tmp_path, LLAMA)}")
+
+
+def test_a_malformed_config_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    """Bad input costs no seconds of start-up."""
+    file = written(tmp_path, "{")
+    code = (
+        "import sys, calc\n"
+        f"try: calc.load('hf:{file}')\n"
+        "except calc.NapkinError: assert 'torch' not in sys.modules\n"
+        "else: raise AssertionError('accepted')"
+    )
+
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stderr
