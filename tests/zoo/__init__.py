@@ -12,6 +12,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     lists,
     modes,
     networks,
+    networks_stacked,
     numerics,
     operators,
     recurrent,
