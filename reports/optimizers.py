@@ -92,6 +92,7 @@ def show(name: str, cost: Cost | None, verdict: Verdict | None, out: Console) ->
         for what, text, unit in (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("kept", cost.state, "bytes")):
             counts.add_row(Text(what), Text(f"{text} {unit}", style="bold"))
         out.print(counts)
+        out.print(Text("; ".join(f"{visible(operation)}: {flops}" for operation, flops in cost.parts), style="dim"))
     if verdict is not None:
         out.print()
         both = f"{verdict.steps} steps of the equations and of torch, parameter and state"

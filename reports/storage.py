@@ -87,7 +87,7 @@ def show_forward(found: Storage, verdict: Verdict | None, out: Console) -> None:
         _show_verdict(verdict, out)
 
 
-_WHOLE = ("Operation", "Operator", "Result", "Allocates", "Bytes each")
+_WHOLE = ("Operation", "Operator", "Result", "At", "Allocates", "Bytes each")
 
 
 def _table(*columns: str | tuple[str, str]) -> Table:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from calc.derivation import Step
+from calc.display import Labelled, Sum, text
 from calc.errors import BadInputError
 from calc.optimizers import KNOWN
 from calc.updates.rules import Rule
@@ -16,13 +18,17 @@ _OF_MATRICES = ("adafactor", "muon")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """For one tensor in fp32, as expressions of its sizes: what torch's step executes, moves and keeps."""
+    """For one tensor in fp32, as expressions of its sizes: what torch's step executes, moves and keeps.
+
+    ``parts`` are the operations executed, each with its FLOPs; they add up to ``flops``.
+    """
 
     implementation: str
     tensor: str
     flops: str
     moved: str
     state: str
+    parts: tuple[tuple[str, str], ...]
 
 
 def executed(name: str, implementation: str = "loop") -> Cost:
@@ -36,8 +42,18 @@ def executed(name: str, implementation: str = "loop") -> Cost:
     spec = one_tensor.matrix() if of_matrix else one_tensor.vector()
     found = calc.derive(spec, optimizer=name, implementation=implementation)
     quantities = ("flops.optimizer.total", "bytes_moved.optimizer", "optimizer_state.bytes")
-    texts = [_text(found[quantity].text, quantity) for quantity in quantities]
-    return Cost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", *texts)
+    flops, moved, state = (_text(found[quantity].text, quantity) for quantity in quantities)
+    parts = tuple(part for step in found.steps if step.quantity in _EXECUTED and step.rule != "sum" for part in _parts(step))
+    return Cost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", flops, moved, state, parts)
+
+
+_EXECUTED = ("flops.optimizer.elementwise", "flops.optimizer.matmul")
+
+
+def _parts(step: Step) -> Iterator[tuple[str, str]]:
+    """What a step of the derivation adds up, by the labels of its addends."""
+    for addend in step.before.terms if isinstance(step.before, Sum) else (step.before,):
+        yield (addend.label, text(addend.body)) if isinstance(addend, Labelled) else (step.rule, text(addend))
 
 
 def _text(found: str | None, quantity: str) -> str:

@@ -79,7 +79,8 @@ def _written(found: AsWritten) -> dict[str, Any]:
 
 def _cost(cost: Cost) -> dict[str, Any]:
     head = {"implementation": cost.implementation, "tensor": cost.tensor, "format": "fp32"}
-    return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state}
+    parts = [{"operation": operation, "flops": flops} for operation, flops in cost.parts]
+    return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}
 
 
 def _check(verdict: Verdict) -> dict[str, Any]:

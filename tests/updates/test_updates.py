@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import calc
-from calc.algebra import evaluate_text
+from calc.algebra import evaluate_text, to_sympy
 from calc.errors import BadInputError, MeasurementError
 from calc.models import one_tensor
 from calc.optimizers import KNOWN
@@ -114,6 +114,7 @@ def test_what_is_executed_comes_from_a_recording_of_one_tensor(name: str, flops:
     found = executed(name)
 
     assert state == found.state
+    assert to_sympy(found.flops) == sum(to_sympy(flops) for _, flops in found.parts)
     assert flops in (None, found.flops)
 
 
