@@ -27,11 +27,11 @@ class Run:
         self._sizes = sizes
         self._leaves = leaves
         self._known: dict[int, Array] = {}
-        self._at = {s: sp.Integer(v) for s, v in _symbols(equations, sizes)}
+        self._at = {s: sp.Integer(v) for s, v in _symbols(sizes)}
 
     def __call__(self, wanted: Sequence[int]) -> list[Array]:
         """The values of those nodes."""
-        for index in _needed(self._equations, wanted):
+        for index in needed(self._equations, wanted):
             if index not in self._known:
                 node = self._equations[index]
                 found = np.asarray(self._value(node.op, node), dtype=np.float64)
@@ -186,7 +186,7 @@ def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
     return found
 
 
-def _needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
+def needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
     """The nodes that the wanted ones rest on, in an order in which each comes after those it reads."""
     found: set[int] = set()
     waiting = list(wanted)
@@ -198,6 +198,6 @@ def _needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def _symbols(equations: Equations, sizes: Mapping[str, int]) -> list[tuple[sp.Symbol, int]]:
+def _symbols(sizes: Mapping[str, int]) -> list[tuple[sp.Symbol, int]]:
 
     return [(symbol(name), value) for name, value in sizes.items()]

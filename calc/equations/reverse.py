@@ -110,7 +110,8 @@ def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | N
     for operand in others:
         for label in operand.at:
             labels.setdefault(label, len(labels))
-    given = tuple(Operand(o.node, tuple(labels[label] for label in o.at)) for o in (others[-1], *others[:-1]))
+    # The gradient stands where the tensor stood: dA = dY Bᵀ, dB = Aᵀ dY.
+    given = tuple(Operand(o.node, tuple(labels[label] for label in o.at)) for o in (*others[:i], others[-1], *others[i:-1]))
     inner = tuple(node.size(label) for label in list(labels)[len(mine.at) :])
     return equations.add(ir.Contract(given), equations[mine.node].shape, inner)
 

@@ -29,7 +29,10 @@ Array = Any  # np.ndarray of float64
 
 # Parameters are moved off what they are made as, so that a weight of 1 or a bias of 0 hides nothing.
 _MOVED = 0.1
-_STEP = 1e-5
+# Two steps that give the same slope see no kink between them.
+_STEPS = (1e-5, 1e-6)
+_SMOOTH = 1e-6
+_MOST_PLACES = 40
 _DRAWS = frozenset(
     """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
     poisson native_dropout""".split()  # noqa: SIM905  # names of operators
@@ -40,7 +43,8 @@ _DRAWS = frozenset(
 class Observed:
     """One forward and backward. ``leaves`` holds by (role, name) what went in, ``drawn`` what was drawn, in order, by operator.
 
-    ``slopes`` are (parameter, place, central difference) at some places of each parameter.
+    ``slopes`` are (parameter, place, central difference) at some places of the parameters; ``kinks`` places have none, for the loss has
+    a kink there (a ReLU turns over within a step).
     """
 
     loss: float
@@ -48,10 +52,11 @@ class Observed:
     drawn: tuple[tuple[str, Array], ...]
     gradients: Mapping[str, Array]
     slopes: tuple[tuple[str, tuple[int, ...], float], ...]
+    kinks: int = 0
 
 
 def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 2) -> Observed:
-    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at ``places`` places of each."""
+    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` places of each, 40 in all."""
     require_room(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
     with contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]), _doubles(), attention, blame(spec, sizes, "taking gradients"):
@@ -90,23 +95,38 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
         loss = forward()
     loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
-    slopes = tuple(slope for n in gradients for slope in _slopes(n, parameters[n], forward, places))
-    return Observed(float(loss), leaves, tuple(draws.found), gradients, slopes)
+    found = _slopes(gradients, parameters, forward, places, seed)
+    slopes = tuple((n, at, slope) for n, at, slope in found if slope is not None)
+    return Observed(float(loss.detach()), leaves, tuple(draws.found), gradients, slopes, len(found) - len(slopes))
 
 
-def _slopes(name: str, parameter: Tensor, forward: Any, places: int) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """(L(w + s) - L(w - s))/2s, one element at a time."""
-    generator = np.random.default_rng(len(name))
+def _slopes(
+    gradients: Mapping[str, Array], parameters: Mapping[str, Tensor], forward: Any, places: int, seed: int
+) -> list[tuple[str, tuple[int, ...], float | None]]:
+    """(L(w + s) - L(w - s))/2s, one element at a time; nothing where two steps s disagree."""
+    generator = np.random.default_rng(seed)
+    scale = max((float(np.abs(g).max()) for g in gradients.values() if g.size), default=1.0)
+    chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=places) if parameters[n].numel()]
+    if len(chosen) > _MOST_PLACES:
+        chosen = [chosen[i] for i in generator.choice(len(chosen), size=_MOST_PLACES, replace=False)]
+    found: list[tuple[str, tuple[int, ...], float | None]] = []
+    for name, at in sorted(set(chosen)):
+        first, second = (_slope(parameters[name], at, step, forward) for step in _STEPS)
+        place = tuple(int(i) for i in np.unravel_index(at, tuple(parameters[name].shape)))
+        found.append((name, place, first if abs(first - second) <= _SMOOTH * scale else None))
+    return found
+
+
+def _slope(parameter: Tensor, at: int, step: float, forward: Any) -> float:
     flat = parameter.detach().view(-1)
-    for at in sorted({int(i) for i in generator.integers(flat.numel(), size=places)}):
-        kept = float(flat[at])
-        sides = []
-        with torch.no_grad():
-            for sign in (1, -1):
-                flat[at] = kept + sign * _STEP
-                sides.append(float(forward()))
-            flat[at] = kept
-        yield name, tuple(int(i) for i in np.unravel_index(at, tuple(parameter.shape))), (sides[0] - sides[1]) / (2 * _STEP)
+    kept = float(flat[at])
+    sides = []
+    with torch.no_grad():
+        for sign in (1, -1):
+            flat[at] = kept + sign * step
+            sides.append(float(forward()))
+        flat[at] = kept
+    return (sides[0] - sides[1]) / (2 * step)
 
 
 def _array(tensor: Tensor) -> Array:

@@ -1,0 +1,308 @@
+"""Equations written out, in index notation or as matrices, as text or as LaTeX. A tensor of the forward stands by its name; a step of
+a gradient that has no name stands inside the equation that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy as sp
+
+from calc.equations import ir
+from calc.equations.derived import Derived
+from calc.equations.ir import Operand, argument, place
+from reports.letters import Letters, folded, in_dimensions
+from reports.scalars import Latex, Style, Text
+
+_CLOSE = 90  # binds like one symbol
+_PRODUCT, _SUM = 50, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A piece of an equation and how closely it holds together."""
+
+    text: str
+    binds: int = _CLOSE
+
+    def within(self, level: int) -> str:
+        """The piece, in brackets where it would fall apart."""
+        return self.text if self.binds > level else f"({self.text})"
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """One line: what it is of, what that is, its shape, its FLOPs."""
+
+    left: str
+    right: str
+    shape: str
+    flops: sp.Expr
+
+    def __str__(self) -> str:
+        return f"{self.left} = {self.right}"
+
+
+class Writer:
+    """Writes the equations of one derivation, names relative to ``layer``."""
+
+    def __init__(self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "") -> None:
+        self._derived = derived
+        self._equations = derived.equations
+        self._style: Style = Latex() if latex else Text()
+        self._matrix = matrix
+        self._layer = layer
+        self._letters = Letters(derived.program)
+        self._gradients = _by_node(derived)
+
+    # -- lines --------------------------------------------------------------------------------------------------------
+
+    def forward(self, node: int) -> Equation:
+        """The equation of a tensor of the forward."""
+        letters = self._letters.start(self._equations[node].shape)
+        return self._equation(self._name(node, letters), node, letters)
+
+    def gradient(self, target: int) -> Equation:
+        """The equation of a tensor's gradient."""
+        step = self._derived.of[target]
+        letters = self._letters.start(self._equations[target].shape)
+        left = self._indexed(self._style.gradient(self._called(target)), letters)
+        if step.node is None:
+            return Equation(left, "0", self._shape(target), sp.Integer(0))
+        alias = self._gradients.get(step.node)
+        if alias is not None and alias != target:
+            return Equation(left, self._reference(alias, letters), self._shape(target), sp.Integer(0))
+        return self._equation(left, step.node, letters)
+
+    def _equation(self, left: str, node: int, letters: list[str]) -> Equation:
+        written = self._body(node, letters)
+        inside = [i for i in self._inlined(node)]
+        return Equation(left, written.text, self._shape(node), self._derived.flops(inside))
+
+    def _shape(self, node: int) -> str:
+        shape = self._equations[node].shape
+        return f"({', '.join(str(in_dimensions(s, self._derived.program)) for s in shape)})" if shape else "()"
+
+    def _inlined(self, node: int) -> list[int]:
+        """The node and what stands inside its equation."""
+        found, waiting = [], [node]
+        while waiting:
+            index = waiting.pop()
+            if index not in found:
+                found.append(index)
+                waiting += [s for s in ir.sources(self._equations[index].op) if self._is_inside(s)]
+        return found
+
+    def _is_inside(self, node: int) -> bool:
+        names = self._derived.names
+        return node not in names.of and node not in names.through and node not in self._gradients
+
+    # -- references ---------------------------------------------------------------------------------------------------
+
+    def _called(self, node: int) -> str:
+        names = self._derived.names
+        while node in names.through:
+            node = ir.sources(self._equations[node].op)[0]
+        written = names.of.get(node, f"#{node}")
+        return self._style.name(relative(written, self._layer))
+
+    def _indexed(self, name: str, letters: Sequence[str]) -> str:
+        return name if self._matrix or not letters else f"{name}[{','.join(letters)}]"
+
+    def _name(self, node: int, letters: Sequence[str]) -> str:
+        return self._indexed(self._called(node), letters)
+
+    def _reference(self, target: int, letters: Sequence[str]) -> str:
+        return self._indexed(self._style.gradient(self._called(target)), self._seen(target, letters))
+
+    def _seen(self, node: int, letters: Sequence[str]) -> list[str]:
+        """The letters of what ``node`` is only another view of."""
+        while node in self._derived.names.through:
+            op = self._equations[node].op
+            if isinstance(op, ir.Map):
+                letters = [letters[label] for label in op.operands[0].at]
+                node = op.operands[0].node
+            else:
+                node = ir.sources(op)[0]
+        return list(letters)
+
+    def _tensor(self, node: int, letters: Sequence[str]) -> Written:
+        """A tensor where another equation reads it."""
+        names = self._derived.names
+        if node in self._gradients:
+            return Written(self._reference(self._gradients[node], letters))
+        if node in names.of:
+            return Written(self._name(node, letters))
+        if node in names.through and node < self._derived.forward:
+            op = self._equations[node].op
+            source = op.operands[0] if isinstance(op, ir.Map) else Operand(ir.sources(op)[0], tuple(range(len(letters))))
+            return self._tensor(source.node, [letters[label] for label in source.at])
+        return self._body(node, list(letters))
+
+    # -- primitives ---------------------------------------------------------------------------------------------------
+
+    def _body(self, index: int, letters: Sequence[str]) -> Written:
+        node = self._equations[index]
+        every = [*letters, *self._letters.more(node.inner, letters)]
+        match node.op:
+            case ir.Contract(operands):
+                return self._contract(node, operands, every)
+            case ir.Map(expr, operands):
+                return self._map(expr, operands, every)
+            case ir.Reduce(kind, operand):
+                return self._reduce(node, kind, operand, every)
+            case ir.Gather(source, coordinates, _):
+                written = [self._coordinate(c, every) for c in coordinates]
+                return self._at(source, written)
+            case ir.Scatter(updates, coordinates):
+                return self._scatter(node, updates, coordinates, every)
+            case ir.Split(source, axis, count):
+                return self._at(source, [*every[:axis], f"({' '.join(every[axis : axis + count])})", *every[axis + count :]])
+            case ir.Merge(source, axis, count):
+                return self._merge(source, axis, count, every)
+            case ir.Concatenate(parts, axis):
+                return self._concatenate(parts, axis, every)
+            case ir.Cumulate(source, axis, reverse):
+                run = self._letters.more((node.shape[axis],), every)[0]
+                relation = "≥" if reverse else "≤"
+                inner = self._tensor(source, [*every[:axis], run, *every[axis + 1 :]])
+                return Written(f"{self._style.sum([f'{run}{relation}{every[axis]}'])} {inner.within(_SUM)}", _SUM + 10)
+            case ir.Iota():
+                return Written(every[0] if every else "0")
+            case ir.Delta(operand):
+                return Written(f"[{every[-1]} = {self._operand(operand, every).text}]")
+            case ir.Best(kind, operand):
+                inner = [every[i] for i in range(len(node.shape), len(every))]
+                return Written(f"{self._style.word(f'arg{kind}')}_{','.join(inner)} {self._operand(operand, every).within(_PRODUCT)}")
+            case ir.Order(source, axis, _):
+                return Written(f"{self._style.word('argsort')}_{every[axis]}({self._tensor(source, every).text})")
+            case ir.Hold(source, _):
+                return self._tensor(source, every)
+            case ir.Leaf() | ir.Literal():
+                return Written(self._name(index, every))
+        return Written("?")
+
+    def _operand(self, operand: Operand, letters: Sequence[str]) -> Written:
+        return self._tensor(operand.node, [letters[label] for label in operand.at])
+
+    def _contract(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
+        if self._matrix and len(operands) == 2:
+            found = self._matrices(node, operands, letters)
+            if found is not None:
+                return found
+        factors = self._style.times(" ").join(self._operand(o, letters).within(_PRODUCT) for o in operands)
+        inner = letters[len(node.shape) :]
+        return Written(f"{self._style.sum(inner)} {factors}", _SUM + 10) if inner else Written(factors, _PRODUCT + 1)
+
+    def _matrices(self, node: ir.Node, operands: Sequence[Operand], letters: Sequence[str]) -> Written | None:
+        """A product of two matrices, each turned as it has to be. Labels that both have and keep are for each of them."""
+        a, b = operands
+        rank = len(node.shape)
+        both = set(a.at) & set(b.at)
+        summed = [label for label in range(rank, rank + len(node.inner))]
+        if any(label not in both for label in summed) or any(label not in {*a.at, *b.at} for label in range(rank)):
+            return None
+        rows = [label for label in a.at if label not in both]
+        columns = [label for label in b.at if label not in both]
+        order = [label for label in range(rank) if label not in both]
+        if order == [*columns, *rows] and columns and rows:
+            a, b, rows, columns = b, a, columns, rows
+        elif order != [*rows, *columns]:
+            return None
+        left, right = self._turned(a, rows, summed, letters), self._turned(b, summed, columns, letters)
+        if left is None or right is None:
+            return None
+        return Written(f"{left}{self._style.times(' ')}{right}", _PRODUCT + 1)
+
+    def _turned(self, operand: Operand, rows: Sequence[int], columns: Sequence[int], letters: Sequence[str]) -> str | None:
+        own = [label for label in operand.at if label in rows or label in columns]
+        written = self._operand(operand, letters).within(_PRODUCT)
+        # A vector stands as a column.
+        if own == [*rows, *columns] and not (rows == [] and columns):
+            return written
+        return f"{written}{self._style.transposed}" if own == [*columns, *rows] else None
+
+    def _map(self, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
+        parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
+        expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
+        text, binds = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
+        return Written(text, binds)
+
+    def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
+        inner, body = letters[len(node.shape) :], self._operand(operand, letters)
+        if kind == "sum":
+            return Written(f"{self._style.sum(inner)} {body.within(_SUM + 11)}", _SUM + 10)
+        return Written(f"{self._style.over(kind, inner)}({body.text})", _CLOSE)
+
+    def _at(self, source: int, written: list[str]) -> Written:
+        return self._tensor(source, written)
+
+    def _coordinate(self, coordinate: ir.Index | ir.Pick, letters: Sequence[str]) -> str:
+        if isinstance(coordinate, ir.Pick):
+            return self._operand(coordinate.operand, letters).text
+        expr = coordinate.expr
+        symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
+        sizes = {s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in symbols}
+        return str(expr.xreplace(symbols | sizes)).replace("*", "·").replace(" ", "")
+
+    def _scatter(self, node: ir.Node, updates: int, coordinates: Sequence[ir.Index | ir.Pick], letters: Sequence[str]) -> Written:
+        """Σ of the updates whose place this is."""
+        shape = self._equations[updates].shape
+        own: dict[int, str] = {}
+        for letter, coordinate in zip(letters, coordinates, strict=False):
+            for i in range(len(shape)):
+                if coordinate == ir.Index(place(i)):
+                    own.setdefault(i, letter)
+                elif isinstance(coordinate, ir.Index) and coordinate.expr.is_Add and sp.expand(coordinate.expr - place(i)).is_constant(place(i)):
+                    shift = sp.expand(coordinate.expr - place(i))
+                    if not any(shift.has(place(j)) for j in range(len(shape))):
+                        back = in_dimensions(-shift, self._derived.program)
+                        own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
+        rest = [i for i in range(len(shape)) if i not in own]
+        names = self._letters.more([shape[i] for i in rest], [*letters, *own.values()])
+        every = [own[i] if i in own else names[rest.index(i)] for i in range(len(shape))]
+        marks = [
+            f"[{letter} = {self._coordinate(c, every)}]"
+            for letter, c in zip(letters, coordinates, strict=False)
+            if isinstance(c, ir.Pick) or (any(c.expr.has(place(i)) for i in rest) or not c.expr.free_symbols)
+        ]
+        body = " ".join([*marks, self._tensor(updates, every).within(_PRODUCT)])
+        return Written(f"{self._style.sum(names)} {body}", _SUM + 10) if names else Written(body, _CLOSE if not marks else _PRODUCT + 1)
+
+    def _merge(self, source: int, axis: int, count: int, letters: Sequence[str]) -> Written:
+        """An axis that is several of the source's: its letter stands for all of them."""
+        sizes = self._equations[source].shape[axis : axis + count]
+        inner = self._letters.more(sizes, letters)
+        written = self._tensor(source, [*letters[:axis], *inner, *letters[axis + 1 :]])
+        if self._matrix:
+            return written
+        return Written(f"{written.within(_PRODUCT)} {self._style.where(f'{letters[axis]} = ({chr(32).join(inner)})')}", _SUM)
+
+    def _concatenate(self, parts: Sequence[int], axis: int, letters: Sequence[str]) -> Written:
+        found = []
+        for part in parts:
+            length = self._equations[part].shape[axis]
+            own = "" if not letters else self._letters.more((length,), [*letters[:axis], *letters[axis + 1 :]])[0]
+            found.append(self._tensor(part, [*letters[:axis], own, *letters[axis + 1 :]]).text)
+        return Written(f"[{'; '.join(found)}]", _CLOSE)
+
+
+def relative(name: str, layer: str) -> str:
+    """A name as seen from within a layer."""
+    return name.removeprefix(f"{layer}.") if layer else name
+
+
+def _by_node(derived: Derived) -> Mapping[int, int]:
+    """Gradient nodes that have a name: the tensor nearest to the loss whose gradient they are."""
+    found: dict[int, int] = {}
+    for step in derived.steps:  # from the loss back
+        if step.node is not None and (step.node not in found or _better(derived, step.target, found[step.node])):
+            found[step.node] = step.target
+    return found
+
+
+def _better(derived: Derived, target: int, before: int) -> bool:
+    """A tensor with a name rather than one that is inside another's equation."""
+    names = derived.names.of
+    return target in names and before not in names
+
