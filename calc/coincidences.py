@@ -74,7 +74,7 @@ def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Cond
 
 
 def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
-    """Of ``names``, those that are 1, equal to an earlier one, or no more than the number that they are a multiple of; and what they equal."""
+    """Of ``names``, those that are 1, equal to an earlier one, or just the number that they are multiples of, and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
     first: dict[int, str] = {1: "1"}

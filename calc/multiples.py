@@ -27,7 +27,7 @@ def candidates(spec: Spec, sizes: Mapping[str, int], error: str) -> Iterator[Dec
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.decided_at:
             continue
-        for part in (*sorted({n for n in numbers if 1 < n <= 4096}), *_POWERS):
+        for part in dict.fromkeys((*sorted(n for n in numbers if 1 < n <= 4096), *_POWERS)):
             if _finer(dim, part) and sizes[name] % part == 0:
                 yield _declared(spec, name, part, error)
         for other in spec.dims if dim.multiple_of is None else ():

@@ -148,13 +148,13 @@ def _with_multiples(
         progress(more.why)
         try:
             return _as_it_is(more.spec, sizes, options, cache, progress)
-        except SizesError as again:
-            if str(again) != str(error):
-                further.append((more.spec, again))
+        except SizesError as other:
+            if str(other) != str(error):
+                further.append((more.spec, other))
         except NapkinError:
             continue
-    for spec_, again in further:
-        found = _with_multiples(spec_, sizes, options, cache, progress, again, left)
+    for spec_, other_error in further:
+        found = _with_multiples(spec_, sizes, options, cache, progress, other_error, left)
         if found is not None:
             return found
     return None
@@ -394,7 +394,8 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
         )
         if name in spec.walked:
             return PinnedSizeError(name, where, said)
-        return NoPeakError(name, where, said) if failure.quantity in PEAKS and name in spec.dims else TraceError(said)
+        no_peak = failure.quantity in PEAKS and not failure.sizes and name in spec.dims  # of a wrong closed form the sizes are known
+        return NoPeakError(name, where, said) if no_peak else TraceError(said)
     return failure
 
 

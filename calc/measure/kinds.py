@@ -64,6 +64,7 @@ FREE = names(
     # Factories and random numbers.
     " empty empty_like empty_strided new_empty new_empty_strided empty_permuted zeros zeros_like new_zeros zero ones ones_like"
     " new_ones full full_like new_full fill scalar_tensor arange linspace eye tril_indices triu_indices"
+    " hann_window hamming_window blackman_window"
     " rand rand_like randn randn_like randint randint_like randperm bernoulli uniform normal random exponential log_normal"
     " geometric cauchy multinomial poisson _efficientzerotensor"
     # Matrix products: their products are matmul FLOPs.

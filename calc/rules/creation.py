@@ -33,6 +33,11 @@ free(
     moves=True,
 )
 free(
+    *(f"aten.{name}_window.{overload}" for name in ("hann", "hamming", "blackman") for overload in ("default", "periodic")),
+    because="writes the weights of a window, which depend on its length alone: counted as 0, like positions",
+    moves=True,
+)
+free(
     "aten.rand.default",
     "aten.randn.default",
     "aten.randint.default",

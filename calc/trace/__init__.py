@@ -302,7 +302,7 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
     for run in runs:
         for line, answer in run.answers.items():
             found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on sizes and constants only; evaluated for real")
-        if run.numbers_read:
+        for who in run.numbers_read:
             because = "no branch and no size hangs on them: recorded with one number, certified with another"
-            found[run.numbers_read] = Assumption(f"what {run.numbers_read} reads out of tensors are numbers only", because)
+            found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
     return list(found.values())

@@ -42,15 +42,16 @@ _VIEWS = (
 def taken_by_strides(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
     """Context in which views are for autograd what those of real tensors are. ``shown(result)`` is a context in which the next
     ``as_strided`` gives ``result``, unrecorded."""
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that its own kernels are not used for a while
         for view in _VIEWS:
-            library.impl(view, functools.partial(_view, view, shown), "ADInplaceOrView", with_keyset=True)
+            kernel = functools.partial(_view, view, shown)
+            library.impl(view, kernel, "ADInplaceOrView", with_keyset=True)  # type: ignore[no-untyped-call]  # as above
     try:
         yield
     finally:
-        library._destroy()
+        library._destroy()  # type: ignore[no-untyped-call]  # as above
 
 
 def _view(view: Any, shown: Callable[[torch.Tensor], Any], keys: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

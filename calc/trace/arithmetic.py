@@ -80,6 +80,8 @@ class _Float(metaclass=_LooksLikeFloat):
     """What a model's files call ``float``."""
 
     def __new__(cls, value: Any = 0.0) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.item()  # which stays the number that it is said to be
         return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
 
 

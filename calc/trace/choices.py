@@ -44,7 +44,7 @@ class Choices:
         self._only_picking = False
         self._finite = False
         self._number: float | None = None
-        self.numbers_read = False
+        self.readers: dict[str, None] = {}
 
     @contextlib.contextmanager
     def picking(self) -> Iterator[None]:
@@ -65,13 +65,14 @@ class Choices:
             self._finite = False
 
     @contextlib.contextmanager
-    def reading(self, value: float) -> Iterator[None]:
-        """Context in which a number read from data is ``value``: nothing but arithmetic is made of it."""
-        self._number, self.numbers_read = value, True
+    def reading(self, value: float, who: str) -> Iterator[None]:
+        """Context in which a number that ``who`` reads from data is ``value``: nothing but arithmetic is made of it."""
+        before, self._number = self._number, value
+        self.readers[who] = None
         try:
             yield
         finally:
-            self._number = None
+            self._number = before
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""

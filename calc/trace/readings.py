@@ -1,7 +1,7 @@
-"""Numbers that an optimizer reads out of tensors and only calculates with: the norm that scales an update.
+"""Numbers that are read out of tensors and only calculated with or written down: the norm that scales an update, a loss in a log.
 
-Such a value says nothing about a size as long as no branch and no size is made of it. While an optimizer steps, ``.item()`` of a
-floating tensor that depends on data gives a number that cannot be compared, truncated or taken for true or false: each of these
+Such a value says nothing about a size as long as no branch and no size is made of it. In a step, ``.item()`` of a floating
+tensor that depends on data gives a number that cannot be compared, truncated or taken for true or false: each of these
 is refused, by name. ``max`` and ``min`` of it and a bound, in the file that the optimizer's class stands in, are either: the recordings
 that make the closed forms take the number, those that certify them the bound, so a bound that costs less (a product by 1 is none) is
 noticed. They also read different numbers, which do not agree where one escapes through a function of Python's own.
@@ -23,6 +23,8 @@ from calc.trace.disguise import replaced
 from calc.trace.lines import user_line
 
 _LARGEST = ("max", "min")
+# Who is stepping now, where an optimizer is.
+_stepping: list[str] = []
 
 
 class Reading(float):
@@ -33,8 +35,8 @@ class Reading(float):
 
     def _refused(self, *_: Any) -> Never:
         raise DataDependentError(
-            f"the optimizer branches on a value that it reads out of a tensor, at {user_line()}: it depends on the data, so no closed"
-            " form follows; choose between tensors instead, with torch.where"
+            f"{_stepping[-1] if _stepping else 'the step'} branches on a value that it reads out of a tensor, at {user_line()}: it depends"
+            " on the data, so no closed form follows; choose between tensors instead, with torch.where"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _again
@@ -45,16 +47,29 @@ class Reading(float):
     __hash__ = float.__hash__
 
 
+Asking = Callable[[float, str], AbstractContextManager[None]]
+
+
+def in_model(reading: Asking, value: float) -> AbstractContextManager[None]:
+    """Context in which a model and its loss read ``value`` wherever they read a floating number out of data. ``reading(value, who)`` is a
+    context in which the operator that reads one is answered so."""
+    return _items(reading, value)
+
+
 @contextlib.contextmanager
-def numbers_only(optimizer: Any, reading: Callable[[float], AbstractContextManager[None]], value: float, bounded: bool) -> Iterator[None]:
-    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading(value)`` is a context in
-    which the operator that reads one is answered so. ``bounded``: the larger or smaller of it and a bound is the bound."""
+def numbers_only(optimizer: Any, reading: Asking, value: float, bounded: bool) -> Iterator[None]:
+    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading`` is that
+    of ``in_model``. ``bounded``: the larger or smaller of it and a bound is the bound."""
     step = optimizer.step
     own = vars(optimizer).get("step")
 
     def stepping(*args: Any, **kwargs: Any) -> Any:
-        with _items(reading, value), _largest(type(optimizer), bounded):
-            return step(*args, **kwargs)
+        _stepping.append("the optimizer")
+        try:
+            with _items(reading, value, type(optimizer).__name__), _largest(type(optimizer), bounded):
+                return step(*args, **kwargs)
+        finally:
+            _stepping.pop()
 
     optimizer.step = stepping
     try:
@@ -66,13 +81,13 @@ def numbers_only(optimizer: Any, reading: Callable[[float], AbstractContextManag
             optimizer.step = own
 
 
-def _items(reading: Callable[[float], AbstractContextManager[None]], value: float) -> AbstractContextManager[None]:
+def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManager[None]:
     original = torch.Tensor.item
 
     def item(self: torch.Tensor) -> Any:
         if hasattr(self, "napkin_shadow") or not self.dtype.is_floating_point or type(self) is torch.Tensor:
             return original(self)
-        with reading(value):
+        with reading(value, who or f"the step at {user_line()}"):
             return Reading(original(self))
 
     return replaced(torch.Tensor, item=item)

@@ -24,16 +24,15 @@ from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, TOP, ModulePath
+from calc.trace.symbols import DIVIDING, NUMBERING
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.start
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
 # Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
-# Steps of autograd that multiply the sizes to a count of elements and divide results by it: no operator and no size goes by it
-# (batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
-_ONLY_DIVIDE = frozenset({"NativeBatchNormBackwardBackward0"})
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
@@ -62,6 +61,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
         self._shown: torch.Tensor | None = None
+        self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
         self.owner: dict[int, str] = {}
         self.maker: dict[int, str] = {}
         self.alive: set[int] = set()
@@ -83,18 +83,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             # Inference mode leaves out the dispatch that takes such operators apart before they come here.
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
+        if func is _NUMBERED and type(torch._C._current_autograd_node()).__name__ == NUMBERING:
+            args = (args[0], self._laid_out)
         decided, out = self._decided(func, args, kwargs)
         if not decided:
             known, answer = self.shadows.answer(func, args)
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
             self.shadows.follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
-            if type(torch._C._current_autograd_node()).__name__ in _ONLY_DIVIDE:
+            if type(torch._C._current_autograd_node()).__name__ == DIVIDING:
                 return [self._hint(size) for size in out]
             raise TraceError(
                 f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
                 " follows; write that part with other operators"
             )
+        if func is _ZEROS:
+            self._laid_out = out.numel()
         values.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.

@@ -84,6 +84,11 @@ def _grid(theta: torch.Tensor, size: Sequence[Any], _: bool) -> torch.Tensor:
     return theta.new_empty((size[0], *size[2:], len(size) - 2))
 
 
+def _window(length: Any, periodic: bool = True, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> torch.Tensor:
+    """A periodic window is one that is longer by one, without its end."""
+    return torch.empty((length + 1 if periodic else length,), dtype=dtype)[:length]
+
+
 def _padded(x: torch.Tensor, pad: Sequence[Any], *_: Any) -> torch.Tensor:
     """``constant_pad_nd``. Where it only cuts off, the rest is copied in the order that it has in memory."""
     shape = list(x.shape)
@@ -182,6 +187,11 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.complex.default: _complex,
     torch.ops.aten.polar.default: _complex,
     torch.ops.aten.affine_grid_generator.default: _grid,
+    **{
+        getattr(getattr(torch.ops.aten, f"{name}_window"), overload): _window
+        for name in ("hann", "hamming", "blackman")
+        for overload in ("default", "periodic")
+    },
     torch.ops.aten.masked_scatter.default: lambda x, mask, _: _as_wide_as_both(x, mask),
     torch.ops.aten.trace.default: lambda x: x.new_empty(()),
     torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),

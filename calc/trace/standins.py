@@ -47,6 +47,7 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
     interpolate = functools.partial(_interpolate, nn.functional.interpolate)
     with (
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
+        replaced(torch, linspace=functools.partial(_linspace, called, torch.linspace)),
         replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
         replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
         replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select), **_picked(picking)),
@@ -67,6 +68,23 @@ def _frequencies(called: Callable[[str, dict[str, Any]], Any], name: str, origin
         return made.requires_grad_(options.get("requires_grad", False))
 
     return frequencies
+
+
+def _linspace(
+    called: Callable[[str, dict[str, Any]], Any],
+    original: Callable[..., torch.Tensor],
+    start: Any,
+    end: Any,
+    steps: Any = None,
+    **options: Any,
+) -> torch.Tensor:
+    """``torch.linspace`` of a symbolic number of steps."""
+    plain = not isinstance(steps, torch.SymInt) or options.get("out") is not None
+    if plain or isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
+        return original(start, end, steps, **options)
+    with called("aten.linspace.default", {"start": start, "end": end, "steps": steps}):
+        made = torch.empty((steps,), dtype=options.get("dtype"), device=options.get("device"))
+    return made.requires_grad_(options.get("requires_grad", False))
 
 
 def _max_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -35,13 +35,13 @@ from calc.trace.symbols import SizeEnv
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` names
-    the optimizer that read numbers out of data and only calculated with them."""
+    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` says
+    who read numbers out of data and only calculated with them: the optimizer, or which line."""
 
     record: Record
     env: SizeEnv | None
     answers: Mapping[str, str]
-    numbers_read: str = ""
+    numbers_read: tuple[str, ...] = ()
 
 
 def record_step(
@@ -69,14 +69,21 @@ def record_step(
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
     recorder = Recorder(size, hint, decided, met)
     # What the model prints is talk, and stdout is for data.
-    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), _refusing(spec, env), _fake(env), recorder, taken_by_strides(recorder.shown):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        doing(recorder.where),
+        _refusing(spec, env),
+        _fake(env),
+        recorder,
+        taken_by_strides(recorder.shown),
+    ):
         run = _Run(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
             record = run.record(fixed)
-    return Traced(record, env, recorder.shadows.answers, type(run.optimizer).__name__ if recorder.choices.numbers_read else "")
+    return Traced(record, env, recorder.shadows.answers, tuple(recorder.choices.readers))
 
 
-# What an optimizer reads where it reads a number out of data: something else in the recordings that certify the symbolic ones.
+# What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
 _READ = (0.7390851332151607, 1234.5)
 
 
@@ -145,12 +152,17 @@ class _Run:
         self.activation_storages: set[int] = set()
         self.kept = Keeping(recorder)
         self.windows: list[tuple[int, int]] = []
+        self.read = _READ[False]
 
     def reading(self, certifying: bool) -> contextlib.AbstractContextManager[None]:
-        """Context in which the optimizer may read numbers out of data, and only calculate with them."""
+        """Context in which the optimizer may read numbers out of data, and only calculate with them. The model may as well."""
+        self.read = _READ[certifying]
         if self.optimizer is None:
             return contextlib.nullcontext()
-        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, _READ[certifying], certifying)
+        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
+
+    def _model_reads(self) -> contextlib.AbstractContextManager[None]:
+        return readings.in_model(self.recorder.choices.reading, self.read)
 
     def record(self, fixed: Mapping[str, int]) -> Record:
         recorder = self.recorder
@@ -213,7 +225,7 @@ class _Run:
         recorder = self.recorder
         recorder.step, recorder.phase = number, "forward"
         start = len(recorder.events)
-        with _no_gradients(self.options), formats.autocast(self.options.precision):
+        with _no_gradients(self.options), formats.autocast(self.options.precision), self._model_reads():
             result = _result(self.spec, self.module, self.inputs, self.options)
         self.windows.append((start, len(recorder.events)))
         del result
@@ -225,8 +237,9 @@ class _Run:
         start = len(recorder.events)
         for turn in range(int(self.options.accumulation)):
             # Hooks may change lifetimes by a hair, so they watch the first forward and leave those that count alone.
-            loss = self._training_forward(watched=number == 1 and turn == 0)
-            self._backward(loss)
+            with self._model_reads():
+                loss = self._training_forward(watched=number == 1 and turn == 0)
+                self._backward(loss)
         self._update(optimizer)
         self.windows.append((start, len(recorder.events)))
         del loss

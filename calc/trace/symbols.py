@@ -123,6 +123,8 @@ class SizeEnv(ShapeEnv):
                     f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
                     "make it depend on sizes"
                 )
+            if pinned and type(torch._C._current_autograd_node()).__name__ in (NUMBERING, DIVIDING):
+                return expr.xreplace(self._at)
             if pinned and not self._constant(expr) and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
                 raise self._pinned(expr)
             known = asked[expr] = (expr.xreplace(self._at), user_line())
@@ -208,6 +210,10 @@ def _is_polynomial(expr: Any) -> bool:
 
 
 _RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
+# Steps of autograd that read sizes as numbers, and of which no other operator and no other size hangs on that. One reads how many
+# elements to number, and the recorder numbers as many as there are symbols for; the other divides by a count of elements
+# (as_strided_backward and batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
+NUMBERING, DIVIDING = "AsStridedBackward0", "NativeBatchNormBackwardBackward0"
 _DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
 _LOGIC = {"And": " and ", "Or": " or "}
 

@@ -48,12 +48,12 @@ def if_positive(x: Tensor) -> Tensor:
     return -x
 
 
-def times_item(x: Tensor) -> Tensor:
-    return x * x.sum().item()
+def by_item(x: Tensor) -> Tensor:
+    return x if x.sum().item() > 0 else -x
 
 
 def first_of_list(x: Tensor) -> Tensor:
-    return x * x.tolist()[0][0]
+    return x[: x.argmax(1).tolist()[0]]
 
 
 def while_large(x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def as_int(x: Tensor) -> Tensor:
     return x[:, : int(x.argmax())]
 
 
-@pytest.mark.parametrize("of", [if_positive, times_item, first_of_list, while_large, equal_halves, as_int])
+@pytest.mark.parametrize("of", [if_positive, by_item, first_of_list, while_large, equal_halves, as_int])
 def test_a_value_read_out_of_data_is_refused(of: Callable[[Tensor], Tensor]) -> None:
     """Its line is named, and what to do: no closed form follows from one branch."""
     error = refusal(function(of))
@@ -78,6 +78,22 @@ def test_a_value_read_out_of_data_is_refused(of: Callable[[Tensor], Tensor]) -> 
     assert isinstance(error, DataDependentError)
     assert_names_line(error, of)
     assert "depends on the data, so no closed form follows" in str(error)
+
+
+def test_a_number_read_out_of_data_may_be_calculated_with_and_logged() -> None:
+    """No branch and no size hangs on it; the assumption names the line."""
+    log: list[Any] = []
+
+    def scaled(x: Tensor) -> Tensor:
+        log.append(f"{x.sum().item():.3f}")
+        return x * float(x.abs().mean())
+
+    derivation = calc.derive(function(scaled), cache=False, optimizer="sgd")
+
+    said = [a.expr for a in derivation.assumptions if "numbers only" in a.expr]
+    assert len(said) == 2
+    assert all("test_refusals.py" in text for text in said)
+    assert [] == [v for v in calc.check(derivation).verdicts if v.verdict == "failed"]
 
 
 def test_a_parameter_read_as_a_number_is_data() -> None:
@@ -108,8 +124,8 @@ def test_a_size_read_as_a_number_whose_powers_grow_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_layers_that_double_are_refused() -> None:
-    """Widths d, 2d, 4d, …: no polynomial in the depth."""
+def test_layers_that_double_leave_their_number_a_number() -> None:
+    """Widths d, 2d, 4d, …: no polynomial in the depth, so it stays 3, and the line that counts the layers is said."""
 
     class Doubling(nn.Module):
         def __init__(self, n: Any) -> None:
@@ -121,10 +137,12 @@ def test_layers_that_double_are_refused() -> None:
             y: Tensor = self.layers(x)
             return y
 
-    error = refusal(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}), optimizer="sgd")
+    derivation = calc.derive(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}), cache=False, optimizer="sgd")
 
-    assert isinstance(error, TraceError)
-    assert_names_line(error, Doubling.__init__, 2)
+    assert derivation.held == {"L": 3}
+    assert any("test_refusals.py" in a.because and a.expr == "L = 3 throughout" for a in derivation.assumptions)
+    # 2 d² + 8 d² + 32 d², and biases of 2 d, 4 d and 8 d.
+    assert derivation["parameters"].value == 42 * 7**2 + 14 * 7
 
 
 # -- models that raise ----------------------------------------------------------------------------------------------------

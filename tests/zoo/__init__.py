@@ -8,6 +8,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     architectures_wiring,
     decided,
     images,
+    in_place,
     language,
     lists,
     modes,

@@ -260,6 +260,17 @@ network(
     lambda n: (torch.randint(n.V, (2 * n.B,)), torch.arange(n.B + 1) * 2),
     {"B": 2, "V": 13, "d": 7},
 )
+# The kernel for tables whose rows lie side by side notes no bags; this one does.
+network(
+    "bags of words of a table that is turned, weighted",
+    {"B": 3, "V": 11, "d": 5},
+    lambda n: nn.Linear(n.V, n.d, bias=False),
+    lambda n: (torch.randint(n.V, (2 * n.B,)), torch.arange(n.B) * 2, torch.rand(2 * n.B)),
+    {"B": 2, "V": 13, "d": 7},
+    lambda module, ids, starts, x: F.embedding_bag(
+        ids, module.weight.t(), starts, mode="sum", per_sample_weights=x * module.weight.mean()
+    ).sum(),
+)
 operators(
     "bags without a gradient",
     *(lambda w, i, o, v, m=mode: aten._embedding_bag_forward_only(w.detach(), i, o, False, m)[0] for mode in range(3)),

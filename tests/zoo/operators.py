@@ -336,6 +336,7 @@ operators(
     lambda w: w * torch.arange(1, w.shape[1] + 1),
     lambda w: w * torch.arange(0, 2 * w.shape[1], 2),
     lambda w: w * torch.linspace(0, 1, w.shape[1]),
+    *(lambda w, f=f: w[0, :3] * (f(3) + f(3, False)) for f in (torch.hann_window, torch.hamming_window, torch.blackman_window)),
     lambda w: w * torch.randint(7, (w.shape[1],)),
     lambda w: w * torch.randint(2, 7, (w.shape[1],)),
     lambda w: w * torch.randperm(w.shape[1]),
@@ -405,4 +406,5 @@ operators(
     lambda w: torch.view_as_real(torch.view_as_complex(w[:, :2].contiguous())),
     *unlearned(lambda w: torch.view_as_complex(w[:, :2].contiguous()).conj()),
     *unlearned(lambda w: [w.as_strided((2, 2), (1, 1)), w.view(torch.int32), w.t_(), w.transpose_(0, 1), w.unsqueeze_(0), w.squeeze_(0)]),
+    *unlearned(lambda w: w.unsqueeze_(0).squeeze_((0,))),
 )
