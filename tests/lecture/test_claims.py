@@ -22,14 +22,47 @@ from calc.lecture.verdicts import VERDICTS
 
 IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
 GALLERY = Path(__file__).resolve().parents[2] / "reports" / "gallery"
-# Claims that need no model: they run in a moment.
-QUICK = (
-    "q1-144days", "q1-h100-1979-half", "q1-h100-1979-is-fp8", "q1-div2-reason", "q2-640", "gpt3-3.14e23", "eo-004", "8h100-week",
-    "8h100-two-weeks", "h100-fp32-orders", "mfu-fp32-val", "mfu-bf16-val", "mfu-bf16-suspect", "mfu-004-lower", "fp16-max", "bf16-2018", "fp16-0.01-exp",
-    "fp16-0.01-value", "fp16-minnormal-sign", "fp16-111111", "bf16-1001", "bf16-digits", "fp16-range", "fp32-001-0.15625", "fp8-range-e4m3",
-    "mem-128", "mem-gpt3-ffn", "mem-004-2.3", "mem-004-180gb", "stride-6", "contig-makes", "grad-123", "grad-xbdd", "flop-2d-1", "mp-000",
-    "opt-adagrad-avg", "data-llama-2.8tb", "code-loader-async",
-)  # fmt: skip
+# Claims that need no model, as they follow from formats, published figures and small runs.
+QUICK = {
+    "q1-144days": "holds after rounding",
+    "q1-h100-1979-half": "holds",
+    "q1-h100-1979-is-fp8": "holds",
+    "q1-div2-reason": "misleading",
+    "q2-640": "holds",
+    "gpt3-3.14e23": "holds after rounding",
+    "eo-004": "wrong",
+    "8h100-week": "approximate",
+    "8h100-two-weeks": "wrong",
+    "h100-fp32-orders": "misleading",
+    "mfu-fp32-val": "holds after rounding",
+    "mfu-bf16-val": "wrong",
+    "mfu-bf16-suspect": "holds",
+    "mfu-004-lower": "holds",
+    "fp16-max": "holds",
+    "bf16-2018": "misleading",
+    "fp16-0.01-exp": "wrong",
+    "fp16-0.01-value": "wrong",
+    "fp16-minnormal-sign": "wrong",
+    "fp16-111111": "wrong",
+    "bf16-1001": "wrong",
+    "bf16-digits": "wrong",
+    "fp16-range": "approximate",
+    "fp32-001-0.15625": "holds",
+    "fp8-range-e4m3": "holds",
+    "mem-128": "holds",
+    "mem-gpt3-ffn": "holds",
+    "mem-004-2.3": "approximate",
+    "mem-004-180gb": "wrong",
+    "stride-6": "holds",
+    "contig-makes": "wrong",
+    "grad-123": "holds",
+    "grad-xbdd": "wrong",
+    "flop-2d-1": "holds",
+    "mp-000": "wrong",
+    "opt-adagrad-avg": "wrong",
+    "data-llama-2.8tb": "holds",
+    "code-loader-async": "wrong",
+}
 
 
 def verdicts(*names: str) -> dict[str, str]:
@@ -52,49 +85,8 @@ def test_contradictions_are_between_claims_that_there_are() -> None:
 
 
 def test_verdicts_of_claims_that_need_no_model() -> None:
-    """As they follow from formats, published figures and small runs."""
-    found = verdicts(*QUICK)
-
-    assert {name: found[name] for name in QUICK} == {
-        "q1-144days": "holds after rounding",
-        "q1-h100-1979-half": "holds",
-        "q1-h100-1979-is-fp8": "holds",
-        "q1-div2-reason": "misleading",
-        "q2-640": "holds",
-        "gpt3-3.14e23": "holds after rounding",
-        "eo-004": "wrong",
-        "8h100-week": "approximate",
-        "8h100-two-weeks": "wrong",
-        "h100-fp32-orders": "misleading",
-        "mfu-fp32-val": "holds after rounding",
-        "mfu-bf16-val": "wrong",
-        "mfu-bf16-suspect": "holds",
-        "mfu-004-lower": "holds",
-        "fp16-max": "holds",
-        "bf16-2018": "misleading",
-        "fp16-0.01-exp": "wrong",
-        "fp16-0.01-value": "wrong",
-        "fp16-minnormal-sign": "wrong",
-        "fp16-111111": "wrong",
-        "bf16-1001": "wrong",
-        "bf16-digits": "wrong",
-        "fp16-range": "approximate",
-        "fp32-001-0.15625": "holds",
-        "fp8-range-e4m3": "holds",
-        "mem-128": "holds",
-        "mem-gpt3-ffn": "holds",
-        "mem-004-2.3": "approximate",
-        "mem-004-180gb": "wrong",
-        "stride-6": "holds",
-        "contig-makes": "wrong",
-        "grad-123": "holds",
-        "grad-xbdd": "wrong",
-        "flop-2d-1": "holds",
-        "mp-000": "wrong",
-        "opt-adagrad-avg": "wrong",
-        "data-llama-2.8tb": "holds",
-        "code-loader-async": "wrong",
-    }
+    """Computed here, all of them."""
+    assert verdicts(*QUICK) == QUICK
 
 
 def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
