@@ -33,6 +33,7 @@ LAZY = (
     "calc.recipes",
     "calc.measuring",
     "calc.pipeline",
+    "calc.lecture.runs",
     "calc.named.check",
     "calc.storage.check",
     "calc.storage.walk",
