@@ -94,6 +94,7 @@ def _show_number(layout: Format, found: Encoding, out: Console) -> None:
         for step in found.steps:
             steps.add_row(Text(step.name), Text(step.text), Text(step.because, style="dim"))
         out.print(steps)
+    out.print(Text("rounded once, from the exact number, to the nearest; a tie goes to the even one", style="dim"))
     for note in found.notes:
         out.print(Text(f"note: {note}", style="dim"))
 

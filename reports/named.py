@@ -11,7 +11,7 @@ from rich.text import Text
 from calc.check import FAILED
 from calc.named.check import Verdict
 from calc.named.counts import Count
-from calc.named.operation import Operation
+from calc.named.operation import CONVENTION, Operation
 from calc.named.order import alternatives
 from calc.named.pattern import ELLIPSIS, Axes
 from calc.units import Unit
@@ -36,6 +36,7 @@ def show(op: Operation, dtype: str, verdicts: Sequence[Verdict] | None, out: Con
     elif op.missing:
         counts.add_row(Text("intensity"), Text(""), Text(f"needs the size of {_dots(', '.join(op.missing))}", style="dim"))
     out.print(counts)
+    out.print(Text(CONVENTION, style="dim"))
     out.print()
     _show_steps(op, out)
     out.print()

@@ -86,6 +86,8 @@ _NAMED: tuple[Format, ...] = (
 )
 FORMATS: dict[str, Format] = {f.name: f for f in _NAMED}
 _SHORT = {"e4m3": "fp8-e4m3", "e4m3fn": "fp8-e4m3", "fp8-e4m3fn": "fp8-e4m3", "half": "fp16", "double": "fp64", "fp4": "fp4-e2m1"}
+_SHORT |= {"float": "fp32", "single": "fp32", "long": "int64", "int": "int32", "short": "int16", "bfloat": "bf16"}
+_SEVERAL = {"fp8": "fp8-e4m3 or fp8-e5m2", "float8": "fp8-e4m3 or fp8-e5m2", "fp6": "fp6-e3m2 or fp6-e2m3"}
 _GENERAL = re.compile(r"(?:fp\d{1,2}-)?e(\d{1,2})m(\d{1,2})(fnuz|fn|)", re.ASCII)
 _WIDEST = (11, 52)
 
@@ -103,6 +105,8 @@ def named(name: str) -> Format:
         torch_name = layout.stored.replace("_", "-")
         if plain == layout.name or (layout.stored and torch_name == plain and layout.name != "tf32"):
             return layout
+    if plain in _SEVERAL:
+        raise BadInputError(f"{plain} is no single layout: choose {_SEVERAL[plain]}")
     general = _GENERAL.fullmatch(plain)
     if general is not None:
         return _from_layout(plain, int(general[1]), int(general[2]), general[3])

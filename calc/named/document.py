@@ -8,7 +8,7 @@ from typing import Any
 from calc.document import number
 from calc.named.check import Verdict
 from calc.named.counts import Count
-from calc.named.operation import Operation
+from calc.named.operation import CONVENTION, Operation
 from calc.named.order import alternatives
 from calc.named.pattern import ELLIPSIS
 
@@ -32,6 +32,7 @@ def document(op: Operation, dtype: str, verdicts: Sequence[Verdict] | None) -> d
             "backward_matmul": _count(op.backward_matmul, sizes),
         },
         "bytes": _count(op.bytes, sizes),
+        "convention": CONVENTION,
         "intensity": {"value": str(op.intensity) if op.intensity is not None else None, "unit": "FLOP/byte", "because": _why(op)},
         "order": {
             "how": op.how,

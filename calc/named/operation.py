@@ -13,6 +13,12 @@ from calc.named.pattern import Pattern
 from calc.named.steps import REDUCTIONS, Step, operand_names, rearrange, reduce, repeat
 
 
+CONVENTION = (
+    "one multiply-add is 2 FLOP, a reduction of n elements n - 1; bytes: every step reads each of its operands once and writes its result"
+    " once, views move nothing"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Gradient:
     """∂L/∂operand as an equation. ``flops`` are those of the equation on its own, its products two at a time."""

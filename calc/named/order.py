@@ -63,14 +63,18 @@ def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -
     everything = (1 << len(names)) - 1
     trees: dict[int, Tree] = {1 << at: name for at, name in enumerate(names)}
     costs: dict[int, int] = {1 << at: 0 for at in range(len(names))}
+    kept = {chosen: _kept(pattern, chosen) for chosen in range(1, everything + 1)}
     for chosen in sorted(range(1, everything + 1), key=int.bit_count):
         if chosen in trees:
             continue
-        kept = _kept(pattern, chosen)
-        for left in _halves(chosen):
+        # Cheap halves first: once one division is known, most others cost more than it before their own product is counted.
+        for left in sorted(_halves(chosen), key=lambda half: costs[half] + costs[chosen & ~half]):
             right = chosen & ~left
-            step = contract("", "", "", _kept(pattern, left), _kept(pattern, right), kept)
-            cost = costs[left] + costs[right] + (step.flops.at(sizes) or 0)
+            before = costs[left] + costs[right]
+            if chosen in costs and before >= costs[chosen]:
+                break
+            step = contract("", "", "", kept[left], kept[right], kept[chosen])
+            cost = before + (step.flops.at(sizes) or 0)
             if chosen not in costs or cost < costs[chosen]:
                 costs[chosen], trees[chosen] = cost, (trees[left], trees[right])
     return trees[everything]

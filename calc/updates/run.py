@@ -64,10 +64,13 @@ def _right_side(rule: Rule, equation: Equation, values: Mapping[str, Any]) -> An
     names, function = _function(equation)
     try:
         with np.errstate(all="ignore"):  # whoever looks at the result sees infinities and NaN in it
-            return function(*(values[name] for name in names))
+            found = function(*(values[name] for name in names))
     except (ZeroDivisionError, OverflowError):
         said = ", ".join(f"{name}={values[name]:g}" for name in names if np.ndim(values[name]) == 0)
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} has no value at {said}: choose other values") from None
+    if np.iscomplexobj(found):
+        raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} leaves the real numbers: choose other values")
+    return found
 
 
 def _value(text: str, known: Mapping[str, float]) -> float:
