@@ -12,7 +12,6 @@ from calc.named.order import best, left_to_right
 from calc.named.pattern import Pattern
 from calc.named.steps import REDUCTIONS, Step, operand_names, rearrange, reduce, repeat
 
-
 CONVENTION = (
     "one multiply-add is 2 FLOP, a reduction of n elements n - 1; bytes: every step reads each of its operands once and writes its result"
     " once, views move nothing"
