@@ -1,0 +1,119 @@
+"""The audit as it is read: three files from one object, self-contained, with every link leading somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner
+from markdown_it import MarkdownIt
+
+from calc.lecture.audit import audit
+from calc.lecture.disputes import DISPUTES
+from calc.lecture.lab import Lab
+from calc.lecture.system import System, Worked
+from calc.lecture.systems import system
+from reports import cli, html, lecture, markdown
+from reports.lecture_page import LecturePage
+from tests.reports.test_html import Reader
+
+NAMES = ("q1-144days", "8h100-week", "8h100-two-weeks", "fp16-max", "bf16-1001", "mfu-0.5-good", "gpt4-2e25")
+GALLERY = Path(__file__).resolve().parents[2] / "reports" / "gallery"
+
+
+WEEKS = tuple(dispute for dispute in DISPUTES if "8h100-week" in dispute.claims)
+
+
+@pytest.fixture(scope="module")
+def page() -> LecturePage:
+    """A page of a few claims, the contradictions among them, and systems that need no model."""
+    lab = Lab()
+    systems: list[tuple[System, Worked]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
+    with mock.patch("calc.lecture.audit.DISPUTES", WEEKS):
+        return lecture.build(audit(lab, NAMES), tuple(systems))
+
+
+def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
+    """No script, no request, balanced elements, and each link of the page leads to an id that there is."""
+    text = html.write(page, "lecture.j2")
+    read = Reader(text)
+    ids = [a["id"] for _, a in read.elements if "id" in a]
+
+    assert not read.all("script", "img", "link", "iframe")
+    assert len(ids) == len(set(ids))
+    assert [] == [a["href"] for a in read.all("a") if (a["href"] or "").startswith("#") and (a["href"] or "")[1:] not in ids]
+    assert "Content-Security-Policy" in text
+
+
+def test_every_claim_stands_with_its_verdict_in_both(page: LecturePage) -> None:
+    """Id, restatement, verdict and reason."""
+    written, marked = html.write(page, "lecture.j2"), markdown.write(page, "lecture.j2")
+
+    for name, verdict in (("q1-144days", "holds after rounding"), ("bf16-1001", "wrong"), ("gpt4-2e25", "cannot be checked")):
+        assert re.search(rf'id="claim-{name}".*?{verdict}', written, re.DOTALL), name
+        assert re.search(rf"claim-{name}.*?{verdict}", marked), name
+
+
+def test_calculations_show_their_numbers(page: LecturePage) -> None:
+    """GPT-3: 6 · 174,600,000,000 · 300,000,000,000 = 3.1428 · 10²³ FLOP."""
+    marked = markdown.write(page, "lecture.j2")
+
+    assert r"6 \cdot 174{,}600{,}000{,}000 \cdot 300{,}000{,}000{,}000" in marked
+    assert "= **3.1428 · 10²³ FLOP**".replace(" ", "\u00a0").replace("=\u00a0", "= ") in marked
+
+
+def test_the_markdown_has_its_tables(page: LecturePage) -> None:
+    """As a Markdown reader finds them, every row with as many cells as its header."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.write(page, "lecture.j2"))
+    rows: list[int] = []
+    for token in tokens:
+        if token.type == "tr_open":
+            rows.append(0)
+        elif token.type in ("th_open", "td_open"):
+            rows[-1] += 1
+
+    assert len([t for t in tokens if t.type == "table_open"]) >= 8
+    assert set(rows) <= {2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (8256, "parameters", "8,256 parameters"),
+        (63 * 10**23, "FLOP", "6.3 · 10²⁴ FLOP"),
+        (0.0078125, "", "0.0078125"),
+        (1.1754943508222875e-38, "", "1.175494 · 10⁻³⁸"),
+        (-14, "", "−14"),
+        (0.0, "1", "0"),
+        ("a copy", "", "a copy"),
+    ],
+)
+def test_numbers_are_written_as_they_are_read(value: float | str, unit: str, text: str) -> None:
+    """In groups of three, by their power of ten where they are large or small."""
+    assert text == lecture.shown(value, unit).replace("\u00a0", " ")
+
+
+def test_the_gallery_says_the_same_in_all_three() -> None:
+    """Every claim of the JSON stands in the Markdown and in the HTML, with its verdict."""
+    document = json.loads((GALLERY / "lecture.json").read_text(encoding="utf-8"))
+    marked, written = ((GALLERY / f"lecture.{kind}").read_text(encoding="utf-8") for kind in ("md", "html"))
+    in_html = {
+        m[1]: m[2]
+        for m in re.finditer(r'<tr id="claim-([^"]+)">.*?<span class="badge [a-z]+"><span[^>]*>[^<]*</span> ([a-z ]+)<', written, re.DOTALL)
+    }
+
+    assert {claim["id"]: claim["verdict"] for claim in document["claims"]} == in_html
+    assert [] == [c["id"] for c in document["claims"] if not re.search(rf'claim-{re.escape(c["id"])}"></a>.*{c["verdict"]}', marked)]
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    """Before minutes of work, in one line, with status 2."""
+    (tmp_path / "taken").write_text("x", encoding="utf-8")
+    done = CliRunner().invoke(cli.napkin, ["lecture", "-o", str(tmp_path / "taken")])
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "cannot write a report to" in done.stderr
