@@ -41,6 +41,8 @@ _SIGNS = {
     "sqrt": "√",
     "Abs": "abs",
     "Max": "max",
+    "eps1": "ε₁",
+    "eps2": "ε₂",
     "Min": "min",
 }
 
@@ -108,10 +110,19 @@ def _show_rule(rule: Rule, out: Console) -> None:
     out.print(table)
     out.print()
     values = ", ".join(f"{shown(letter)} = {value:g}" for letter, value in rule.defaults().items())
-    first = [f"{shown(x)} = {shown(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
+    first = [f"{shown(x)} = {'0' if text.startswith('0*') else shown(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
     out.print(Text(f"θ a parameter, g its gradient, t the step from 1; {values}"))
     out.print(Text(f"kept from step to step, at first: {', '.join(first)}" if first else "nothing is kept from step to step"))
+    if rule.of_matrix:
+        out.print(
+            Text("of a matrix; rows and cols are means over its rows and its columns, mean that of all, rms the root of the mean square")
+        )
+    else:
+        out.print(Text(_counts(rule)))
+    out.print(Text(f"source: {rule.source}", style="dim"))
+
+
+def _counts(rule: Rule) -> str:
     found = as_written(rule)
     counts = f"{found.operations} FLOP, {found.state} bytes of state, {found.least_moved} bytes moved at least"
-    out.print(Text(f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"))
-    out.print(Text(f"source: {rule.source}", style="dim"))
+    return f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"

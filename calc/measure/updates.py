@@ -27,9 +27,7 @@ class LectureAdagrad(torch.optim.Optimizer):
                 p.sub_(group["lr"] * p.grad / (squares + group["eps"]).sqrt())
 
 
-def trajectory(
-    kind: str, given: Mapping[str, Any], start: Sequence[float], gradients: Sequence[Sequence[float]], keys: Sequence[str]
-) -> list[dict[str, list[float]]]:
+def trajectory(kind: str, given: Mapping[str, Any], start: Any, gradients: Sequence[Any], keys: Sequence[str]) -> list[dict[str, Any]]:
     """The parameter (``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or nothing for the
     lecture's own AdaGrad. Raises ``MeasurementError`` where the class refuses what it is given."""
     made = getattr(torch.optim, kind) if kind else LectureAdagrad
@@ -39,7 +37,7 @@ def trajectory(
             optimizer = made([parameter], **given)
         except (TypeError, ValueError) as error:
             raise MeasurementError(f"torch's {kind or 'optimizer'} refuses {dict(given)}: {error}") from None
-        after: list[dict[str, list[float]]] = []
+        after: list[dict[str, Any]] = []
         for gradient in gradients:
             parameter.grad = torch.tensor(gradient)
             optimizer.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from calc.updates.rules import Rule, keywords
 from calc.updates.run import Array, letters, run
 
 STEPS = 10
-_ELEMENTS = 31
+_MATRIX = (5, 7)
 # Both calculate in fp64, in another order: a few roundings a step, each half a unit of the last place.
 _UNITS = 256
 
@@ -45,8 +46,11 @@ def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -
 
     values = letters(rule, given or {})
     numbers = np.random.default_rng(seed)
-    start = numbers.normal(size=_ELEMENTS).tolist()
-    gradients = (numbers.normal(size=(STEPS, _ELEMENTS)) * np.logspace(-3, 1, _ELEMENTS)).tolist()
+    shape = _MATRIX if rule.of_matrix else (math.prod(_MATRIX),)
+    start = numbers.normal(size=shape).tolist()
+    # Of another scale in each element, and growing: what bounds a step by those before it then comes into play.
+    scales = np.logspace(-3, 1, math.prod(shape)).reshape(shape) * np.logspace(-0.5, 0.5, STEPS).reshape(-1, *(1 for _ in shape))
+    gradients = (numbers.normal(size=(STEPS, *shape)) * scales).tolist()
     keys = {"theta": "", **rule.keys}
     fixed = _fixed(rule, values)
     theirs = trajectory(rule.kind, {**rule.given(values), **fixed}, start, gradients, tuple(rule.keys.values()))

@@ -72,7 +72,10 @@ class AsWritten:
 
 
 def as_written(rule: Rule) -> AsWritten:
-    """Counts of the equations. Least moved: parameter, gradient and state read once, parameter and state written once."""
+    """Counts of the equations. Least moved: parameter, gradient and state read once, parameter and state written once.
+    Raises ``BadInputError`` where what is kept is not of one element."""
+    if rule.of_matrix:
+        raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
     defaults: Mapping[str, float] = rule.defaults()
     zeros = [letter for letter, value in defaults.items() if value == 0]
     kept = len(rule.state)

@@ -55,7 +55,7 @@ def document(name: str, cost: Cost | None, verdict: Verdict | None) -> dict[str,
         "optimizer": {"name": name, "class": known.kind if known else None, "call": known.call if known else None},
         "rule": _rule(rule) if rule else None,
         "unknown": WITHOUT.get(name, ""),
-        "as_written": _written(as_written(rule)) if rule else None,
+        "as_written": _written(as_written(rule)) if rule and not rule.of_matrix else None,
         "executed": _cost(cost) if cost else None,
         "check": _check(verdict) if verdict else None,
     }

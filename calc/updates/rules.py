@@ -30,6 +30,7 @@ class Rule:
     ``letters``  keyword of torch's class → the letters it sets: ``betas`` sets ``beta1`` and ``beta2``.
     ``state``    letter → what it is before the first step, an expression of letters, for each element of the parameter.
     ``single``   the same of numbers that a whole tensor shares.
+    ``of_matrix``  the parameter is a matrix, and means over its rows and columns come up: there are no counts of one element.
     ``keys``     letter → what torch calls it in the optimizer's state.
     ``values``   letters that no class of torch sets (the lecture's AdaGrad), with their defaults.
     """
@@ -42,6 +43,7 @@ class Rule:
     single: Mapping[str, str]
     values: Mapping[str, float]
     keys: Mapping[str, str]
+    of_matrix: bool = False
 
     @property
     def kind(self) -> str:
@@ -56,7 +58,8 @@ class Rule:
         found: dict[str, float] = {}
         for keyword, letters in self.letters.items():
             values = said[keyword] if len(letters) > 1 else (said[keyword],)
-            found |= dict(zip(letters, map(float, values), strict=True))
+            # None stands for the epsilon of the parameter's format: rules are carried out in fp64.
+            found |= dict(zip(letters, (2.0**-52 if value is None else float(value) for value in values), strict=True))
         return found
 
     def given(self, values: Mapping[str, float]) -> dict[str, float | tuple[float, ...]]:

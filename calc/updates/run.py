@@ -19,17 +19,25 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def expression(equation: Equation) -> sp.Expr:
     """The right-hand side in real symbols. Names that SymPy knows otherwise (E, N, S) are letters here."""
     names = {node.id for node in ast.walk(ast.parse(equation.text)) if isinstance(node, ast.Name)} - _FUNCTIONS
-    return sp.sympify(equation.text, locals={name: sp.Symbol(name, real=True) for name in names})
+    own = {name: sp.Function(name, real=True) for name in _OF_MATRICES}
+    return sp.sympify(equation.text, locals={**{name: sp.Symbol(name, real=True) for name in names}, **own})
 
 
-_FUNCTIONS = {"sqrt", "Abs", "Max", "Min", "sign", "Piecewise", "Eq"}
+# Means over a matrix: over each of its rows (r x 1), over each of its columns (1 x c), of all, and the root of the mean square.
+_OF_MATRICES: dict[str, Callable[[Array], Any]] = {
+    "rows": lambda x: np.mean(x, axis=-1, keepdims=True),
+    "cols": lambda x: np.mean(x, axis=-2, keepdims=True),
+    "mean": np.mean,
+    "rms": lambda x: np.sqrt(np.mean(np.square(x))),
+}
+_FUNCTIONS = {"sqrt", "Abs", "Max", "Min", "sign", "Piecewise", "Eq", *_OF_MATRICES}
 
 
 @cache
 def _function(equation: Equation) -> tuple[tuple[str, ...], Callable[..., Any]]:
     made = expression(equation)
     symbols = sorted(made.free_symbols, key=str)
-    return tuple(map(str, symbols)), sp.lambdify(symbols, made, modules="numpy")
+    return tuple(map(str, symbols)), sp.lambdify(symbols, made, modules=[_OF_MATRICES, "numpy"])
 
 
 def letters(rule: Rule, given: Mapping[str, float]) -> dict[str, float]:
@@ -43,14 +51,14 @@ def letters(rule: Rule, given: Mapping[str, float]) -> dict[str, float]:
     return {**defaults, **given}
 
 
-def run(rule: Rule, start: Sequence[float], gradients: Sequence[Sequence[float]], given: Mapping[str, float]) -> list[dict[str, Array]]:
-    """The parameter (``theta``) and what is kept, by letter, after each step, in fp64. ``gradients`` has a row for each step."""
+def run(rule: Rule, start: Any, gradients: Sequence[Any], given: Mapping[str, float]) -> list[dict[str, Array]]:
+    """The parameter (``theta``) and what is kept, by letter, after each step, in fp64. ``gradients`` has one of the shape of
+    ``start`` for each step: a vector, or a matrix where the rule is of matrices."""
     values: dict[str, Any] = dict(letters(rule, given))
     theta = np.asarray(start, dtype=np.float64)
-    known = dict(values)
-    values |= {name: np.full_like(theta, _value(text, known)) for name, text in rule.state.items()}
-    values |= {name: _value(text, known) for name, text in rule.single.items()}
     values["theta"] = theta
+    first = {name: _right_side(rule, Equation(name, text, ""), values) for name, text in {**rule.state, **rule.single}.items()}
+    values |= {name: np.full_like(theta, x) if name in rule.state and np.ndim(x) == 0 else x for name, x in first.items()}
     after = []
     for step, gradient in enumerate(gradients, 1):
         values |= {"g": np.asarray(gradient, dtype=np.float64), "t": step}
@@ -71,10 +79,6 @@ def _right_side(rule: Rule, equation: Equation, values: Mapping[str, Any]) -> An
     if np.iscomplexobj(found):
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} leaves the real numbers: choose other values")
     return found
-
-
-def _value(text: str, known: Mapping[str, float]) -> float:
-    return float(known[text]) if text in known else float(text)
 
 
 # -- arithmetic as written -------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ _KEYS = {
     "b": "momentum_buffer", "m": "exp_avg", "v": "exp_avg_sq", "w": "max_exp_avg_sq", "u": "exp_inf", "G": "sum", "a": "grad_avg",
     "P": "mu_product", "A": "ax", "eta": "eta", "mu": "mu", "p": "prev", "s": "step_size", "adagrad-lecture.G": "squares",
     "rmsprop.v": "square_avg", "rmsprop-momentum.v": "square_avg", "rmsprop-centered.v": "square_avg",
-    "adadelta.v": "square_avg", "adadelta.u": "acc_delta",
+    "adadelta.v": "square_avg", "adadelta.u": "acc_delta", "R": "row_var", "C": "col_var",
 }  # fmt: skip
 
 
@@ -48,8 +48,9 @@ def _rule(
     values: Mapping[str, float] | None = None,
 ) -> Rule:
     kept = {**(state or {}), **(single or {})}
+    of_matrix = any("rows(" in equation.text for equation in equations)
     keys = {letter: _KEYS.get(f"{name}.{letter}") or _KEYS[letter] for letter in kept}
-    return Rule(name, equations, letters, source, state or {}, single or {}, values or {}, keys)
+    return Rule(name, equations, letters, source, state or {}, single or {}, values or {}, keys, of_matrix)
 
 
 _RULES = (
@@ -227,13 +228,25 @@ _RULES = (
         state={"p": "0", "s": "lr"},
         source="Riedmiller and Braun 1993, A direct adaptive method for faster backpropagation learning; without backtracking",
     ),
+    _rule(
+        "adafactor",
+        Equation("q", "Max(eps2, rms(theta))*Min(lr, 1/sqrt(t))", "rate in the parameter's own unit"),
+        _DECOUPLED,
+        Equation("w", "t**decay", "share of the new square, less with every step"),
+        Equation("R", "R + w*(rows(g**2) - R)", "running mean of the squares of each row"),
+        Equation("C", "C + w*(cols(g**2) - C)", "running mean of the squares of each column"),
+        Equation("V", "R*C/Max(mean(R), eps1)", "second moment: the matrix of rank 1 that has these means"),
+        Equation("U", "g/sqrt(Max(V, eps1**2))", "gradient in units of its deviation"),
+        Equation("theta", "theta - q*U/Max(1, rms(U)/d)", "a step whose mean square is at most about q·d"),
+        letters={"lr": ("lr",), "beta2_decay": ("decay",), "eps": ("eps1", "eps2"), "d": ("d",), "weight_decay": ("wd",)},
+        state={"R": "0*rows(theta)", "C": "0*cols(theta)"},
+        source="Shazeer and Stern 2018, Adafactor, arXiv:1804.04235, algorithm 4, for a matrix; as torch has it",
+    ),
 )
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _RULES}
 
 # What is no equation of one element at a time; its state and counts are shown all the same.
 WITHOUT: Mapping[str, str] = {
-    "adafactor": "adafactor scales a matrix by means over its rows and columns, and by norms of the whole tensor: no equation of one"
-    " element (Shazeer and Stern 2018, arXiv:1804.04235, algorithm 4)",
     "muon": "muon orthogonalises whole matrices by five rounds of products: no equation of one element (Jordan 2024, Muon)",
 }
 
