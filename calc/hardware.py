@@ -71,7 +71,9 @@ def accelerator(name: str) -> Accelerator:
     known = catalogue()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        raise BadInputError(f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(known)}")
+        raise BadInputError(
+            f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(known)}"
+        )
     return known[name]
 
 

@@ -24,6 +24,7 @@ from calc.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, RO
 from calc.reckoning import Reckoning
 from reports import expressions, html, job, markdown, numbers, rulebook
 from reports.chapters import Anchors, known_sizes, step_view
+from reports.gradients import entries
 from reports.lecture_page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
 from reports.numbers import NBSP
 from reports.page import Badge, Command
@@ -50,7 +51,7 @@ VERDICT_BADGES = {
 MEANINGS = {
     HOLDS: "what was computed equals what is claimed, or makes the statement true",
     ROUNDED: "equal when rounded to the digits in which the claim is written",
-    APPROXIMATE: "off by no more than a stated part: 5 % unless the claim is a rule of thumb, then 25 %",
+    APPROXIMATE: "off by no more than a stated part: 5 % unless the claim is a rule of thumb, then 25 %; or right up to a stated factor",
     MISLEADING: "true as written, false as it will be understood; or one part true and another false",
     WRONG: "what was computed contradicts it",
     CONVENTION: "a choice of words or a judgement; what was computed beside it contradicts nothing",
@@ -87,7 +88,7 @@ def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
     texts = {
         "lecture.md": markdown.write(page, "lecture.j2"),
         "lecture.html": html.write(page, "lecture.j2"),
-        "lecture.json": job.json_text(to_json(found, (system_json(s, w) for s, w in worked))),
+        "lecture.json": job.json_text(to_json(found, (_document(s, w) for s, w in worked))),
     }
     return Outcome(found, tuple(worked), job.write_all(directory, texts))
 
@@ -176,9 +177,19 @@ def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
         rows=tuple((r.what, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
         reckonings=tuple(map(_reckoning, worked.reckonings)),
         derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
+        equations=equations(worked),
         checks=tuple(map(_check, worked.checks)),
         notes=tuple(_prose(note) for note in worked.notes),
     )
+
+
+def equations(worked: Worked) -> tuple[str, ...]:
+    """The equations of a forward and of its gradients, from the loss back."""
+    return tuple(str(entry.equation) for found in worked.equations for entry in entries(found))
+
+
+def _document(system: System, worked: Worked) -> dict[str, Any]:
+    return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
 def _reckoning(found: Reckoning) -> ReckoningView:
@@ -281,4 +292,4 @@ def summary(found: Audit) -> str:
 
 def document(outcome: Outcome) -> dict[str, Any]:
     """The audit as plain data."""
-    return to_json(outcome.audit, (system_json(s, w) for s, w in outcome.systems))
+    return to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))

@@ -82,6 +82,7 @@ class SystemView:
     rows: tuple[tuple[str, str, str], ...]
     reckonings: tuple[ReckoningView, ...]
     derived: tuple[DerivedView, ...]
+    equations: tuple[str, ...]
     checks: tuple[CheckView, ...]
     notes: tuple[str, ...]
 

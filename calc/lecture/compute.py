@@ -63,7 +63,7 @@ def _(_: Lab) -> Finding:
     order = source("executive-order")
     because = f"the transcript garbles 10^26: {order.words}"
     return number(
-        "2026", float(str(order.facts["reporting_threshold"])), because, "comparison with the order's text", unit="FLOP", rests_on=SOURCE
+        "2026", Fraction(str(order.facts["reporting_threshold"])), because, "comparison with the order's text", unit="FLOP", rests_on=SOURCE
     )
 
 

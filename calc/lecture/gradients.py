@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.training import LOOSE, MODEL_FLOPS, per_layer, per_parameter_and_token
-from calc.lecture.verdicts import Finding, number, readings, same, true, yes
+from calc.lecture.verdicts import Finding, number, readings, true, yes
 
 GRADIENTS = Topic("Gradients and their FLOPs")
 _FORMS = (3, 5, 7)
@@ -17,9 +19,16 @@ _GPT2 = {"B": 8, "T": 1024}
 
 
 @GRADIENTS.claim("grad-123", "For ½(x·w − 5)² at x = (1, 2, 3), w = (1, 1, 1) the gradient of w is (1, 2, 3).")
-def _(_: Lab) -> Finding:
-    grad, _x = experiment("scalar_model")
-    return same([1.0, 2.0, 3.0], grad, "(x·w − 5) x with x·w = 6", "autograd of the model", value=str(tuple(int(g) for g in grad)))
+def _(lab: Lab) -> Finding:
+    autograds, _x = experiment("scalar_model")
+    found, _checked = lab.gradients("scalar")
+    _loss, gradients = found.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
+    derived = gradients["w"].tolist()
+    because = f"(x·w − 5) x with x·w = 6, by the derived equations; autograd's is {'the same' if derived == autograds else autograds}"
+    said = [1.0, 2.0, 3.0]
+    return true(
+        derived == said == autograds, str(tuple(int(g) for g in derived)), because, "gradients by the chain rule, run in numpy; autograd"
+    )
 
 
 @GRADIENTS.claim("grad-xnone", "x has no gradient after it.")
@@ -81,10 +90,10 @@ def _thumb(name: str, says: str, claimed: str, signed: tuple[tuple[int, str], ..
         at = lab.value("two-layer", "parameters", _AT) * _AT["B"]
         here = Fraction(sum(sign * lab.value("two-layer", q, _AT) for sign, q in signed), at)
         inner = per_layer(lab, *layer)
+        first = ", whose first layer needs no gradient of its input" if here < inner else ""
         because = (
-            f"per weight and point: exactly {inner} in an inner linear layer; {float(here):.2f} in the two-layer network, whose first "
-            "layer needs no"
-            f" gradient of its input; {float(gpt2):.2f} in GPT-2 at T = 1024, with attention"
+            f"per weight and point: exactly {inner} in an inner linear layer; {float(here):.2f} in the two-layer network{first};"
+            f" {float(gpt2):.2f} in GPT-2 at T = 1024, with attention"
         )
         return number(
             claimed, gpt2, because, "derive cruncher, two-layer and gpt2: flops over parameters × points", unit="FLOP", within=LOOSE

@@ -7,7 +7,11 @@ from typing import Any
 
 from calc.check import Report, check
 from calc.derivation import Derivation
+from calc.differentiate import Checked, gradients
+from calc.differentiate import check as check_gradients
+from calc.equations.derived import Derived
 from calc.inference import Inference, inference
+from calc.lecture.runs import own_spec
 from calc.load import load
 from calc.options import made
 from calc.pipeline import derive
@@ -24,6 +28,7 @@ class Lab:
         self._derived: dict[tuple[str, ...], Derivation] = {}
         self._checked: dict[tuple[str, ...], Report] = {}
         self._used: dict[tuple[str, ...], Inference] = {}
+        self._differentiated: dict[str, tuple[Derived, Checked]] = {}
 
     def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
         """The derivation of a model by name, at these sizes."""
@@ -45,6 +50,14 @@ class Lab:
             self._checked[key] = check(derivation, **given)
         return self._checked[key]
 
+    def gradients(self, model: str) -> tuple[Derived, Checked]:
+        """The equations of a model's gradients, and those beside autograd."""
+        if model not in self._differentiated:
+            self.progress(f"differentiating {model}")
+            found = gradients(_spec(model))
+            self._differentiated[model] = found, check_gradients(found, _spec(model))
+        return self._differentiated[model]
+
     def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:
         """What a model in use keeps at these sizes, with its weights in a format."""
         key = (*_key(model, sizes, {}), weights)
@@ -64,11 +77,7 @@ class Lab:
 
 
 def _spec(model: str) -> Spec:
-    if model == "shared":
-        from calc.lecture.runs import shared_weights
-
-        return shared_weights()
-    return load(model)
+    return own_spec(model) or load(model)
 
 
 def _key(model: str, sizes: Mapping[str, int], options: Mapping[str, str]) -> tuple[str, ...]:

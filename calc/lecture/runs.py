@@ -18,11 +18,11 @@ def experiment(name: str, *args: Any, **kwargs: Any) -> Any:
     return getattr(experiments if hasattr(experiments, name) else experiments_training, name)(*args, **kwargs)
 
 
-def shared_weights() -> Spec:
-    """A network that uses one matrix in every layer."""
-    from calc.models.shared import SPEC
+def own_spec(name: str) -> Spec | None:
+    """A model that only the audit uses: one shared matrix, or the scalar model."""
+    from calc.models import scalar, shared
 
-    return SPEC
+    return {"shared": shared.SPEC, "scalar": scalar.SPEC}.get(name)
 
 
 def resumed(forget: str = "") -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from typing import Any
 
 from calc.check import Report
 from calc.derivation import Step
+from calc.differentiate import Checked as Differentiated
 from calc.document import number
+from calc.equations.derived import Derived as Gradients
 from calc.lecture.lab import Lab
 from calc.reckoning import Reckoning
 from calc.units import Unit
@@ -60,6 +62,7 @@ class Worked:
     derived: tuple[Derived, ...] = ()
     checks: tuple[Checked, ...] = ()
     notes: tuple[str, ...] = ()
+    equations: tuple[Gradients, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,6 +109,19 @@ def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
             Checked(f"{report.model} at {at}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument)
         )
     return tuple(found)
+
+
+def from_autograd(model: str, found: Differentiated) -> tuple[Checked, ...]:
+    """The derived equations of gradients, run in numpy, beside autograd and central differences."""
+    checks = []
+    for trial in found.trials:
+        at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
+        verdict, said = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
+        tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
+        checks.append(
+            Checked(f"gradients of {model} at {at}", "autograd's", said, verdict, "autograd and central differences in float64", tolerance)
+        )
+    return tuple(checks)
 
 
 def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[Derived, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
+import numpy as np
 import sympy as sp
 
 from calc.lecture.cruncher import all_bytes, kept
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
-from calc.lecture.system import Row, System, Worked, equal, from_run, steps_of
+from calc.lecture.system import Row, System, Worked, equal, from_autograd, from_run, steps_of
 from calc.lecture.training import MODEL_FLOPS, per_parameter_and_token
 from calc.textbook import compare
 
@@ -17,27 +19,27 @@ _FORWARD, _BACKWARD = "flops.forward.matmul", "flops.backward.matmul"
 _TINY = {"B": 2, "D": 4, "L": 2}
 
 
-def _scalar(_: Lab) -> Worked:
-    names = [f"{letter}{i}" for letter in "xw" for i in (1, 2, 3)]
-    letters = {name: sp.Symbol(name, real=True) for name in names}
-    x, w = ([letters[f"{letter}{i}"] for i in (1, 2, 3)] for letter in "xw")
-    inner = sum((a * b for a, b in zip(x, w, strict=True)), start=sp.Integer(0))
-    u = sp.Symbol("u", real=True)
-    outer = sp.diff(sp.Rational(1, 2) * (u - 5) ** 2, u)
-    at = dict(zip(x, (1, 2, 3), strict=True)) | dict.fromkeys(w, 1)
-    gradient = [sp.expand(outer.subs(u, inner) * sp.diff(inner, v)).subs(at) for v in w]
-    found, has_x = experiment("scalar_model")
+def _scalar(lab: Lab) -> Worked:
+    found, differentiated = lab.gradients("scalar")
+    x, w = np.array([1.0, 2.0, 3.0]), np.ones(3)
+    loss, gradient = found.values({"n": 3}, {("input", "0"): x, ("parameter", "w"): w})
+    measured, has_x = experiment("scalar_model")
     rows = (
-        Row("u = x·w", int(inner.subs(at)), "", "1·1 + 2·1 + 3·1"),
-        Row("dL/du", int(outer.subs(u, inner).subs(at)), "", f"L = ½(u − 5)², so dL/du = {outer}"),
-        Row("du/dw", "x", "", "u is linear in w: its derivative with respect to w_i is x_i"),
-        Row("dL/dw = dL/du · du/dw", str(tuple(int(g) for g in gradient)), "", "chain rule: (u − 5)·x at x = (1, 2, 3), w = (1, 1, 1)"),
+        Row("u = x·w", float(x @ w), "", "1·1 + 2·1 + 3·1"),
+        Row("L = ½(u − 5)²", loss, "", "½ · 1²"),
+        Row("dL/du = u − 5", float(x @ w) - 5, "", "the outer derivative"),
+        Row("dL/dw = (u − 5)·x", _tuple(gradient["w"]), "", "chain rule: du/dw = x, at x = (1, 2, 3), w = (1, 1, 1)"),
     )
     checks = (
-        equal("gradient of w", str([float(g) for g in gradient]), str(found), "autograd"),
+        equal("gradient of w", _tuple(gradient["w"]), _tuple(measured), "autograd"),
         equal("gradient of x", "none", "one" if has_x else "none", "x.grad"),
+        *from_autograd("the scalar model", differentiated),
     )
-    return Worked(rows, checks=checks, notes=("scalar derivatives are SymPy's",))
+    return Worked(rows, equations=(found,), checks=checks)
+
+
+def _tuple(values: Iterable[float]) -> str:
+    return f"({', '.join(f'{value:g}' for value in values)})"
 
 
 def _two_layer(lab: Lab) -> Worked:
@@ -51,6 +53,8 @@ def _two_layer(lab: Lab) -> Worked:
         sum(lab.value("shared", q, shared) for q in (_FORWARD, _BACKWARD)), shared["B"] * lab.value("shared", "parameters", shared)
     )
     narrow = per_parameter_and_token(lab, "gpt2", {"B": 8, "T": 1024, "d": 48}, *MODEL_FLOPS)
+    found, differentiated = lab.gradients("two-layer")
+    with_input = int(found.backward_flops_with_inputs.subs({sp.Symbol(n, positive=True, integer=True): v for n, v in at.items()}))
     rows = (
         Row("forward", forward, "FLOP", texts[_FORWARD]),
         Row(
@@ -59,7 +63,9 @@ def _two_layer(lab: Lab) -> Worked:
             "FLOP",
             f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data",
         ),
-        Row("backward if the input needed its gradient", backward + 2 * b * d * d, "FLOP", "2·B·D² more: 4·B·D·K + 4·B·D²"),
+        Row(
+            "backward if the input needed its gradient", with_input, "FLOP", f"{found.backward_flops_with_inputs}, of the derived equations"
+        ),
         Row(
             "all over weights times points",
             Fraction(forward + backward, b * (d * d + d * k)),
@@ -73,8 +79,12 @@ def _two_layer(lab: Lab) -> Worked:
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), _FORWARD, _BACKWARD, "flops.backward.elementwise")
     forms = experiment("two_layer_gradients", 3, 5, 7)
     right = ("w2.grad = h1.T @ h2.grad", "h1.grad = h2.grad @ w2.T", "w1.grad = x.T @ h1.grad", "x.grad = h1.grad @ w1.T")
-    checks = (*checks, *(equal(form, "equal", "equal" if forms[form] is True else "not equal", "autograd") for form in right))
-    return Worked(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks)
+    checks = (
+        *checks,
+        *from_autograd("two-layer", differentiated),
+        *(equal(form, "equal", "equal" if forms[form] is True else "not equal", "autograd") for form in right),
+    )
+    return Worked(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks, equations=(found,))
 
 
 def _cruncher(lab: Lab) -> Worked:
@@ -98,7 +108,7 @@ def _cruncher(lab: Lab) -> Worked:
     names = ("parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", _FORWARD, _BACKWARD, "memory.peak")
     checks = from_run(lab.check("cruncher", _TINY, **options), *names)
     steps = steps_of(lab, "cruncher", _TINY, "parameters", "activations.bytes", _FORWARD, _BACKWARD, **options)
-    return Worked(tuple(rows), (), steps, checks)
+    return Worked(tuple(rows), derived=steps, checks=checks)
 
 
 def _transformer(lab: Lab) -> Worked:
@@ -138,7 +148,7 @@ def _transformer(lab: Lab) -> Worked:
                 )
             )
     checks = from_run(lab.check("gpt2", {"B": 2, "T": 37, "L": 3, "d": 48, "h": 4, "V": 211, "C": 64}), *names)
-    return Worked(tuple(rows), (), steps_of(lab, "gpt2", at, "parameters", _FORWARD), checks)
+    return Worked(tuple(rows), derived=steps_of(lab, "gpt2", at, "parameters", _FORWARD), checks=checks)
 
 
 SYSTEMS = (
