@@ -278,6 +278,15 @@ def holds(text: str, values: Mapping[str, int]) -> bool:
     return _holds(_parsed(text), values)
 
 
+def side(text: str, values: Mapping[str, int]) -> int | None:
+    """On which side of an inequality sizes lie: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
+    match _parsed(text):
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
+            apart = _evaluate(left, values) - _evaluate(right, values)
+            return (apart > 0) - (apart < 0)
+    return None
+
+
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body

@@ -72,7 +72,7 @@ def in_dimensions(text: str, basis: Basis) -> str:
 
 
 def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
-    """The basis of a model's dimensions. ``equal`` adds ties of one regime (``{"g": "h"}`` or ``{"B": "1"}``)."""
+    """The basis of a model's dimensions. ``equal`` adds ties of one regime (``{"g": "h"}``, ``{"B": "1"}`` or ``{"d": "h*k"}``)."""
     equal = equal or {}
     define: dict[str, str] = {}
     symbols: list[str] = []
@@ -84,7 +84,8 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
             return define[name]
         dim = dims[name]
         if name in equal:
-            define[name] = equal[name] if equal[name].isdigit() else visit(equal[name])
+            to = equal[name]
+            define[name] = visit(to) if to in dims else _substitute(to, {n: visit(n) for n in names_in(to)})
         elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
             define[name] = _substitute(dim.default, {n: visit(n) for n in names_in(dim.default)})
         elif dim.tied and isinstance(dim.default, int):

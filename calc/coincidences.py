@@ -70,7 +70,23 @@ def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Cond
     asked = {name for condition in changed for name in names_in(condition.expr)}
     about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
     some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
-    return [some, all_] if some != all_ else [all_]
+    attempts = [some | _products(graph, values, changed, some), some, all_]
+    return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
+
+
+def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], fixed: Mapping[str, str]) -> dict[str, str]:
+    """Dimensions that are a product of two others at ``values`` because a default says so (``k`` is ``d/h``, so ``d`` is ``h*k``), where
+    a ``changed`` condition compares the two sides."""
+    found: dict[str, str] = {}
+    free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
+    for dim in graph.dims:
+        whole, sign, part = (dim.expr or "").replace(" ", "").partition("/")
+        if not sign or not {dim.name, whole, part} <= free or values[whole] != values[part] * values[dim.name]:
+            continue
+        sides = {name for side in (dim.name, whole, part) for name in names_in(graph.basis[side])}
+        if graph.basis[whole] == whole and any(sides <= set(names_in(c.expr)) for c in changed):
+            found[whole] = f"{part}*{dim.name}"
+    return found
 
 
 def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.algebra import holds
+from calc.algebra import holds, side
 from calc.basis import Basis, Fold
+from calc.dims import evaluate
 
 Size = int | str
 
@@ -157,16 +158,30 @@ class Condition:
         except ZeroDivisionError:
             return False  # a size of 0 there: not what was recorded
 
+    def told_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
+        """Whether a record at ``certified`` tells what runs at ``values``, where the answer is another than the recorded one.
+
+        It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
+        nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
+        """
+        if self.same_at(certified):
+            return False
+        try:
+            here = side(self.expr, values)
+            return not here or here == side(self.expr, certified)
+        except ZeroDivisionError:
+            return True
+
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1 or equal there."""
+    """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1, equal or a product of others there."""
 
     equal: Mapping[str, str]
     graph: Graph
 
     def applies(self, sizes: Mapping[str, int]) -> bool:
-        return all(sizes[name] == (int(to) if to.isdigit() else sizes[to]) for name, to in self.equal.items())
+        return all(sizes[name] == evaluate(to, sizes) for name, to in self.equal.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +225,7 @@ class Graph:
             return moved
         values = self.as_basis().values(sizes)
         changed = [c for c in self.conditions if not c.same_at(values)]
-        return [c for c in changed if all(c.same_at(r.sizes) for r in self.certificates)]
+        return [c for c in changed if not any(c.told_by(r.sizes, values) for r in self.certificates)]
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""

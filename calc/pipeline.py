@@ -425,7 +425,7 @@ def _with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[
 
 
 def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
-    return condition.same_at(at) or any(not condition.same_at(r.sizes) for r in graph.certificates)
+    return condition.same_at(at) or any(condition.told_by(r.sizes, at) for r in graph.certificates)
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

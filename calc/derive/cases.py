@@ -19,7 +19,7 @@ from calc.graph import Special
 
 def joined(general: Derivation, case: Derivation, special: Special) -> Derivation:
     """The derivation by cases; ``case`` is that of ``special``, at the same sizes."""
-    at = {symbol(name): sp.Integer(int(to)) if to.isdigit() else symbol(to) for name, to in special.equal.items()}
+    at = {symbol(name): to_sympy(to) for name, to in special.equal.items()}
     differing = {name for name in general if not _same(general[name], case[name], at)}
     written = _condition(special)
     return replace(
@@ -34,7 +34,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         saved=case.saved,
         replay=case.replay,
         certificates=(*general.certificates, *case.certificates),
-        held={**general.held, **{name: general.sizes[name] for name in special.equal}},
+        held={**general.held, **{name: general.sizes[name] for name, to in special.equal.items() if "*" not in to}},  # products move along
     )
 
 

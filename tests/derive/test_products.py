@@ -1,0 +1,56 @@
+"""A step that runs otherwise where one size is the product of two others, as a default says: that case is recorded apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import calc
+from calc.basis import basis_of
+from calc.dims import Dim
+from calc.graph import Condition
+from calc.spec import Spec
+
+MUON = {"optimizer": "muon", "cache": False}
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    """Muon multiplies a matrix of h·k rows and d columns from its shorter side, and from neither where it is square."""
+    return Spec(
+        name="heads",
+        dims={"B": 3, "d": 14, "h": 2, "k": Dim("d/h")},
+        build=lambda n: nn.Sequential(nn.Linear(n.d, n.h * n.k, bias=False), nn.Linear(n.h * n.k, 5)),
+        inputs=lambda n: (torch.rand(n.B, n.d),),
+        loss=lambda module, x: module(x).square().mean(),
+    )
+
+
+def test_a_tie_of_one_case_may_be_a_product() -> None:
+    """d is h·k there, and no symbol of its own."""
+    dims = {"d": Dim(14), "h": Dim(2), "k": Dim("d/h")}
+    found = basis_of(dims, {"d": "h*k"})
+
+    assert ("h", "k") == found.symbols
+    assert {"d": 14, "h": 2, "k": 7} == found.sizes({"h": 2, "k": 7})
+
+
+def test_what_holds_where_two_sizes_are_equal_says_nothing_of_where_one_is_less() -> None:
+    """h·k > d was recorded; a record at h·k = d has the other answer, and formulas that are right there may be wrong below."""
+    asked = Condition("h*k > d", True, "the optimizer's step")
+    equal, less, more = ({"h": 2, "k": 3, "d": d} for d in (6, 7, 5))
+
+    assert [False, False, True] == [asked.same_at(at) for at in (equal, less, more)]
+    assert not asked.told_by(equal, less)
+    assert asked.told_by(less, equal)  # the line runs as it does below
+    assert asked.told_by(less, less)
+    assert not asked.told_by(more, less)
+
+
+@pytest.mark.parametrize("sizes", [{"d": 14, "h": 2}, {"d": 15, "h": 3, "k": 7}, {"d": 15, "h": 3, "k": 2}], ids=["square", "tall", "wide"])
+def test_either_side_is_that_of_a_real_run(spec: Spec, sizes: dict[str, int]) -> None:
+    """To the last integer."""
+    report = calc.check(calc.derive(spec, sizes, **MUON), **sizes)
+
+    assert [] == [str(v) for v in report.verdicts if v.verdict == "failed"]
