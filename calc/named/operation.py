@@ -85,7 +85,7 @@ def operation(pattern: Pattern, sizes: Mapping[str, int], item_size: int = 4, re
         plain = total(step.flops for step in left_to_right(pattern))
         equation = f"Y[{_index(pattern.result.names)}] = {_sum(_summed(pattern))}{_product(pattern)}"
         return Operation(pattern, sizes, item_size, "sum", equation, order.steps, order.how, plain, _contracted(pattern, sizes))
-    step, equation, gradient, kind = _of_one(pattern, reduction)
+    step, equation, gradient, kind = _of_one(pattern, sizes, reduction)
     return Operation(pattern, sizes, item_size, kind, equation, (step,), "one operand", step.flops, (gradient,))
 
 
@@ -127,7 +127,7 @@ def _product(pattern: Pattern) -> str:
 # -- one operand -------------------------------------------------------------------------------------------------------------------
 
 
-def _of_one(pattern: Pattern, reduction: str) -> tuple[Step, str, Gradient, str]:
+def _of_one(pattern: Pattern, sizes: Mapping[str, int], reduction: str) -> tuple[Step, str, Gradient, str]:
     before, after = pattern.operands[0].names, pattern.result.names
     gone = tuple(name for name in before if name not in after)
     new = tuple(name for name in after if name not in before)
@@ -141,9 +141,9 @@ def _of_one(pattern: Pattern, reduction: str) -> tuple[Step, str, Gradient, str]
     if new:
         flops = total((product(after), product(before, -1)))
         because = f"every element is used {' * '.join(new)} times: its gradients add up"
-        return repeat(pattern), f"{y} = {x}", Gradient("A", f"d{x} = {_sum(new)}d{y}", flops, because), ""
+        return repeat(pattern, sizes), f"{y} = {x}", Gradient("A", f"d{x} = {_sum(new)}d{y}", flops, because), ""
     because = "the same elements in the other order"
-    return rearrange(pattern), f"{y} = {x}", Gradient("A", f"d{x} = d{y}", Count(), because), ""
+    return rearrange(pattern, sizes), f"{y} = {x}", Gradient("A", f"d{x} = d{y}", Count(), because), ""
 
 
 def _reduced(

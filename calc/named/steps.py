@@ -7,7 +7,7 @@ result has not is summed first: n - 1 additions for n elements. A reduction of n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -96,30 +96,33 @@ def reduce(pattern: Pattern, how: str) -> Step:
     return _single(f"reduce by {how}", pattern, gone, flops, total((product(before), product(after))), because)
 
 
-def repeat(pattern: Pattern) -> Step:
+def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
     """One operand along new dimensions."""
     new = [name for name in pattern.result.names if name not in pattern.operands[0].names]
-    copied = [group for group in pattern.result.groups if len(group) > 1 and set(group) & set(new)] or _scattered(pattern, set(new))
-    if copied:
+    wide = [tuple(name for name in group if sizes.get(name) != 1) for group in pattern.result.groups]
+    if any(len(group) > 1 and set(group) & set(new) for group in wide) or _scattered(pattern, set(new), sizes):
         return _single("repeat", pattern, (), Count(), _moved(pattern), f"{_list(new)} merged with others: every element is written")
     return _single("repeat", pattern, (), Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
 
 
-def rearrange(pattern: Pattern) -> Step:
+def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
     """One operand with its dimensions in another order, split or merged."""
-    scattered = _scattered(pattern, set())
+    scattered = _scattered(pattern, set(), sizes)
     if scattered:
         because = f"({' '.join(scattered[0])}) are not next to each other in memory: merging them copies every element"
         return _single("rearrange", pattern, (), Count(), _moved(pattern), because)
     return _single("rearrange", pattern, (), Count(), Count(), "other sizes and strides over the same memory: a view, nothing is copied")
 
 
-def _scattered(pattern: Pattern, new: set[str]) -> list[tuple[str, ...]]:
-    """Merged groups whose dimensions do not follow one another in the operand, which lies in memory without gaps."""
-    order = {name: at for at, name in enumerate(pattern.operands[0].names)}
+def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Merged groups whose dimensions do not follow one another in the operand, which lies in memory without gaps.
+
+    A dimension that is known to be 1 lies nowhere.
+    """
+    order = {name: at for at, name in enumerate(n for n in pattern.operands[0].names if sizes.get(n) != 1)}
     found = []
     for group in pattern.result.groups:
-        places = [order[name] for name in group if name not in new]
+        places = [order[name] for name in group if name in order and name not in new]
         if any(b != a + 1 for a, b in pairwise(places)):
             found.append(group)
     return found

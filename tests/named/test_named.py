@@ -241,6 +241,19 @@ def test_dimensions_of_size_1_leave_the_counter_s_verdict_open() -> None:
     assert found["gradient of B"] in ("exact", "within")
 
 
+@pytest.mark.parametrize(
+    "text", ["b h t k -> b t (h k)", "b h t -> (t h b)", "b d -> (b t) d", "b d -> d (t b)", "b d -> b (t d)", "b t h -> h (b t)"]
+)
+@given(data=st.data())
+@settings(max_examples=12)
+def test_what_is_a_view_is_so_at_sizes_of_1_too(text: str, data: st.DataObject) -> None:
+    """A dimension of size 1 lies nowhere: merging around it may be a view where it else were a copy."""
+    pattern = read(text)
+    op = operation(pattern, {name: data.draw(st.integers(1, 3), name) for name in pattern.names})
+
+    assert not [v for v in check(op) if v.verdict == "failed"]
+
+
 def test_gradients_are_written_with_what_is_summed_and_what_is_repeated() -> None:
     """dA sums over what A has not; it is the same along what only A has."""
     op = made("b s d, d f -> b f")
