@@ -23,6 +23,7 @@ from calc.spec import Sizes, Spec
 from calc.trace import disguise, kernels, recurrent, step, values
 from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
+from calc.trace.refusing import refusing
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv, hints
 
@@ -220,7 +221,7 @@ def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[s
     symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
     recorder = ProgramRecorder(env, size, hint)
     made_in = _doubles() if doubles else contextlib.nullcontext()
-    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), step._refusing(spec, env), made_in, step._fake(env), recorder:
+    with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
         loss, tied = _forward(spec, symbolic, recorder, options)
     return Program(
         model=spec.name,

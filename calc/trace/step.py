@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import os
-import re
 import sys
-import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
-from calc.errors import DataDependentError, NapkinError, SizesError, SpecError, TraceError
+from calc.errors import SpecError
 from calc.graph import Call, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -26,8 +23,9 @@ from calc.trace import composites, disguise, formats, optimizers, readings, recu
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
-from calc.trace.lines import doing, raising_line
+from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
+from calc.trace.refusing import refusing
 from calc.trace.remember import remembered
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv
@@ -72,7 +70,7 @@ def record_step(
     with (
         contextlib.redirect_stdout(sys.stderr),
         doing(recorder.where),
-        _refusing(spec, env),
+        refusing(spec, env),
         _fake(env),
         recorder,
         taken_by_strides(recorder.shown),
@@ -361,50 +359,3 @@ def _no_gradients(options: Options) -> Any:
 
 def _attention(options: Options) -> Any:
     return sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
-    """Turns whatever the model raises into one line that says where."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        known = _napkin_error(error)
-        if known is not None:
-            raise known from None
-        where = raising_line(error)
-        if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in str(error).lower():
-            raise DataDependentError(
-                f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
-                "make it depend on sizes only"
-            ) from None
-        if "saved tensor hooks" in str(error):
-            raise TraceError(
-                f"{spec.name} calls torch.func.grad, vjp or a kin of theirs at {where}: torch gives no account of what autograd keeps"
-                " there; take the gradient with torch.autograd.grad, or leave that part out"
-            ) from None
-        if os.environ.get("NAPKIN_DEBUG"):
-            traceback.print_exc()
-        first = _first_words(error)
-        said = env.named(first) if env is not None else first
-        out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
-        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}") from None
-
-
-# What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.
-_DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
-_MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
-
-
-def _first_words(error: BaseException) -> str:
-    """The first line of a message, with the next one where it only announces that."""
-    lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
-
-
-def _napkin_error(error: BaseException | None) -> NapkinError | None:
-    while error is not None:
-        if isinstance(error, NapkinError):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
