@@ -14,6 +14,7 @@ from calc.lecture.cruncher import CRUNCHER
 from calc.lecture.disputes import DISPUTES, Dispute
 from calc.lecture.flops import FLOPS
 from calc.lecture.formats import FORMATS
+from calc.lecture.fp16 import FP16
 from calc.lecture.gradients import GRADIENTS
 from calc.lecture.lab import Lab
 from calc.lecture.largest import LARGEST
@@ -32,6 +33,7 @@ TOPICS: tuple[Topic, ...] = (
     FLOPS,
     MFU,
     FORMATS,
+    FP16,
     PRECISION,
     TENSORS,
     GRADIENTS,

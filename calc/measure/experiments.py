@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from calc.measure.reference import ReferenceCounter
+
 SEED = 0
 
 
@@ -148,8 +150,6 @@ def product_flops(rows: int, inner: int, columns: int) -> int:
 
 def elementwise_flops(rows: int, columns: int) -> int:
     """FLOPs of adding two matrices, by torch's reference decompositions."""
-    from calc.measure.reference import ReferenceCounter
-
     x, y = torch.ones(rows, columns), torch.ones(rows, columns)
     with ReferenceCounter() as counter:
         x + y
