@@ -44,16 +44,19 @@ class Equation:
 
 
 class Writer:
-    """Writes the equations of one derivation, names relative to ``layer``."""
+    """Writes the equations of one derivation, names relative to ``layer``; where ``marked``, others than the layer's in ⟦ ⟧."""
 
-    def __init__(self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "") -> None:
+    def __init__(self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", marked: bool = False) -> None:
         self._derived = derived
         self._equations = derived.equations
         self._style: Style = Latex() if latex else Text()
         self._matrix = matrix
         self._layer = layer
+        self._marked = marked
         self._letters = Letters(derived.program)
         self._gradients = _by_node(derived)
+        self._taken: list[str] = []  # letters of the equations around the one that is being written
+        self.notes: list[str] = []
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -104,7 +107,8 @@ class Writer:
         while node in names.through:
             node = ir.sources(self._equations[node].op)[0]
         written = names.of.get(node, f"#{node}")
-        return self._style.name(relative(written, self._layer))
+        shown = self._style.name(relative(written, self._layer))
+        return f"⟦{shown}⟧" if self._marked and shown == written else shown
 
     def _indexed(self, name: str, letters: Sequence[str]) -> str:
         return name if self._matrix or not letters else f"{name}[{','.join(letters)}]"
@@ -143,7 +147,18 @@ class Writer:
 
     def _body(self, index: int, letters: Sequence[str]) -> Written:
         node = self._equations[index]
-        every = [*letters, *self._letters.more(node.inner, letters)]
+        before = len(self._taken)
+        self._taken += letters
+        inner = self._more(node.inner, letters)
+        self._taken += inner
+        written = self._primitive(index, node, [*letters, *inner])
+        del self._taken[before:]
+        return written
+
+    def _more(self, sizes: Sequence[sp.Expr], taken: Sequence[str]) -> list[str]:
+        return self._letters.more(sizes, [*taken, *self._taken])
+
+    def _primitive(self, index: int, node: ir.Node, every: list[str]) -> Written:
         match node.op:
             case ir.Contract(operands):
                 return self._contract(node, operands, every)
@@ -163,7 +178,7 @@ class Writer:
             case ir.Concatenate(parts, axis):
                 return self._concatenate(parts, axis, every)
             case ir.Cumulate(source, axis, reverse):
-                run = self._letters.more((node.shape[axis],), every)[0]
+                run = self._more((node.shape[axis],), every)[0]
                 relation = "≥" if reverse else "≤"
                 inner = self._tensor(source, [*every[:axis], run, *every[axis + 1 :]])
                 return Written(f"{self._style.sum([f'{run}{relation}{every[axis]}'])} {inner.within(_SUM)}", _SUM + 10)
@@ -225,7 +240,8 @@ class Writer:
     def _map(self, expr: sp.Expr, operands: Sequence[Operand], letters: Sequence[str]) -> Written:
         parts = {argument(i): self._operand(o, letters).within(_SUM + 5) for i, o in enumerate(operands)}
         expr = expr.xreplace({s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in parts})
-        text, binds = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
+        text, binds, notes = self._style.scalar(folded(expr, self._derived.program), parts, self._matrix)
+        self.notes += [note for note in notes if note not in self.notes]
         return Written(text, binds)
 
     def _reduce(self, node: ir.Node, kind: str, operand: Operand, letters: Sequence[str]) -> Written:
@@ -259,7 +275,7 @@ class Writer:
                         back = in_dimensions(-shift, self._derived.program)
                         own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
         rest = [i for i in range(len(shape)) if i not in own]
-        names = self._letters.more([shape[i] for i in rest], [*letters, *own.values()])
+        names = self._more([shape[i] for i in rest], [*letters, *own.values()])
         every = [own[i] if i in own else names[rest.index(i)] for i in range(len(shape))]
         marks = [
             f"[{letter} = {self._coordinate(c, every)}]"
@@ -272,7 +288,7 @@ class Writer:
     def _merge(self, source: int, axis: int, count: int, letters: Sequence[str]) -> Written:
         """An axis that is several of the source's: its letter stands for all of them."""
         sizes = self._equations[source].shape[axis : axis + count]
-        inner = self._letters.more(sizes, letters)
+        inner = self._more(sizes, letters)
         written = self._tensor(source, [*letters[:axis], *inner, *letters[axis + 1 :]])
         if self._matrix:
             return written
@@ -296,6 +312,8 @@ def _by_node(derived: Derived) -> Mapping[int, int]:
     """Gradient nodes that have a name: the tensor nearest to the loss whose gradient they are."""
     found: dict[int, int] = {}
     for step in derived.steps:  # from the loss back
+        if step.target in derived.names.through:
+            continue
         if step.node is not None and (step.node not in found or _better(derived, step.target, found[step.node])):
             found[step.node] = step.target
     return found

@@ -24,7 +24,8 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One equation of a report. ``group`` is the layer it belongs to (or nothing), ``of`` the full name of its tensor."""
+    """One equation of a report. ``group`` is the layer it belongs to (or nothing), ``of`` the full name of its tensor, ``reading`` the
+    equation with tensors of other places marked."""
 
     kind: str
     of: str
@@ -32,6 +33,7 @@ class Entry:
     equation: Equation
     because: tuple[str, ...] = ()
     zero: bool = False
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,13 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
             continue
         site = derived.equations[readers[target]].site if target in readers else node.site
         group = layer_of(site)
-        equation = Writer(derived, latex, matrix, group).gradient(target)
+        writer = Writer(derived, latex, matrix, group)
+        equation = writer.gradient(target)
         kind = PARAMETER if target in leaves else GRADIENT
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
-        found.append(Entry(kind, name, group, equation, _because(derived, step.because, group), step.node is None))
+        because = (*_because(derived, step.because, group), *writer.notes)
+        reading = str(Writer(derived, False, matrix, group, marked=True).gradient(target)) if group else ""
+        found.append(Entry(kind, name, group, equation, because, step.node is None, reading))
     return found
 
 
@@ -75,7 +80,9 @@ def _forward(derived: Derived, matrix: bool, latex: bool) -> list[Entry]:
         node = derived.equations[index]
         if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
             group = layer_of(node.site)
-            made.append(Entry(FORWARD, derived.names.of[index], group, Writer(derived, latex, matrix, group).forward(index)))
+            reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
+            equation = Writer(derived, latex, matrix, group).forward(index)
+            made.append(Entry(FORWARD, derived.names.of[index], group, equation, reading=reading))
     return made
 
 
@@ -145,11 +152,9 @@ def _pattern(layer: str) -> str:
 
 
 def _reading(group: Group) -> tuple[str, ...]:
-    """The lines of a group, other layers' numbers left out."""
-    stem = _pattern(group.layers[0])[:-1]
-    text = "\n".join(str(e.equation) for e in group.entries)
-    outside = dict.fromkeys(re.findall(rf"{re.escape(stem)}\d+\.[\w.]+", text))
-    for i, name in enumerate(outside):
+    """The lines of a group, tensors of other places by the order in which they come."""
+    text = "\n".join(e.reading for e in group.entries)
+    for i, name in enumerate(dict.fromkeys(re.findall("⟦.*?⟧", text))):
         text = text.replace(name, f"(outside {i})")
     return tuple(text.split("\n"))
 

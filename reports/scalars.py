@@ -10,6 +10,8 @@ import sympy as sp
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
+from calc.equations.scalar import WHOLE_NAMES, Whole
+
 _CLOSE, _PRODUCT, _SUM = 90, 51, 20
 _PLAIN = {"Sigmoid": "σ", "Softplus": "softplus", "Floor": "floor", "Ceiling": "ceil", "Round": "round", "Truncate": "trunc", "Sign": "sign"}
 _LATEX = {"Sigmoid": r"\sigma", **{name: rf"\mathrm{{{text}}}" for name, text in _PLAIN.items() if name != "Sigmoid"}}
@@ -27,7 +29,7 @@ class Style(Protocol):
     def word(self, word: str) -> str: ...
     def where(self, text: str) -> str: ...
     def times(self, between: str) -> str: ...
-    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int]: ...
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]: ...
 
 
 def _binds(expr: sp.Expr) -> int:
@@ -36,12 +38,40 @@ def _binds(expr: sp.Expr) -> int:
     return _PRODUCT if expr.is_Mul else _CLOSE
 
 
+class Prime(sp.Function):  # type: ignore[misc]  # SymPy publishes no types
+    """The derivative of a named function at its argument, where that is too long to be read inside an equation."""
+
+
+_LONG = 14
+
+
+def _shortened(expr: sp.Expr, printer: Any) -> tuple[sp.Expr, list[str]]:
+    """Long derivatives by their function's name, and what each of them is."""
+    notes = []
+    for whole in expr.atoms(Whole):
+        inside, number = whole.args
+        arguments = sorted((s for s in inside.free_symbols if s.is_real and not s.is_positive), key=str)
+        if sp.count_ops(inside) < _LONG or len(arguments) != 1:
+            continue
+        u, name = sp.Symbol("u", real=True), WHOLE_NAMES[int(number)]
+        notes.append(f"{name}'(u) = {printer({'order': 'none'}).doprint(inside.xreplace({arguments[0]: u}))}")
+        expr = expr.xreplace({whole: Prime(sp.Symbol(name), arguments[0])})
+    return expr, notes
+
+
+def _signs(text: str) -> str:
+    return text.replace("**", "^").replace("*", "·").replace("sqrt(", "√(")
+
+
 class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no types
     def _print_Float(self, expr: Any) -> str:
         return f"{float(expr):.10g}"
 
     def _print_Whole(self, expr: Any) -> str:
         return f"({self._print(expr.args[0])})"
+
+    def _print_Prime(self, expr: Any) -> str:
+        return f"{expr.args[0]}'({self._print(expr.args[1])})"
 
     def _print_Piecewise(self, expr: Any) -> str:
         cases = [f"{self._print(e)} where {self._print(c)}" for e, c in expr.args[:-1]]
@@ -85,16 +115,17 @@ class Text:
     def times(self, between: str) -> str:
         return between
 
-    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int]:
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]:
         symbols = {s: sp.Symbol(f"q{i}q", real=True) for i, s in enumerate(parts)}
         names = {symbols[s].name: text for s, text in parts.items()}
         names["infinity"] = "∞"
-        text = _TextPrinter({"order": "none"}).doprint(expr.xreplace(symbols))
+        expr, notes = _shortened(expr.xreplace(symbols), _TextPrinter)
+        text = _TextPrinter({"order": "none"}).doprint(expr)
         text = text.replace("**", "^")
         if matrix:  # numbers multiply, tensors multiply element by element
             text = re.sub(r"(?<=[q)])\*(?=q|\()", " ⊙ ", text)
         text = text.replace("*", "·").replace("sqrt(", "√(")
-        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr)
+        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr), [_signs(note) for note in notes]
 
 
 class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
@@ -103,6 +134,9 @@ class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
 
     def _print_Whole(self, expr: Any, exp: Any = None) -> str:
         return rf"\left({self._print(expr.args[0])}\right)" + (f"^{{{exp}}}" if exp else "")
+
+    def _print_Prime(self, expr: Any, exp: Any = None) -> str:
+        return rf"\mathrm{{{expr.args[0]}}}'\left({self._print(expr.args[1])}\right)"
 
     def _print_Function(self, expr: Any, exp: Any = None) -> str:
         name = type(expr).__name__
@@ -140,10 +174,11 @@ class Latex:
     def times(self, between: str) -> str:
         return r"\, "
 
-    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int]:
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]:
         names = {**parts, sp.Symbol("infinity", positive=True): r"\infty"}
         settings = {"symbol_names": names, "order": "none", "mul_symbol": r" \odot " if matrix else " "}
-        return _Printer(settings).doprint(expr), _binds(expr)
+        expr, notes = _shortened(expr, _Printer)
+        return _Printer(settings).doprint(expr), _binds(expr), notes
 
 
 _GREEK = {"μ": r"\mu", "σ": r"\sigma"}

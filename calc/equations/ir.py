@@ -7,7 +7,7 @@ broadcast needs no operator of its own. Frozen records, plain data; sizes are Sy
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
@@ -244,6 +244,12 @@ class Equations:
         self.nodes.append(Node(index, op, shape, inner, self.site, name, whole, self.inside, self.operator))
         self._known[key] = index
         return index
+
+    def call(self, node: int, name: str) -> None:
+        """Name a node that has no name yet."""
+        made = self.nodes[node]
+        if not made.name and not isinstance(made.op, Leaf | Literal):
+            self.nodes[node] = replace(made, name=name)
 
     def same(self, node: int) -> Operand:
         """The node with its labels in order."""

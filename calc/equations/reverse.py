@@ -122,7 +122,7 @@ def mapped(equations: Equations, node: Node, gradient: int, i: int) -> int | Non
     if derivative == 0:
         return None
     count = len(node.op.operands)
-    expr = (kept_whole(derivative) * argument(count)).xreplace({RESULT: argument(count + 1)})
+    expr = (kept_whole(derivative, node.operator) * argument(count)).xreplace({RESULT: argument(count + 1)})
     operands = (*node.op.operands, equations.same(gradient), equations.same(node.index))
     whole = equations.map(expr, operands, node.shape)
     return repeated(equations, whole, node.op.operands[i], node)

@@ -59,13 +59,21 @@ class Sign(_Step):
 
 
 class Whole(sp.Function):  # type: ignore[misc]  # as above
-    """An expression that is one factor to whoever multiplies out: the derivative of an activation, say."""
+    """An expression that is one factor to whoever multiplies out: the derivative of an activation, say. The second argument is the
+    number of the function's name in ``WHOLE_NAMES``."""
 
 
-def kept_whole(derivative: sp.Expr) -> sp.Expr:
-    """A derivative that is a sum with functions in it, as one factor."""
-    inside = derivative.xreplace({RESULT: argument(0)})
-    return Whole(derivative) if inside.atoms(sp.Function) - inside.atoms(sp.Piecewise) and derivative.atoms(sp.Add) else derivative
+WHOLE_NAMES: list[str] = []
+
+
+def kept_whole(derivative: sp.Expr, operator: str) -> sp.Expr:
+    """A derivative that is a sum with functions in it, as one factor; ``operator`` is what it is the derivative of."""
+    if not derivative.atoms(sp.Function) - derivative.atoms(sp.Piecewise) or not derivative.atoms(sp.Add):
+        return derivative
+    name = operator.removeprefix("aten.").partition(".")[0] or "f"
+    if name not in WHOLE_NAMES:
+        WHOLE_NAMES.append(name)
+    return Whole(derivative, sp.Integer(WHOLE_NAMES.index(name)))
 
 
 def where(condition: Any, yes: Any, no: Any) -> sp.Expr:
@@ -116,7 +124,7 @@ def _log_gamma(x: Any) -> Any:
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
-    "Whole": lambda x: x,
+    "Whole": lambda x, _: x,
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "Softplus": lambda x: np.logaddexp(0, x),
     "Floor": np.floor,

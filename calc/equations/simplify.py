@@ -146,7 +146,7 @@ class _Work:
             if best is None or self._weight(best[0]) >= self._weight(poly):
                 return poly
             poly = best[0]
-            self.summing.said.append(("written in the forward's own", best[1]))
+            self.summing.said.append(("shorter in terms of", best[1]))
         return poly
 
     def _candidates(self, poly: Poly) -> list[tuple[Poly, int]]:
@@ -208,7 +208,7 @@ class _Work:
         parts: dict[sp.Symbol, sp.Expr] = {}
         operands: list[Operand] = []
         means: dict[sp.Symbol, sp.Expr] = {}
-        for s in sorted(expr.free_symbols, key=lambda s: str(s)):
+        for s in sorted(expr.free_symbols, key=self._order):
             meaning = self.symbols.meaning.get(s)
             if meaning is None:
                 continue
@@ -223,6 +223,13 @@ class _Work:
         if means:  # a sum is its mean as often as it has addends
             expr = together(expand(expr.xreplace({s: s * count for s, count in means.items()})))
         return self.equations.map(spelled(expr.xreplace(parts)), tuple(operands), shape)
+
+    def _order(self, s: sp.Symbol) -> tuple[int, ...]:
+        """Tensors in the order in which they are made, then sums: layers that are alike read alike."""
+        meaning = self.symbols.meaning.get(s)
+        if isinstance(meaning, Element):
+            return (0, meaning.node, *meaning.labels)
+        return (1, *sorted(self.symbols.nodes(meaning.inner))) if meaning is not None else (2,)
 
     def _reduced(self, total: Total, sizes: Mapping[int, sp.Expr], kind: str) -> Operand:
         """A sum as a node, with the labels it leaves."""

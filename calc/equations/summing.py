@@ -146,7 +146,7 @@ class Summing:
         found = self.total(inlined, bound, depth - 1)
         if any(isinstance(self.symbols.meaning.get(s), Total) for m in found for f, _ in m for s in f.free_symbols):
             return None
-        self.said.append(("the sum of it is known from its definition", node.index))
+        self.said.append((f"a sum over it is {'known' if found else '0'} by its definition:", node.index))
         return found
 
     def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:

@@ -222,7 +222,23 @@ def together(poly: Poly) -> sp.Expr:
         powers = {f: p - shared.get(f, sp.Integer(0)) for f, p in monomial}
         powers.update({f: -p for f, p in shared.items() if f not in powers})
         rest.append(product_of(monomial_of(powers), coefficient / content))
-    return sp.Mul(content, product_of(monomial_of(shared)), sp.Add(*rest), evaluate=True)
+    inner = _grouped(rest) if not shared and len(rest) > 2 else sp.Add(*rest)
+    return sp.Mul(content, product_of(monomial_of(shared)), inner, evaluate=True)
+
+
+def _grouped(terms: list[sp.Expr]) -> sp.Expr:
+    """A sum with the factor that most of its terms share in front of those."""
+    counts: dict[sp.Expr, int] = {}
+    for term in terms:
+        for factor in sp.Mul.make_args(term):
+            if factor.is_Symbol and factor.name.startswith(_ELEMENT):
+                counts[factor] = counts.get(factor, 0) + 1
+    most = max(counts.values(), default=0)
+    if most < 2:
+        return sp.Add(*terms)
+    best = min((f for f, n in counts.items() if n == most), key=lambda f: int(f.name.removeprefix(_ELEMENT)))
+    inside = [t for t in terms if best in sp.Mul.make_args(t)]
+    return sp.Add(*(t for t in terms if t not in inside), together(added(*(expand(t) for t in inside))))
 
 
 def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
@@ -239,10 +255,12 @@ def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
 
 
 def _content(coefficients: list[sp.Expr]) -> sp.Expr:
+    """What all coefficients share, the sign of the first among them where all have it."""
     if len(coefficients) == 1:
         return coefficients[0]
-    if all(c.is_Rational for c in coefficients):
-        found = sp.gcd_list(coefficients)
-        return -found if all(c < 0 for c in coefficients) else found
-    return sp.Integer(1)
-
+    first = coefficients[0] if not coefficients[0].is_Rational else sp.Integer(1)
+    ratios = [c / first for c in coefficients]
+    if not all(r.is_Rational for r in ratios):
+        return sp.Integer(1)
+    found = sp.gcd_list(ratios)
+    return first * (-found if all(r < 0 for r in ratios) else found)

@@ -32,7 +32,7 @@ _MOVED = 0.1
 # Two steps that give the same slope see no kink between them.
 _STEPS = (1e-5, 1e-6)
 _SMOOTH = 1e-6
-_MOST_PLACES = 40
+_MOST_PLACES = 12
 _DRAWS = frozenset(
     """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
     poisson native_dropout""".split()  # noqa: SIM905  # names of operators
@@ -55,11 +55,18 @@ class Observed:
     kinks: int = 0
 
 
-def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 2) -> Observed:
-    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` places of each, 40 in all."""
+def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 0, places: int = 1) -> Observed:
+    """The gradients of every parameter of ``spec`` at ``sizes``, and central differences at up to ``places`` places of each, 12 in all."""
     require_room(spec, sizes, True)
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else contextlib.nullcontext()
-    with contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]), _doubles(), attention, blame(spec, sizes, "taking gradients"):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        torch.random.fork_rng(devices=[]),
+        _doubles(),
+        _one_thread(),
+        attention,
+        blame(spec, sizes, "taking gradients"),
+    ):
         torch.manual_seed(seed)
         module = spec.build(Sizes(**sizes)).double().train(options.trains)
         inputs = spec.inputs(Sizes(**sizes))
@@ -162,6 +169,17 @@ class _AsDouble(TorchFunctionMode):  # type: ignore[no-untyped-call]  # as above
 
 def _double(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value in _TO_DOUBLE else value
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums in one order, and no threads waiting for each other over a handful of numbers."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager

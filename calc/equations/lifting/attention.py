@@ -32,6 +32,8 @@ def attention(call: Call) -> list[Any]:
     """The kernels differ in what they keep and run again, not in what they compute."""
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
     scale = call.number("scale") if call.has("scale") else query.shape[-1] ** sp.Rational(-1, 2)
+    for view, name in ((query, "Q"), (key, "K"), (value, "V")):
+        call.equations.call(view.node, name)
     key, value = (_repeated(call, v, query) for v in (key, value))
     scores = contract(call, (query, key), ("bhsk", "bhtk"), "bhst", name="S")
     scores = call.pointwise(scale * x, (scores,), name="S")
@@ -44,7 +46,7 @@ def attention(call: Call) -> list[Any]:
     rate = call.number("dropout_p", 0)
     if rate != 0:
         raise call.refusal("it draws dropout noise that no other operator sees; use the math backend (--attention math)")
-    made = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk")
+    made = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk", name="O")
     return [made, None, None, None, None, None, None, None, None]
 
 
