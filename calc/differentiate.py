@@ -72,7 +72,9 @@ class Checked:
         return all(t.ok for t in self.trials) and all(f.ok for f in self.flops)
 
 
-def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None) -> Derived:
+def gradients(
+    spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
+) -> Derived:
     """The equations of a forward and of the gradients of its loss, with symbols for sizes. Depths are numbers: those of ``sizes``, else 2.
 
     Raises a ``NapkinError`` where the forward cannot be recorded, or runs an operator without an equation.

@@ -11,7 +11,14 @@ from reports.cli_common import talk
 
 @click.command()
 @click.argument("model")
-@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Depths stand as numbers (2 if nothing is said); with --check, sizes to run at.")
+@click.option(
+    "-d",
+    "--dim",
+    "sizes",
+    multiple=True,
+    metavar="NAME=INTEGER",
+    help="Depths stand as numbers (2 if nothing is said); with --check, sizes to run at.",
+)
 @click.option("--parameter", metavar="NAME", help="Only what the gradient of this parameter rests on.")
 @click.option("--notation", default="index", show_default=True, metavar="KIND", help="index (with labels) or matrix.")
 @click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math.")

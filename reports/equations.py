@@ -55,6 +55,7 @@ class Writer:
         self._marked = marked
         self._letters = Letters(derived.program)
         self._gradients = _by_node(derived)
+        self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
         self.notes: list[str] = []
 
@@ -63,7 +64,10 @@ class Writer:
     def forward(self, node: int) -> Equation:
         """The equation of a tensor of the forward."""
         letters = self._letters.start(self._equations[node].shape)
-        return self._equation(self._name(node, letters), node, letters)
+        self._forward = True
+        made = self._equation(self._name(node, letters), node, letters)
+        self._forward = False
+        return made
 
     def gradient(self, target: int) -> Equation:
         """The equation of a tensor's gradient."""
@@ -79,7 +83,7 @@ class Writer:
 
     def _equation(self, left: str, node: int, letters: list[str]) -> Equation:
         written = self._body(node, letters)
-        inside = [i for i in self._inlined(node)]
+        inside = list(self._inlined(node))
         return Equation(left, written.text, self._shape(node), self._derived.flops(inside))
 
     def _shape(self, node: int) -> str:
@@ -133,7 +137,7 @@ class Writer:
     def _tensor(self, node: int, letters: Sequence[str]) -> Written:
         """A tensor where another equation reads it."""
         names = self._derived.names
-        if node in self._gradients:
+        if node in self._gradients and not self._forward:
             return Written(self._reference(self._gradients[node], letters))
         if node in names.of:
             return Written(self._name(node, letters))
@@ -167,8 +171,7 @@ class Writer:
             case ir.Reduce(kind, operand):
                 return self._reduce(node, kind, operand, every)
             case ir.Gather(source, coordinates, _):
-                written = [self._coordinate(c, every) for c in coordinates]
-                return self._at(source, written)
+                return self._at(source, [self._coordinate(c, every) for c in coordinates])
             case ir.Scatter(updates, coordinates):
                 return self._scatter(node, updates, coordinates, every)
             case ir.Split(source, axis, count):
@@ -187,8 +190,8 @@ class Writer:
             case ir.Delta(operand):
                 return Written(f"[{every[-1]} = {self._operand(operand, every).text}]")
             case ir.Best(kind, operand):
-                inner = [every[i] for i in range(len(node.shape), len(every))]
-                return Written(f"{self._style.word(f'arg{kind}')}_{','.join(inner)} {self._operand(operand, every).within(_PRODUCT)}")
+                run_over = [every[i] for i in range(len(node.shape), len(every))]
+                return Written(f"{self._style.word(f'arg{kind}')}_{','.join(run_over)} {self._operand(operand, every).within(_PRODUCT)}")
             case ir.Order(source, axis, _):
                 return Written(f"{self._style.word('argsort')}_{every[axis]}({self._tensor(source, every).text})")
             case ir.Hold(source, _):
@@ -214,7 +217,7 @@ class Writer:
         a, b = operands
         rank = len(node.shape)
         both = set(a.at) & set(b.at)
-        summed = [label for label in range(rank, rank + len(node.inner))]
+        summed = list(range(rank, rank + len(node.inner)))
         if any(label not in both for label in summed) or any(label not in {*a.at, *b.at} for label in range(rank)):
             return None
         rows = [label for label in a.at if label not in both]
@@ -258,7 +261,7 @@ class Writer:
             return self._operand(coordinate.operand, letters).text
         expr = coordinate.expr
         symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
-        sizes = {s: in_dimensions(s, self._derived.program) for s in expr.free_symbols if s not in symbols}
+        sizes = {s: sp.Symbol(f"|{s.name}|" if s.name in letters else s.name) for s in expr.free_symbols if s not in symbols}
         return str(expr.xreplace(symbols | sizes)).replace("*", "·").replace(" ", "")
 
     def _scatter(self, node: ir.Node, updates: int, coordinates: Sequence[ir.Index | ir.Pick], letters: Sequence[str]) -> Written:
@@ -269,10 +272,14 @@ class Writer:
             for i in range(len(shape)):
                 if coordinate == ir.Index(place(i)):
                     own.setdefault(i, letter)
-                elif isinstance(coordinate, ir.Index) and coordinate.expr.is_Add and sp.expand(coordinate.expr - place(i)).is_constant(place(i)):
+                elif (
+                    isinstance(coordinate, ir.Index)
+                    and coordinate.expr.is_Add
+                    and sp.expand(coordinate.expr - place(i)).is_constant(place(i))
+                ):
                     shift = sp.expand(coordinate.expr - place(i))
                     if not any(shift.has(place(j)) for j in range(len(shape))):
-                        back = in_dimensions(-shift, self._derived.program)
+                        back = -shift
                         own.setdefault(i, f"{letter}{'' if str(back).startswith('-') else '+'}{back}".replace("*", "·"))
         rest = [i for i in range(len(shape)) if i not in own]
         names = self._more([shape[i] for i in rest], [*letters, *own.values()])
@@ -312,15 +319,6 @@ def _by_node(derived: Derived) -> Mapping[int, int]:
     """Gradient nodes that have a name: the tensor nearest to the loss whose gradient they are."""
     found: dict[int, int] = {}
     for step in derived.steps:  # from the loss back
-        if step.target in derived.names.through:
-            continue
-        if step.node is not None and (step.node not in found or _better(derived, step.target, found[step.node])):
-            found[step.node] = step.target
+        if step.node is not None and step.target in derived.names.of:
+            found.setdefault(step.node, step.target)
     return found
-
-
-def _better(derived: Derived, target: int, before: int) -> bool:
-    """A tensor with a name rather than one that is inside another's equation."""
-    names = derived.names.of
-    return target in names and before not in names
-

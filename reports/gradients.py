@@ -139,12 +139,16 @@ def groups(found: Sequence[Entry]) -> list[Group]:
 def _alike(found: Sequence[Group]) -> list[Group]:
     made: list[Group] = []
     for group in found:
-        if made and group.layers and made[-1].layers and _pattern(group.layers[0]) == _pattern(made[-1].layers[0]):
-            if _reading(group) == _reading(made[-1]):
-                made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
-                continue
-        made.append(group)
+        if made and _is_alike(group, made[-1]):
+            made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
+        else:
+            made.append(group)
     return made
+
+
+def _is_alike(group: Group, before: Group) -> bool:
+    both = group.layers and before.layers
+    return bool(both) and _pattern(group.layers[0]) == _pattern(before.layers[0]) and _reading(group) == _reading(before)
 
 
 def _pattern(layer: str) -> str:
@@ -178,8 +182,11 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
         _say(out, f"\n{_titled(group)}", "cyan")
         for entry in group.entries:
             _line(derived, entry, out)
-    _say(out, f"\nmatrix products: forward {flops_text(derived.forward_flops, derived.program)} FLOP,"
-              f" backward {flops_text(derived.backward_flops, derived.program)} FLOP")
+    _say(
+        out,
+        f"\nmatrix products: forward {flops_text(derived.forward_flops, derived.program)} FLOP,"
+        f" backward {flops_text(derived.backward_flops, derived.program)} FLOP",
+    )
     with_inputs = derived.backward_flops_with_inputs
     if with_inputs != derived.backward_flops:
         _say(out, f"backward if the inputs needed gradients too: {flops_text(with_inputs, derived.program)} FLOP")
@@ -211,8 +218,11 @@ def show_checked(checked: Checked, out: Console) -> None:
     for trial in checked.trials:
         at = ", ".join(f"{n}={v}" for n, v in trial.sizes.items())
         verdict = "holds" if trial.ok else "FAILED"
-        _say(out, f"  {verdict}: {at}: furthest {trial.worst:.1e} of the largest gradient ({trial.where}); central differences at"
-                  f" {trial.places} places {trial.slope:.1e}" + (f", {trial.kinks} near a kink left out" if trial.kinks else ""))
+        _say(
+            out,
+            f"  {verdict}: {at}: furthest {trial.worst:.1e} of the largest gradient ({trial.where}); central differences at"
+            f" {trial.places} places {trial.slope:.1e}" + (f", {trial.kinks} near a kink left out" if trial.kinks else ""),
+        )
     for flops in checked.flops:
         verdict = "equal" if flops.equations == flops.executed else "differs" if flops.because else "FAILED"
         why = f": {flops.because}" if flops.because else ""
@@ -285,4 +295,3 @@ def _checks(checked: Checked) -> dict[str, Any]:
         for f in checked.flops
     ]
     return {"autograd": trials, "flops": flops}
-

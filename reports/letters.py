@@ -37,9 +37,9 @@ class Letters:
 
     def _wishes(self, size: sp.Expr) -> str:
         shown = in_dimensions(size, self._program)
-        names = sorted(s.name for s in shown.free_symbols)
+        names = sorted(str(s.name) for s in shown.free_symbols)
         if len(names) == 1 and (shown.is_Symbol or shown.is_Add):
-            first = names[0][0].lower()
+            first = names[0][:1].lower()
             return first + _SECOND.get(first, "")
         return ""
 
@@ -49,7 +49,9 @@ def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...]) -> sp.
     found = sp.Integer(0)
     for term in sp.Add.make_args(sp.expand(expr)):
         coefficient, rest = term.as_coeff_Mul()
-        powers = {base.name: power for base, power in (f.as_base_exp() for f in sp.Mul.make_args(rest)) if base.is_Symbol and power.is_Integer}
+        powers = {
+            base.name: power for base, power in (f.as_base_exp() for f in sp.Mul.make_args(rest)) if base.is_Symbol and power.is_Integer
+        }
         others = sp.Mul(*(f for f in sp.Mul.make_args(rest) if not (f.as_base_exp()[0].is_Symbol and f.as_base_exp()[1].is_Integer)))
         for whole, part, quotient in folds:
             there = powers.get(quotient, 0)

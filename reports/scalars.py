@@ -13,7 +13,15 @@ from sympy.printing.str import StrPrinter
 from calc.equations.scalar import WHOLE_NAMES, Whole
 
 _CLOSE, _PRODUCT, _SUM = 90, 51, 20
-_PLAIN = {"Sigmoid": "σ", "Softplus": "softplus", "Floor": "floor", "Ceiling": "ceil", "Round": "round", "Truncate": "trunc", "Sign": "sign"}
+_PLAIN = {
+    "Sigmoid": "σ",
+    "Softplus": "softplus",
+    "Floor": "floor",
+    "Ceiling": "ceil",
+    "Round": "round",
+    "Truncate": "trunc",
+    "Sign": "sign",
+}
 _LATEX = {"Sigmoid": r"\sigma", **{name: rf"\mathrm{{{text}}}" for name, text in _PLAIN.items() if name != "Sigmoid"}}
 
 

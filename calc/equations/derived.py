@@ -75,7 +75,7 @@ class Derived:
     @cached_property
     def backward_flops(self) -> sp.Expr:
         """Of the contractions that the parameters' gradients need and the forward does not make."""
-        return self._backward([node for node in self.parameters.values()])
+        return self._backward(list(self.parameters.values()))
 
     @cached_property
     def backward_flops_with_inputs(self) -> sp.Expr:
@@ -118,7 +118,9 @@ def derived(program: Program) -> Derived:
     loss = lifter.run()
     equations = lifter.equations
     forward = len(equations.nodes)
-    parameters = {leaf.name: lifter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)}
+    parameters = {
+        leaf.name: lifter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
+    }
     found = gradients(equations, loss, parameters.values())
     steps = simplify(equations, forward, found, parameters.values())
     return Derived(program, equations, forward, loss, parameters, found, tuple(steps), tuple(lifter.notes))

@@ -167,7 +167,22 @@ class Hold:
 
 
 Primitive = (
-    Leaf | Literal | Iota | Contract | Map | Reduce | Gather | Scatter | Split | Merge | Concatenate | Cumulate | Order | Best | Delta | Hold
+    Leaf
+    | Literal
+    | Iota
+    | Contract
+    | Map
+    | Reduce
+    | Gather
+    | Scatter
+    | Split
+    | Merge
+    | Concatenate
+    | Cumulate
+    | Order
+    | Best
+    | Delta
+    | Hold
 )
 
 

@@ -290,8 +290,8 @@ class Lifter:
         views = list(views)
         axes = []
         for j in range(rank):
-            at = [j - rank + len(v.axes) if j - rank + len(v.axes) >= 0 else None for v in views]
-            views = self.views.aligned(views, at)
+            places = [j - rank + len(v.axes) if j - rank + len(v.axes) >= 0 else None for v in views]
+            views = self.views.aligned(views, places)
         labels: dict[tuple[int, int], int] = {}
         ats: list[dict[int, int]] = [{} for _ in views]
         shape: list[sp.Expr] = []

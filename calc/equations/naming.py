@@ -42,7 +42,7 @@ def _of(node: ir.Node, op: ir.Map) -> list[Relation]:
     if len(poly) != 1:
         return []
     ((monomial, coefficient),) = poly.items()
-    powers = {factor: power for factor, power in monomial}
+    powers = dict(monomial)
     count = len(op.operands)
     if not all(argument(i) in powers for i in range(count)) or any(not f.is_Symbol for f in powers):
         return []

@@ -104,9 +104,11 @@ def added(equations: Equations, parts: list[int]) -> int:
 @rule(ir.Contract, saying="Y = Σ A B: the gradient of A is Σ of ∂L/∂Y times the other factors, over the labels that A lacks")
 def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
     """Y[o] = Σ A[a] B[b] → ∂L/∂A[a] = Σ ∂L/∂Y[o] B[b]."""
-    mine = node.op.operands[i]
+    op = node.op
+    assert isinstance(op, ir.Contract)
+    mine = op.operands[i]
     labels = {label: new for new, label in enumerate(mine.at)}
-    others = [*(o for j, o in enumerate(node.op.operands) if j != i), equations.same(gradient)]
+    others = [*(o for j, o in enumerate(op.operands) if j != i), equations.same(gradient)]
     for operand in others:
         for label in operand.at:
             labels.setdefault(label, len(labels))
@@ -118,14 +120,16 @@ def contract(equations: Equations, node: Node, gradient: int, i: int) -> int | N
 
 @rule(ir.Map, saying="Y = f(X, …) element by element: ∂L/∂X = ∂L/∂Y · ∂f/∂X, summed over the labels along which X is repeated")
 def mapped(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
-    derivative = partial(node.op.expr, i)
+    op = node.op
+    assert isinstance(op, ir.Map)
+    derivative = partial(op.expr, i)
     if derivative == 0:
         return None
-    count = len(node.op.operands)
+    count = len(op.operands)
     expr = (kept_whole(derivative, node.operator) * argument(count)).xreplace({RESULT: argument(count + 1)})
-    operands = (*node.op.operands, equations.same(gradient), equations.same(node.index))
+    operands = (*op.operands, equations.same(gradient), equations.same(node.index))
     whole = equations.map(expr, operands, node.shape)
-    return repeated(equations, whole, node.op.operands[i], node)
+    return repeated(equations, whole, op.operands[i], node)
 
 
 def repeated(equations: Equations, whole: int, operand: Operand, node: Node) -> int:
@@ -139,7 +143,9 @@ def repeated(equations: Equations, whole: int, operand: Operand, node: Node) -> 
 
 @rule(ir.Reduce, saying="a sum hands its gradient to every addend, a mean its share of it, a maximum to where it is reached")
 def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
-    source = node.op.operand
+    op = node.op
+    assert isinstance(op, ir.Reduce)
+    source = op.operand
     place_of = {label: j for j, label in enumerate(source.at)}
     if len(place_of) < len(source.at):
         raise NapkinError("a reduction over a diagonal has no rule")
@@ -147,7 +153,7 @@ def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | No
     shape = equations[source.node].shape
     g, x, y = argument(0), argument(1), argument(2)
     result = Operand(node.index, back.at)
-    match node.op.kind:
+    match op.kind:
         case "sum":
             return equations.map(g, (back,), shape)
         case "mean":
@@ -158,36 +164,46 @@ def reduced(equations: Equations, node: Node, gradient: int, _: int) -> int | No
             there = equations.map(truth(sp.Eq(x, y)), (back, equations.same(source.node), result), shape)
             ties = equations.total(Operand(there, source.at), node.shape, node.inner)
             return equations.map(g * x / y, (back, equations.same(there), Operand(ties, back.at)), shape)
-    raise NapkinError(f"no rule for the gradient of a reduction by {node.op.kind}")
+    raise NapkinError(f"no rule for the gradient of a reduction by {op.kind}")
 
 
 @rule(ir.Gather, saying="what was read from a place hands its gradient back to that place; several readings add up")
 def gathered(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
-    return equations.add(ir.Scatter(gradient, node.op.coordinates), equations[node.op.source].shape) if i == 0 else None
+    op = node.op
+    assert isinstance(op, ir.Gather)
+    return equations.add(ir.Scatter(gradient, op.coordinates), equations[op.source].shape) if i == 0 else None
 
 
 @rule(ir.Scatter, saying="what was added at a place takes the gradient of that place")
 def scattered(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
+    op = node.op
+    assert isinstance(op, ir.Scatter)
     if i != 0:
         return None
-    return equations.add(ir.Gather(gradient, node.op.coordinates, sp.Integer(0)), equations[node.op.updates].shape)
+    return equations.add(ir.Gather(gradient, op.coordinates, sp.Integer(0)), equations[op.updates].shape)
 
 
 @rule(ir.Split, saying="an axis that was split is merged again")
 def split(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
-    return equations.add(ir.Merge(gradient, node.op.axis, node.op.count), equations[node.op.source].shape)
+    op = node.op
+    assert isinstance(op, ir.Split)
+    return equations.add(ir.Merge(gradient, op.axis, op.count), equations[op.source].shape)
 
 
 @rule(ir.Merge, saying="axes that were merged are split again")
 def merged(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
-    return equations.add(ir.Split(gradient, node.op.axis, node.op.count), equations[node.op.source].shape)
+    op = node.op
+    assert isinstance(op, ir.Merge)
+    return equations.add(ir.Split(gradient, op.axis, op.count), equations[op.source].shape)
 
 
 @rule(ir.Concatenate, saying="each part takes its stretch of the gradient")
 def concatenated(equations: Equations, node: Node, gradient: int, i: int) -> int | None:
-    axis = node.op.axis
-    before = sp.expand(sp.Add(*(equations[part].shape[axis] for part in node.op.parts[:i])))
-    return sliced(equations, gradient, axis, before, equations[node.op.parts[i]].shape[axis])
+    op = node.op
+    assert isinstance(op, ir.Concatenate)
+    axis = op.axis
+    before = sp.expand(sp.Add(*(equations[part].shape[axis] for part in op.parts[:i])))
+    return sliced(equations, gradient, axis, before, equations[op.parts[i]].shape[axis])
 
 
 def sliced(equations: Equations, source: int, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> int:
@@ -201,7 +217,9 @@ def sliced(equations: Equations, source: int, axis: int, start: sp.Expr, length:
 
 @rule(ir.Cumulate, saying="an element is in every running sum from its place on, so gradients are summed from the end")
 def cumulated(equations: Equations, node: Node, gradient: int, _: int) -> int | None:
-    return equations.add(ir.Cumulate(gradient, node.op.axis, not node.op.reverse), node.shape)
+    op = node.op
+    assert isinstance(op, ir.Cumulate)
+    return equations.add(ir.Cumulate(gradient, op.axis, not op.reverse), node.shape)
 
 
 def pulled(equations: Equations, source: int, result: int, gradient: int) -> int:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 import sympy as sp
 
 from calc.equations import ir
-from calc.equations.ir import Equations, Operand, argument, place
+from calc.equations.ir import Equations, Operand, argument
 from calc.equations.naming import relations
 from calc.equations.reverse import Gradients
+from calc.equations.stretches import in_a_row, stretch
 from calc.equations.summing import Summing
 from calc.equations.terms import Element, Poly, Symbols, TooLarge, Total, expand, spelled, together
+from calc.equations.vanishing import vanishes
 
 _SUMS = ("sum", "mean")
 
@@ -73,11 +75,14 @@ class _Work:
         self.forward = forward
         self.cuts = cut(equations, forward, wanted)
         self.symbols = Symbols()
-        self.summing = Summing(equations, forward, self.symbols, self._vanishes)
+        self.summing = Summing(equations, forward, self.symbols, self._sums_to_zero)
         self._stops = {found.of[t] for t in self.cuts if t in found.of}
         self._memo: dict[int, int | None] = {}
         self._inner: dict[int, sp.Expr] = {}
         self._relations = relations(equations, forward)
+
+    def _sums_to_zero(self, index: int, axes: Collection[int]) -> bool:
+        return vanishes(self.equations, self.summing, index, axes)
 
     def simplified(self, raw: int) -> int | None:
         """The node in place of ``raw``; nothing where it is zero."""
@@ -303,8 +308,8 @@ class _Work:
         node = self.equations[raw]
         op = node.op
         if isinstance(op, ir.Map) and _is_plain_sum(op):
-            stretches = [_stretch(self.equations, o, node.shape) for o in op.operands]
-            whole = _in_a_row(self.equations, [s for s in stretches if s is not None], node.shape) if None not in stretches else None
+            stretches = [stretch(self.equations, o, node.shape) for o in op.operands]
+            whole = in_a_row(self.equations, [s for s in stretches if s is not None], node.shape) if None not in stretches else None
             if whole is not None:
                 axis, sources = whole
                 return self._joined([(self.simplified(s), self.equations[s].shape) for s in sources], axis, node.shape)
@@ -324,75 +329,10 @@ class _Work:
             found.append((self.simplified(summed), shape))
         return self._joined(found, axis, node.shape)
 
-    # -- what vanishes ------------------------------------------------------------------------------------------------
-
-    def _vanishes(self, index: int, axes: Collection[int]) -> bool:
-        """Whether the sum of a node over some of its axes is zero by the equations."""
-        node = self.equations[index]
-        op = node.op
-        match op:
-            case ir.Map() if index >= self.forward and index in self.summing.written:
-                poly = self.summing.normal(self.summing.written[index])
-                return not self.summing.total(poly, {i: node.shape[i] for i in axes})
-            case ir.Map(expr, _):
-                return expr == 0
-            case ir.Contract(operands):
-                return any(self._carries(operands, i, axes) for i in range(len(operands)))
-            case ir.Merge(source, axis, count):
-                moved = [i + (count - 1) * (i > axis) for i in axes if i != axis]
-                return self._vanishes(source, [*moved, *(range(axis, axis + count) if axis in axes else ())])
-            case ir.Split(source, axis, count):
-                inside = [i for i in axes if axis <= i < axis + count]
-                if inside and len(inside) < count:
-                    return False
-                rest = [i - (count - 1) * (i >= axis + count) for i in axes if i not in inside]
-                return self._vanishes(source, [*rest, *([axis] if inside else [])])
-            case ir.Scatter(source, coordinates):
-                return all(i < len(coordinates) and coordinates[i] == ir.Index(place(i)) for i in axes) and self._vanishes(source, axes)
-            case ir.Concatenate(parts, axis):
-                return axis not in axes and all(self._vanishes(part, axes) for part in parts)
-        return False
-
-    def _carries(self, operands: Sequence[Operand], i: int, axes: Collection[int]) -> bool:
-        """Whether a factor that alone carries some of the labels sums to zero over them."""
-        elsewhere = {label for j, o in enumerate(operands) if j != i for label in o.at}
-        own = [n for n, label in enumerate(operands[i].at) if label in axes and label not in elsewhere]
-        return bool(own) and self._vanishes(operands[i].node, own)
-
 
 def _is_mean(poly: Poly, s: sp.Symbol, total: Total) -> bool:
     """Whether a sum stands only where it is divided by how many addends it has."""
+    if all(size == 1 for size in total.sizes):
+        return False
     ((sizes, _),) = expand(sp.Mul(*total.sizes)).items()
     return all(dict(m).get(s, 0) == 0 or all(dict(m).get(f, 0) <= -p for f, p in sizes) for m in poly)
-
-
-def _stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[int, sp.Expr, int] | None:
-    """(axis, offset, what is put there) where an operand is one stretch along one axis and zeros around it."""
-    op = equations[operand.node].op
-    if not isinstance(op, ir.Scatter) or operand.at != tuple(range(len(shape))):
-        return None
-    found = None
-    for i, coordinate in enumerate(op.coordinates):
-        if coordinate == ir.Index(place(i)) and equations[op.updates].shape[i] == shape[i]:
-            continue
-        if not isinstance(coordinate, ir.Index) or found is not None:
-            return None
-        offset = sp.expand(coordinate.expr - place(i))
-        if any(offset.has(place(j)) for j in range(len(shape))):
-            return None
-        found = (i, offset, op.updates)
-    return found
-
-
-def _in_a_row(equations: Equations, stretches: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:
-    """The axis along which stretches follow one another without a gap from first to last, and what they hold, in order."""
-    axes = {axis for axis, _, _ in stretches}
-    by_offset = {offset: source for _, offset, source in stretches}
-    if len(axes) != 1 or len(by_offset) != len(stretches):
-        return None
-    (axis,) = axes
-    at, order = sp.Integer(0), []
-    while at in by_offset:
-        order.append(by_offset[at])
-        at = sp.expand(at + equations[by_offset.pop(at)].shape[axis])
-    return (axis, order) if not by_offset and at == shape[axis] else None

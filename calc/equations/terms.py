@@ -245,7 +245,7 @@ def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
     """The factors of all monomials, each with its lowest power."""
     tables = [dict(m) for m in monomials]
     found = {}
-    for factor, power in tables[0].items():
+    for factor, _power in tables[0].items():
         powers = [t.get(factor, sp.Integer(0)) for t in tables]
         if all(p > 0 for p in powers):
             found[factor] = min(powers)

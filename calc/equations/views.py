@@ -109,8 +109,7 @@ class Views:
         view = self.dense(view, which)
         axis = view.axes[which]
         order = [p.axis for p in view.parts if p.axis is not None]
-        inside = [p.axis for p in axis]
-        first = order.index(inside[0])
+        first = order.index(next(p.axis for p in axis if p.axis is not None))
         shape = self.equations[view.node].shape
         node = view.node
         if order != sorted(order):
@@ -121,12 +120,13 @@ class Views:
             (*sizes[:first], product(sizes[first : first + len(axis)]), *sizes[first + len(axis) :]),
             name=self.equations[view.node].name,
         )
-        return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)], order)
+        return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)])
 
-    def _numbered(self, node: int, axes: Sequence[Axis | None], order: list[int | None]) -> View:
+    def _numbered(self, node: int, axes: Sequence[Axis | None]) -> View:
         """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is one part now."""
         shape = self.equations[node].shape
-        found, at = [], 0
+        found: list[Axis] = []
+        at = 0
         for axis in axes:
             if axis is None:
                 found.append((Part(at, shape[at]),))
@@ -158,12 +158,12 @@ class Views:
         view = self.dense(view)
         for which in range(len(view.axes)):
             view = self.merged(view, which)
-        order = [p.axis for p in view.parts]
-        if order != sorted(order):  # type: ignore[type-var]  # none is None: the view is dense
+        order = [p.axis for p in view.parts if p.axis is not None]
+        if order != sorted(order):
             shape = self.equations[view.node].shape
-            sizes = tuple(shape[i] for i in order if i is not None)
+            sizes = tuple(shape[i] for i in order)
             node = self.equations.map(ir.argument(0), (Operand(view.node, _inverse(order)),), sizes)
-            return self._numbered(node, list(view.axes), order)
+            return self._numbered(node, list(view.axes))
         return view
 
     # -- shapes -------------------------------------------------------------------------------------------------------
@@ -179,9 +179,10 @@ class Views:
                 if not waiting:
                     raise ViewError("a reshape to more elements than there are")
                 part = waiting.pop(0)
-                if quotient(left, part.size) is not None and self.hint(part.size) <= self.hint(left):
+                smaller = quotient(left, part.size) if self.hint(part.size) <= self.hint(left) else None
+                if smaller is not None:
                     axis.append(part)
-                    left = quotient(left, part.size)  # type: ignore[assignment]  # just seen
+                    left = smaller
                     continue
                 rest = quotient(part.size, left)
                 if rest is None:
@@ -255,6 +256,6 @@ def _sizes(axis: Axis) -> tuple[sp.Expr, ...]:
     return tuple(p.size for p in axis)
 
 
-def _inverse(order: Sequence[int | None]) -> tuple[int, ...]:
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     """Where each axis of the node goes when its axes are taken in ``order``."""
     return tuple(list(order).index(i) for i in range(len(order)))

@@ -158,7 +158,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 _TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16)
 
 
-class _AsDouble(TorchFunctionMode):  # type: ignore[no-untyped-call]  # as above
+class _AsDouble(TorchFunctionMode):
     """A call that names another floating format is given float64."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -36,7 +36,7 @@ RANDOM = frozenset(
 )
 
 
-class ProgramRecorder(Recorder):
+class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one forward: set ``phase`` to ``"forward"`` around it."""
 
     def __init__(self, env: SizeEnv | None, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:

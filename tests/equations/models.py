@@ -190,7 +190,11 @@ MODELS = {
         lambda m, x, t: F.cross_entropy(m(x), t),
     ),
     "cross-entropy with ignored rows": model(
-        "ignoring", {"B": 7, "d": 5, "V": 6}, lambda n: nn.Linear(n.d, n.V), lambda n: (torch.randn(n.B, n.d), torch.randint(n.V, (n.B,))), _ignoring
+        "ignoring",
+        {"B": 7, "d": 5, "V": 6},
+        lambda n: nn.Linear(n.d, n.V),
+        lambda n: (torch.randn(n.B, n.d), torch.randint(n.V, (n.B,))),
+        _ignoring,
     ),
     "grouped-query attention": model("gqa", HEADS, lambda n: Attention(n.d, n.h, n.g, n.k), _tokens),
     "multi-head attention": model("mha", {**HEADS, "g": Dim("h", tied=True), "h": 3}, lambda n: Attention(n.d, n.h, n.h, n.k), _tokens),
@@ -202,7 +206,9 @@ MODELS = {
     ),
     "convolution with batch norm": model("conv norm", {"B": 2, "c": 3, "o": 4, "H": 6}, lambda n: ConvNorm(n.c, n.o), _images),
     "vision": model("vision", {"B": 2, "c": 3, "H": 16}, lambda n: Vision(n.c, 4), _images),
-    "tied head": model("tied", {"B": 2, "T": 3, "V": 7, "d": 5}, lambda n: Tied(n.V, n.d), lambda n: (torch.randint(n.V, (n.B, n.T)),), _next_token),
+    "tied head": model(
+        "tied", {"B": 2, "T": 3, "V": 7, "d": 5}, lambda n: Tied(n.V, n.d), lambda n: (torch.randint(n.V, (n.B, n.T)),), _next_token
+    ),
     "scalar": model("scalar", {"n": 3}, lambda n: Scalar(n.n), lambda n: (torch.randn(n.n),), lambda m, x: m(x)),
     "shuffled": model("shuffled", {"B": 4, "d": 5}, lambda n: Shuffled(n.d), _rows),
     "dropout": model("dropout", {"B": 4, "d": 5}, lambda n: After(nn.Dropout(0.4), n.d), _rows),

@@ -70,7 +70,9 @@ def _caught(name: str) -> bool:
 
 @pytest.mark.parametrize("plant", [_negated, _dropped, _untransposed])
 @pytest.mark.parametrize("kind", [*RUN_BY])
-def test_an_error_in_a_rule_is_caught(monkeypatch: pytest.MonkeyPatch, kind: type[Any], plant: Callable[[reverse.Rule], reverse.Rule]) -> None:
+def test_an_error_in_a_rule_is_caught(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Any], plant: Callable[[reverse.Rule], reverse.Rule]
+) -> None:
     """In the rule of each primitive."""
     monkeypatch.setitem(reverse.RULES, kind, plant(reverse.RULES[kind]))
 

@@ -57,7 +57,9 @@ def _repeated(call: Call, view: View, query: View) -> View:
         return view
     times = quotient(heads, groups)
     if times is None:
-        raise ViewError(f"{call.instruction.name} at {call.instruction.site}: {heads} heads do not share {groups} of keys and values evenly")
+        raise ViewError(
+            f"{call.instruction.name} at {call.instruction.site}: {heads} heads do not share {groups} of keys and values evenly"
+        )
     return View(view.node, (view.axes[0], (*view.axes[1], Part(None, times)), *view.axes[2:]))
 
 

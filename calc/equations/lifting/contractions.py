@@ -31,7 +31,12 @@ def contract(call: Call, views: Sequence[View], letters: Sequence[str], out: str
     rank = sum(letter in out for letter, _ in labels)
     operands = []
     for view, each in zip(views, letters, strict=True):
-        at = {part.axis: labels[letter, n] for letter, axis in zip(each, view.axes, strict=True) for n, part in enumerate(axis) if part.axis is not None}
+        at = {
+            part.axis: labels[letter, n]
+            for letter, axis in zip(each, view.axes, strict=True)
+            for n, part in enumerate(axis)
+            if part.axis is not None
+        }
         operands.append(Operand(view.node, tuple(at[i] for i in range(len(at)))))
     node = call.equations.add(ir.Contract(tuple(operands)), tuple(sizes[:rank]), tuple(sizes[rank:]), name=name)
     return View(node, tuple(tuple(Part(labels.get((letter, n)), p.size) for n, p in enumerate(parts[letter])) for letter in out))

@@ -40,7 +40,9 @@ def smooth(call: Call) -> View:
     """(x - y)²/2β within β, |x - y| - β/2 beyond (Girshick 2015)."""
     beta = call.number("beta", 1)
     far = sp.Abs(x - y)
-    return reduction(call, call.pointwise(where(far < beta, (x - y) ** 2 / (2 * beta), far - beta / 2), (call.tensor("self"), call.tensor("target"))))
+    return reduction(
+        call, call.pointwise(where(far < beta, (x - y) ** 2 / (2 * beta), far - beta / 2), (call.tensor("self"), call.tensor("target")))
+    )
 
 
 @lifting("huber_loss")
@@ -48,7 +50,9 @@ def huber(call: Call) -> View:
     """(x - y)²/2 within δ, δ (|x - y| - δ/2) beyond (Huber 1964)."""
     delta = call.number("delta", 1)
     far = sp.Abs(x - y)
-    return reduction(call, call.pointwise(where(far < delta, (x - y) ** 2 / 2, delta * (far - delta / 2)), (call.tensor("self"), call.tensor("target"))))
+    return reduction(
+        call, call.pointwise(where(far < delta, (x - y) ** 2 / 2, delta * (far - delta / 2)), (call.tensor("self"), call.tensor("target")))
+    )
 
 
 @lifting("binary_cross_entropy")

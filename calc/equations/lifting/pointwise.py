@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -11,10 +10,11 @@ from calc.equations import scalar
 from calc.equations.ir import argument
 from calc.equations.lift import Call, lifting
 from calc.equations.scalar import Sigmoid, Softplus, larger, smaller, truth, where
+from calc.equations.sizes import INFINITY
 from calc.equations.views import View
 
 x, y, z = argument(0), argument(1), argument(2)
-Expression = sp.Expr | Callable[[Call], sp.Expr]
+Expression = Any  # a scalar expression, or a function from the call to one
 
 
 def define(names: str, expr: Expression, *tensors: str, whole: bool = False) -> None:
@@ -25,10 +25,6 @@ def define(names: str, expr: Expression, *tensors: str, whole: bool = False) -> 
         made = expr(call) if callable(expr) and not isinstance(expr, sp.Basic) else expr
         about: dict[str, Any] = {"whole": True} if whole or call.dtype() in ("bool", "int64", "int32", "uint8") else {"whole": False}
         return call.pointwise(made, [call.tensor(t) for t in tensors or ("self",)], **about)
-
-
-def _of(name: str, default: Any = None) -> Callable[[Call], sp.Expr]:
-    return lambda call: call.number(name, default)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
@@ -63,8 +59,8 @@ def cast(call: Call) -> View:
 
 @lifting("div", "true_divide")
 def div(call: Call) -> View:
-    rounding = {None: lambda e: e, "floor": scalar.Floor, "trunc": scalar.Truncate}[call.raw("rounding_mode")]
-    return call.pointwise(rounding(x / y), (call.tensor("self"), call.tensor("other")))
+    rounded = {None: x / y, "floor": scalar.Floor(x / y), "trunc": scalar.Truncate(x / y)}[call.raw("rounding_mode")]
+    return call.pointwise(rounded, (call.tensor("self"), call.tensor("other")))
 
 
 @lifting("pow")
@@ -121,13 +117,23 @@ define("mish", x * sp.tanh(Softplus(x)))
 define("gelu", lambda c: x / 2 * (1 + (sp.tanh(_TANH_GELU) if c.raw("approximate", "none") == "tanh" else sp.erf(x / sp.sqrt(2)))))
 define("leaky_relu", lambda c: where(x > 0, x, c.number("negative_slope", 0.01) * x))
 define("prelu _prelu_kernel", where(x > 0, x, y * x), "self", "weight")
-define("hardtanh", lambda c: where(x <= c.number("min_val", -1), c.number("min_val", -1), where(x >= c.number("max_val", 1), c.number("max_val", 1), x)))
 define("hardsigmoid", where(x <= -3, 0, where(x >= 3, 1, x / 6 + sp.Rational(1, 2))))
 define("hardswish", where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6)))
 define("hardshrink", lambda c: where(sp.Abs(x) <= c.number("lambd", 0.5), 0, x))
-define("softshrink", lambda c: where(x > c.number("lambd", 0.5), x - c.number("lambd", 0.5), where(x < -c.number("lambd", 0.5), x + c.number("lambd", 0.5), 0)))
 define("threshold", lambda c: where(x > c.number("threshold"), x, c.number("value")))
 define("softsign", x / (1 + sp.Abs(x)))
+
+
+@lifting("hardtanh")
+def hardtanh(call: Call) -> View:
+    low, high = call.number("min_val", -1), call.number("max_val", 1)
+    return call.pointwise(where(x <= low, low, where(x >= high, high, x)), (call.tensor("self"),))
+
+
+@lifting("softshrink")
+def softshrink(call: Call) -> View:
+    limit = call.number("lambd", 0.5)
+    return call.pointwise(where(x > limit, x - limit, where(x < -limit, x + limit, 0)), (call.tensor("self"),))
 
 
 @lifting("elu")
@@ -181,17 +187,18 @@ define("masked_fill", where(sp.Ne(y, 0), z, x), "self", "mask", "value")
 def clamp(call: Call) -> View:
     """The bounds themselves keep the gradient, as torch has it."""
     expr, views = x, [call.tensor("self")]
-    for bound, outside in (("min", lambda a, b: a < b), ("max", lambda a, b: a > b)):
+    for bound in ("min", "max"):
         if call.has(bound):
             views.append(call.tensor(bound))
-            expr = where(outside(x, argument(len(views) - 1)), argument(len(views) - 1), expr)
+            limit = argument(len(views) - 1)
+            expr = where(x < limit if bound == "min" else x > limit, limit, expr)
     return call.pointwise(expr, views)
 
 
 @lifting("copy")
 def copy(call: Call) -> View:
     """The source, as often as the target is long."""
-    return call.pointwise(y + 0 * x, (call.tensor("self"), call.tensor("src"))) if call.tensor("src").axes == call.tensor("self").axes else _over(call, "src")
+    return _over(call, "src")
 
 
 @lifting("fill")
@@ -227,8 +234,8 @@ define("logical_and", _TRUE_X * _TRUE_Y, "self", "other", whole=True)
 define("logical_or", 1 - (1 - _TRUE_X) * (1 - _TRUE_Y), "self", "other", whole=True)
 define("logical_xor", truth(sp.Ne(_TRUE_X, _TRUE_Y)), "self", "other", whole=True)
 define("isnan", truth(sp.Ne(x, x)), whole=True)
-define("isfinite", truth(sp.Abs(x) < scalar.INFINITY), whole=True)
-define("isinf", truth(sp.Eq(sp.Abs(x), scalar.INFINITY)), whole=True)
+define("isfinite", truth(sp.Abs(x) < INFINITY), whole=True)
+define("isinf", truth(sp.Eq(sp.Abs(x), INFINITY)), whole=True)
 
 
 def _bits(names: str, of_truths: sp.Expr, *tensors: str) -> None:

@@ -10,7 +10,7 @@ from calc.equations import ir
 from calc.equations.ir import Operand, argument, place
 from calc.equations.lift import Call, lifting
 from calc.equations.lifting.convolution import full
-from calc.equations.sizes import INFINITY, product, quotient
+from calc.equations.sizes import INFINITY, quotient
 from calc.equations.views import View, of_node
 
 x, y = argument(0), argument(1)
@@ -133,4 +133,3 @@ def pixel_shuffle(call: Call) -> View:
         made = call.views.reshaped(view, (*lead, c, quotient(h, r) or h, r, quotient(w, r) or w, r))
         order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
     return call.views.reshaped(View(made.node, tuple(made.axes[i] for i in order)), call.shape())
-

@@ -36,7 +36,8 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
             else:
                 parts.append(part)
         kept.append(tuple(parts))
-    inner, times = [], sp.Integer(1)
+    inner: list[sp.Expr] = []
+    times = sp.Integer(1)
     for i in axes:
         for part in view.axes[i]:
             if part.axis is not None:
@@ -97,8 +98,8 @@ def best(call: Call, view: View, axis: int, kind: str) -> View:
     """Positions of the largest or smallest along an axis, which is gone."""
     view = call.views.merged(call.views.dense(view), axis)
     if not view.axes[axis]:
-        shape = [s for i, s in enumerate(view.shape) if i != axis]
-        return View(call.equations.map(sp.Integer(0), (), (), whole=True), tuple((Part(None, s),) if s != 1 else () for s in shape))
+        left = [s for i, s in enumerate(view.shape) if i != axis]
+        return View(call.equations.map(sp.Integer(0), (), (), whole=True), tuple((Part(None, s),) if s != 1 else () for s in left))
     at = view.axes[axis][0].axis
     shape = call.equations[view.node].shape
     others = [i for i in range(len(shape)) if i != at]
@@ -208,5 +209,7 @@ def trace(call: Call) -> View:
 
     view = call.tensor("self")
     rows, columns = (positions(call, s) for s in view.shape)
-    there = call.pointwise(sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, View(rows.node, (*rows.axes, ())), columns), whole=False)
+    there = call.pointwise(
+        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, View(rows.node, (*rows.axes, ())), columns), whole=False
+    )
     return reduce(call, there, (0, 1))
