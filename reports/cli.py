@@ -92,7 +92,7 @@ def napkin() -> None:
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
 @click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
 @click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
-@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, and what moves it.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
