@@ -23,6 +23,7 @@ from calc.spec import Spec as Spec
 if TYPE_CHECKING:
     from calc.check import Report
     from calc.derivation import Derivation
+    from calc.equations.derived import Derived
     from calc.graph import Graph
 
 Progress = Callable[[str], None]
@@ -76,6 +77,19 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | N
     from calc.check import check as check_derivation
 
     return check_derivation(derivation, device=device, progress=progress, **sizes)
+
+
+def gradients(
+    spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int
+) -> Derived:
+    """The equations of a model's forward and of the gradients of its loss, by the chain rule, with symbols for sizes.
+
+    Depths are numbers: those of ``sizes``, else 2. ``options`` are those of ``calc.options.Options`` by name (``attention``).
+    """
+    from calc.differentiate import gradients as derive_gradients
+    from calc.options import made
+
+    return derive_gradients(spec, sizes, made(**options), progress)
 
 
 def _silent(_: str) -> None:

@@ -17,6 +17,7 @@ from calc.errors import BadInputError, NapkinError
 from reports.cli_common import model_arguments, request_of, require_device, talk
 from reports.cli_dtype import dtype
 from reports.cli_einsum import einsum
+from reports.cli_gradients import gradients
 from reports.cli_initialisation import initialisation
 from reports.cli_measure import measure
 from reports.cli_optimizer import optimizer
@@ -328,7 +329,7 @@ def list_(what: str, words: Sequence[str], as_json: bool) -> None:
         raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
 
 
-for _command in (bytes_per_parameter, dtype, einsum, initialisation, measure, optimizer, storage):
+for _command in (bytes_per_parameter, dtype, einsum, gradients, initialisation, measure, optimizer, storage):
     napkin.add_command(_command)
 
 
