@@ -18,6 +18,7 @@ from calc.updates.check import check as check_update
 from calc.updates.cost import as_written
 from calc.updates.table import rule
 
+_DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
@@ -63,8 +64,8 @@ def _initialisation(lab: Lab) -> Worked:
 
 
 def _propagated(model: str, sizes: Mapping[str, int], rows: list[Row], checks: list[Checked]) -> None:
-    """Second moments through a model as it is drawn, beside real modules drawn 200 times."""
-    found, samples = moments(model, sizes, 200)
+    """Second moments through a model as it is drawn, beside real modules drawn anew."""
+    found, samples = moments(model, sizes, _DRAWS)
     for line in compare_moments(found, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
             continue
@@ -72,7 +73,7 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[Row], checks: l
         rows.append(Row(what, line.part.second, "", line.part.closed or line.part.equation))
         verdict = FAILED if line.verdict == "failed" else "within"
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %{f'; {line.because}' if line.because else ''}"
-        checks.append(Checked(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, "200 modules drawn and run", tolerance))
+        checks.append(Checked(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, f"{_DRAWS} modules drawn and run", tolerance))
 
 
 def _optimizers(lab: Lab) -> Worked:
@@ -168,11 +169,11 @@ def _data(_: Lab) -> Worked:
 
 def _checkpoint(lab: Lab) -> Worked:
     lab.progress("a checkpoint written and read")
-    found = saving(load("gpt2"))
+    found = saving(load("llama3-8b"))
     every = interval(60.0, 3600.0 * 24)
     rows = (
         Row(
-            "a checkpoint of GPT-2 124M with AdamW",
+            "a checkpoint of Llama 3 8B with AdamW, fp32",
             found.file.total,
             "bytes",
             "safetensors: model, two moments, step counters, iteration, and the header",
