@@ -32,6 +32,7 @@ free(
     "aten.select.int",
     "aten.diagonal.default",
     "aten.as_strided.default",
+    "aten.as_strided_.default",
     "aten.unfold.default",
     "aten.split.Tensor",
     "aten.split_with_sizes.default",

@@ -520,7 +520,7 @@ add("bernoulli_.Tensor", lambda: call(r(3, 5), torch.rand(3, 5)))
 # -- views ----------
 
 add("view.default _unsafe_view.default", lambda: call(r(3, 10), [6, 5]))
-add("_reshape_alias.default as_strided.default", lambda: call(r(3, 10), [6, 5], [5, 1]))
+add("_reshape_alias.default as_strided.default as_strided_.default", lambda: call(r(3, 10), [6, 5], [5, 1]))
 add("view.dtype", lambda: call(r(3, 5), torch.int32))
 add("t.default t_.default alias.default detach.default lift_fresh.default squeeze.default", lambda: call(r(3, 5)))
 add("transpose.int transpose_.default", lambda: call(r(3, 5), 0, 1))

@@ -152,6 +152,23 @@ network(
 )
 
 
+class Averaged(nn.Module):
+    """Channels last, as layer norms of images have them, then averaged over the image."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.widen, self.norm = nn.Conv2d(1, n.c, 3, padding=1), nn.LayerNorm(n.c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = F.adaptive_avg_pool2d(self.norm(self.widen(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2), 1)
+        return y
+
+
+network(
+    "an average of channels last", {"B": 2, "c": 5, "H": 7}, Averaged, lambda n: (torch.randn(n.B, 1, n.H, n.H),), {"B": 3, "c": 4, "H": 6}
+)
+
+
 class Quarters(nn.Module):
     """An image halved twice, its places then seen in squares of 2 x 2; sizes go with no word about what divides them."""
 

@@ -164,7 +164,7 @@ def _attention(source: Source, layout: Layout, config: Any, value: Mapping[str, 
     if "k" in value:
         free = "d" in value and "h" in value and value["k"] * value["h"] == value["d"]
         made["k"] = Dim("d/h" if free else value["k"], multiple_of=even)
-    elif made.get("d") is not None and made["d"].multiple_of == "h":
+    elif made.get("d") is not None and made["d"].multiple_of == "h" and not _parts_of_heads(config):
         made["k"] = Dim("d/h", tied=True, multiple_of=even)
     return made
 
@@ -206,20 +206,28 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
             if divisible and not isinstance(dim.multiple_of, str):
                 now = dim.multiple_of or 1
                 found[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
+    if "k" not in made and "d" in made and made["d"].multiple_of == "h" and value["h"] % _ROW == 0 and made["h"].multiple_of is None:
+        found["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of so many heads, and so of a row
     return found
 
 
 def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapping[str, Any]) -> bool:
     """Whether ``d`` must be a multiple of ``h``: always without a head width of its own, where the width is split among the heads."""
-    if "k" not in value:
-        return not any(name.endswith("head_dim") for name in config.__dict__)
+    if "k" not in value and not _parts_of_heads(config):
+        return True
     return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
+
+
+def _parts_of_heads(config: Any) -> bool:
+    """Whether a head's width is several fields: a part that turns and one that does not, or one for values."""
+    return any(name.endswith("head_dim") for name in config.__dict__)
 
 
 def _refuses(source: Source, layout: Layout, value: Mapping[str, Any]) -> bool:
     """Whether the config class objects to a width that the heads do not divide."""
     try:
-        source.config({**dict.fromkeys(layout.fields["d"], value["d"] + 1), **dict.fromkeys(layout.fields["k"], value["k"])})
+        own = dict.fromkeys(layout.fields["k"], value["k"]) if "k" in value else {}
+        source.config({**dict.fromkeys(layout.fields["d"], value["d"] + 1), **own})
     except Exception:  # the class's objection, of whatever type, is the answer
         return True
     return False
