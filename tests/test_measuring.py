@@ -157,6 +157,7 @@ def test_another_device_than_cuda_is_refused_in_a_line() -> None:
     assert 1 == found.stderr.count("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_the_unattended_run_keeps_every_row_and_shows_misses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -48,7 +48,14 @@ def test_what_holds_where_two_sizes_are_equal_says_nothing_of_where_one_is_less(
     assert not asked.told_by(more, less)
 
 
-@pytest.mark.parametrize("sizes", [{"d": 14, "h": 2}, {"d": 15, "h": 3, "k": 7}, {"d": 15, "h": 3, "k": 2}], ids=["square", "tall", "wide"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param({"d": 14, "h": 2}, id="square", marks=pytest.mark.slow),
+        pytest.param({"d": 15, "h": 3, "k": 7}, id="tall", marks=pytest.mark.slow),
+        pytest.param({"d": 15, "h": 3, "k": 2}, id="wide"),
+    ],
+)
 def test_either_side_is_that_of_a_real_run(spec: Spec, sizes: dict[str, int]) -> None:
     """To the last integer."""
     report = calc.check(calc.derive(spec, sizes, **MUON), **sizes)
