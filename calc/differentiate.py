@@ -12,6 +12,7 @@ import sympy as sp
 from calc.basis import basis_of
 from calc.equations import ir
 from calc.equations.derived import Derived, derived
+from calc.equations.numeric import needed
 from calc.errors import BadInputError, NapkinError
 from calc.options import Options
 from calc.program import Program
@@ -161,8 +162,9 @@ def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
 
 
 def _held(found: Derived) -> set[str]:
-    """Parameters that are partly constants to torch: a slope sees what a gradient leaves out."""
-    held = {n.op.source for n in found.equations.nodes[: found.forward] if isinstance(n.op, ir.Hold)}
+    """Parameters that are partly constants to torch (detached, rows for padding): a slope sees what a gradient leaves out."""
+    nodes = found.equations.nodes[: found.forward]
+    held = set(needed(found.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
     return {name for name, node in found.parameters.items() if node in held}
 
 

@@ -22,9 +22,12 @@ from reports.cli_common import talk
 @click.option("--parameter", metavar="NAME", help="Only what the gradient of this parameter rests on.")
 @click.option("--notation", default="index", show_default=True, metavar="KIND", help="index (with labels) or matrix.")
 @click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math.")
+@click.option("--steps", is_flag=True, help="Before that, the chain rule link by link, with the rule of each primitive.")
 @click.option("--check", "checked", is_flag=True, help="Run them in numpy at three random sizes beside autograd and central differences.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON: both notations, text and LaTeX.")
-def gradients(model: str, sizes: Sequence[str], parameter: str | None, notation: str, attention: str, checked: bool, as_json: bool) -> int:
+def gradients(
+    model: str, sizes: Sequence[str], parameter: str | None, notation: str, attention: str, steps: bool, checked: bool, as_json: bool
+) -> int:
     """Derive the gradients of a model's loss by the chain rule: equations with shapes and FLOPs, in the form of textbooks.
 
     MODEL is as for napkin derive. What repeats from layer to layer is shown once. Exit status 1: a comparison failed.
@@ -48,5 +51,5 @@ def gradients(model: str, sizes: Sequence[str], parameter: str | None, notation:
     if as_json:
         click.echo(job.json_text(view.document(found, parameter, compared)), nl=False)
     else:
-        view.show(found, notation == "matrix", parameter, compared, terminal.console())
+        view.show(found, notation == "matrix", parameter, compared, terminal.console(), steps)
     return 1 if compared is not None and not compared.ok else 0

@@ -11,6 +11,7 @@ import sympy as sp
 from calc.equations import ir
 from calc.equations.derived import Derived
 from calc.equations.ir import Operand, argument, place
+from calc.equations.reverse import Share
 from reports.letters import Letters, folded, in_dimensions
 from reports.scalars import Latex, Style, Text
 
@@ -44,9 +45,12 @@ class Equation:
 
 
 class Writer:
-    """Writes the equations of one derivation, names relative to ``layer``; where ``marked``, others than the layer's in ⟦ ⟧."""
+    """Writes the equations of one derivation, names relative to ``layer``; where ``marked``, others than the layer's in ⟦ ⟧;
+    where ``raw``, as the chain rule gives them."""
 
-    def __init__(self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", marked: bool = False) -> None:
+    def __init__(
+        self, derived: Derived, latex: bool = False, matrix: bool = False, layer: str = "", marked: bool = False, raw: bool = False
+    ) -> None:
         self._derived = derived
         self._equations = derived.equations
         self._style: Style = Latex() if latex else Text()
@@ -54,7 +58,8 @@ class Writer:
         self._layer = layer
         self._marked = marked
         self._letters = Letters(derived.program)
-        self._gradients = _by_node(derived)
+        self._names = derived.names_apart if raw else derived.names
+        self._gradients = {node: target for target, node in sorted(derived.found.of.items())} if raw else _by_node(derived)
         self._forward = False
         self._taken: list[str] = []  # letters of the equations around the one that is being written
         self.notes: list[str] = []
@@ -76,10 +81,24 @@ class Writer:
         left = self._indexed(self._style.gradient(self._called(target)), letters)
         if step.node is None:
             return Equation(left, "0", self._shape(target), sp.Integer(0))
-        alias = self._gradients.get(step.node)
+        return self._of(left, step.node, target, letters)
+
+    def share(self, share: Share) -> Equation:
+        """What one equation hands to one tensor that it reads."""
+        letters = self._letters.start(self._equations[share.target].shape)
+        left = self._indexed(self._style.gradient(self._called(share.target)), letters)
+        if share.node is None:
+            return Equation(left, "0", self._shape(share.target), sp.Integer(0))
+        return self._of(left, share.node, share.target, letters)
+
+    def _of(self, left: str, node: int, target: int, letters: list[str]) -> Equation:
+        """The equation of a gradient; one that has a name already stands by that."""
+        alias = self._gradients.get(node)
         if alias is not None and alias != target:
             return Equation(left, self._reference(alias, letters), self._shape(target), sp.Integer(0))
-        return self._equation(left, step.node, letters)
+        if node in self._names.of:
+            return Equation(left, self._name(node, letters), self._shape(target), sp.Integer(0))
+        return self._equation(left, node, letters)
 
     def _equation(self, left: str, node: int, letters: list[str]) -> Equation:
         written = self._body(node, letters)
@@ -101,13 +120,13 @@ class Writer:
         return found
 
     def _is_inside(self, node: int) -> bool:
-        names = self._derived.names
+        names = self._names
         return node not in names.of and node not in names.through and node not in self._gradients
 
     # -- references ---------------------------------------------------------------------------------------------------
 
     def _called(self, node: int) -> str:
-        names = self._derived.names
+        names = self._names
         while node in names.through:
             node = ir.sources(self._equations[node].op)[0]
         written = names.of.get(node, f"#{node}")
@@ -125,7 +144,7 @@ class Writer:
 
     def _seen(self, node: int, letters: Sequence[str]) -> list[str]:
         """The letters of what ``node`` is only another view of."""
-        while node in self._derived.names.through:
+        while node in self._names.through:
             op = self._equations[node].op
             if isinstance(op, ir.Map):
                 letters = [letters[label] for label in op.operands[0].at]
@@ -136,7 +155,7 @@ class Writer:
 
     def _tensor(self, node: int, letters: Sequence[str]) -> Written:
         """A tensor where another equation reads it."""
-        names = self._derived.names
+        names = self._names
         if node in self._gradients and not self._forward:
             return Written(self._reference(self._gradients[node], letters))
         if node in names.of:

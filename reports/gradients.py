@@ -117,6 +117,41 @@ def _because(derived: Derived, said: Sequence[tuple[str, int]], layer: str) -> t
     return tuple(dict.fromkeys(found))
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the chain: the share that ``of`` takes of the gradient of ``through``, and the rule of its primitive."""
+
+    of: str
+    through: str
+    primitive: str
+    rule: str
+    equation: Equation
+
+
+def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[Link]:
+    """The chain rule link by link, before anything is simplified, from the loss back."""
+    writer, names = Writer(derived, latex, raw=True), derived.names_apart
+    wanted = None if only is None else _chained(derived, only)
+    found = []
+    for share in derived.found.shares:
+        if wanted is None or share.target in wanted:
+            through = derived.equations[share.through]
+            called = [names.of.get(n, "") for n in (share.target, share.through)]
+            if all(called):
+                found.append(Link(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
+    return found
+
+
+def _chained(derived: Derived, name: str) -> set[int]:
+    """A parameter and the tensors between it and the loss."""
+    derived.parameter(name)
+    found = {derived.parameters[name]}
+    for node in derived.equations.nodes[: derived.forward]:
+        if any(source in found for source in ir.sources(node.op)):
+            found.add(node.index)
+    return found
+
+
 # -- layers ----------------------------------------------------------------------------------------------------------------
 
 
@@ -166,13 +201,15 @@ def _reading(group: Group) -> tuple[str, ...]:
 # -- on a terminal ---------------------------------------------------------------------------------------------------------
 
 
-def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | None, out: Console) -> None:
-    """The equations with shapes, FLOPs and reasons."""
+def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | None, out: Console, steps: bool = False) -> None:
+    """The equations with shapes, FLOPs and reasons; with ``steps`` the links of the chain before them."""
     _say(out, f"{derived.program.model}: gradients by the chain rule", "bold")
     for name, value in derived.program.fixed.items():
         _say(out, f"{name} = {value} in these equations; every other size is a symbol")
     for note in (*derived.program.notes, *derived.notes):
         _say(out, f"note: {note}")
+    if steps:
+        _show_chain(derived, only, out)
     heading = ""
     for group in groups(entries(derived, matrix, only=only)):
         kind = "Forward" if group.entries[0].kind == FORWARD else "Gradients, from the loss back"
@@ -194,6 +231,24 @@ def show(derived: Derived, matrix: bool, only: str | None, checked: Checked | No
         _say(out, f"zero whatever the values: the gradients of {', '.join(derived.zero)}")
     if checked is not None:
         show_checked(checked, out)
+
+
+def _show_chain(derived: Derived, only: str | None, out: Console) -> None:
+    _say(out, "\nForward, step by step", "bold")
+    writer = Writer(derived, raw=True)
+    for index in needed(derived.equations, [derived.loss]):
+        if index in derived.names_apart.of and not isinstance(derived.equations[index].op, ir.Leaf | ir.Literal):
+            equation = writer.forward(index)
+            _say(out, f"    {equation}   {equation.shape}")
+    _say(out, "\nThe chain rule, link by link", "bold")
+    rules: dict[str, None] = {}
+    for link in chain(derived, only=only):
+        rules[f"{link.primitive}: {link.rule}"] = None
+        flops = f"   {flops_text(link.equation.flops, derived.program)} FLOP" if link.equation.flops != 0 else ""
+        _say(out, f"    through {link.through}: {link.equation}   {link.equation.shape}{flops}   ({link.primitive})")
+    _say(out, "\n  by these rules")
+    for rule in rules:
+        _say(out, f"    {rule}")
 
 
 def _titled(group: Group) -> str:
@@ -262,6 +317,18 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
                 "zero": e.zero,
             }
             for e, m, x in zip(index, matrix, latex, strict=True)
+        ],
+        "chain": [
+            {
+                "of": link.of,
+                "through": link.through,
+                "primitive": link.primitive,
+                "rule": link.rule,
+                "shape": link.equation.shape,
+                "index": str(link.equation),
+                "flops": str(in_dimensions(link.equation.flops, derived.program)),
+            }
+            for link in chain(derived, only=only)
         ],
         "flops": {
             "forward": str(in_dimensions(derived.forward_flops, derived.program)),

@@ -44,6 +44,11 @@ class Derived:
         return Names(self.equations, self.forward, self.program, self.loss)
 
     @cached_property
+    def names_apart(self) -> Names:
+        """Names for every step of a definition."""
+        return Names(self.equations, self.forward, self.program, self.loss, apart=True)
+
+    @cached_property
     def of(self) -> dict[int, Simplified]:
         """The gradient of each tensor that has one."""
         return {step.target: step for step in self.steps}

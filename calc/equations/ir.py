@@ -160,10 +160,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The source, as a constant to the chain rule."""
+    """The source, as a constant to the chain rule. ``free``: the loss is the same whatever it is, so that a slope sees a constant too."""
 
     source: int
     because: str
+    free: bool = False
 
 
 Primitive = (

@@ -21,9 +21,9 @@ _LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
 
 class Names:
     """Names of the nodes below ``forward``; ``inline`` are those that stand inside another's equation, ``through`` those that are only
-    another tensor seen otherwise (transposed, or held constant)."""
+    another tensor seen otherwise (transposed, or held constant). With ``apart`` no step but a number stands inside another's equation."""
 
-    def __init__(self, equations: Equations, forward: int, program: Program, loss: int) -> None:
+    def __init__(self, equations: Equations, forward: int, program: Program, loss: int, apart: bool = False) -> None:
         self._equations = equations
         self.of: dict[int, str] = {}
         self.inline: set[int] = set()
@@ -34,7 +34,7 @@ class Names:
         for node in equations.nodes[:forward]:
             if self._is_through(node):
                 self.through.add(node.index)
-            elif _is_inline(equations, node, readers.get(node.index, [])):
+            elif _is_number(node) or (not apart and _is_inline(equations, node, readers.get(node.index, []))):
                 self.inline.add(node.index)
             else:
                 written = inputs.get(node.index) or _written(node)
@@ -62,10 +62,13 @@ def _readers(equations: Equations, forward: int) -> dict[int, list[Node]]:
     return found
 
 
+def _is_number(node: Node) -> bool:
+    """A constant, or positions."""
+    return isinstance(node.op, ir.Iota) or (isinstance(node.op, ir.Map) and not node.op.operands)
+
+
 def _is_inline(equations: Equations, node: Node, readers: list[Node]) -> bool:
     """A step within one operator that nothing else reads: the product in X W + b; constants; positions."""
-    if isinstance(node.op, ir.Iota) or (isinstance(node.op, ir.Map) and not node.op.operands):
-        return True
     if len(readers) != 1 or node.name or isinstance(node.op, ir.Leaf):
         return False
     (reader,) = readers

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +32,14 @@ def trials(name: str, attention: str = "fused") -> list[Trial]:
     return [trial(found, spec, _sizes(found.program, spec, seed, {}), options, seed) for seed in range(3)]
 
 
-@pytest.mark.parametrize("name", [*BUILT_IN, *MODELS])
+# The others take the same way through the same rules.
+QUICK = (
+    "linear", "two-layer", "cruncher", "mlp with GELU", "mlp with ReLU", "layer norm", "rms norm", "cross-entropy",
+    "grouped-query attention", "convolution with batch norm", "tied head", "scalar", "dropout",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in (*BUILT_IN, *MODELS)])
 def test_gradients_equal_autograd(name: str) -> None:
     """Every parameter's gradient to 1e-9 of the module's largest, central differences to 1e-5 of it, at three sizes."""
     found = trials(name)
@@ -39,8 +48,8 @@ def test_gradients_equal_autograd(name: str) -> None:
     assert sum(t.places for t in found) > 0
 
 
-@pytest.mark.parametrize("attention", ["fused", "math"])
-@pytest.mark.parametrize("name", ["gpt2", "llama3-8b"])
+@pytest.mark.parametrize("attention", ["fused", pytest.param("math", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("llama3-8b", marks=pytest.mark.slow)])
 def test_gradients_of_a_whole_decoder_equal_autograd(name: str, attention: str) -> None:
     """Two layers of GPT-2 and of Llama, either kernel of attention."""
     assert [] == [t for t in trials(name, attention) if not t.ok]
@@ -97,3 +106,31 @@ def test_shares_of_a_tied_weight_add_up() -> None:
     node = found.parameters["embedding.weight"]
 
     assert 2 == len([s for s in found.found.shares if s.target == node])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ("GPT2Config", {}),
+        ("LlamaConfig", {"num_key_value_heads": 8}),
+        ("Qwen3Config", {}),
+        ("BertConfig", {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}),
+        ("OPTConfig", {"dropout": 0.0}),
+        ("GPTNeoXConfig", {}),
+    ],
+)
+def test_gradients_of_library_models_equal_autograd(tmp_path: Path, config: str, options: dict[str, Any]) -> None:
+    """Hugging Face's own modules, by their config alone: a head for each."""
+    transformers = pytest.importorskip("transformers")
+    made = getattr(transformers, config)(**options)
+    stem = config.removesuffix("Config")
+    made.architectures = [{"GPT2": "GPT2LMHeadModel", "Bert": "BertForMaskedLM"}.get(stem, f"{stem}ForCausalLM")]
+    for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "hidden_dropout"):
+        if hasattr(made, name):
+            setattr(made, name, 0.0)
+    made.save_pretrained(tmp_path)
+    spec = calc.load(f"hf:{tmp_path}")
+    found = calc.gradients(spec)
+
+    assert trial(found, spec, _sizes(found.program, spec, 0, {}), Options(), 0).ok

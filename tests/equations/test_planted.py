@@ -58,6 +58,10 @@ def _untransposed(rule: reverse.Rule) -> reverse.Rule:
     return wrong
 
 
+def _slow(kind: type[Any]) -> Any:
+    return pytest.param(kind, marks=pytest.mark.slow)
+
+
 def _caught(name: str) -> bool:
     """Whether a derivation is refused or differs from autograd."""
     spec = MODELS[name]
@@ -69,7 +73,7 @@ def _caught(name: str) -> bool:
 
 
 @pytest.mark.parametrize("plant", [_negated, _dropped, _untransposed])
-@pytest.mark.parametrize("kind", [*RUN_BY])
+@pytest.mark.parametrize("kind", [k if k in (ir.Contract, ir.Map, ir.Reduce, ir.Gather) else _slow(k) for k in RUN_BY])
 def test_an_error_in_a_rule_is_caught(
     monkeypatch: pytest.MonkeyPatch, kind: type[Any], plant: Callable[[reverse.Rule], reverse.Rule]
 ) -> None:

@@ -1,0 +1,70 @@
+"""``napkin gradients`` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from reports.cli import napkin
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(napkin, ["gradients", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_equations_are_shown_with_shapes_and_flops() -> None:
+    """In index notation, unless matrices are asked for."""
+    code, out, _ = run("two-layer")
+
+    assert 0 == code
+    assert "∂L/∂w2[d,k] = Σ_b Y[b,d] ∂L/∂Y2[b,k]   (D, K)   2·B·D·K FLOP" in out
+    assert "backward if the inputs needed gradients too: 4·B·D² + 4·B·D·K FLOP" in out
+    assert "∂L/∂w2 = Yᵀ ∂L/∂Y2   (D, K)" in run("two-layer", "--notation", "matrix")[1]
+
+
+def test_json_has_both_notations_and_latex() -> None:
+    """Of one parameter, what it rests on."""
+    code, out, _ = run("two-layer", "--parameter", "w2", "--json")
+    document = json.loads(out)
+    last = document["equations"][-1]
+
+    assert (0, 1, "w2") == (code, document["schema"], last["of"])
+    assert ("Yᵀ ∂L/∂Y2", "2*B*D*K") == (last["matrix"].partition(" = ")[2], last["flops"])
+    assert r"\frac{\partial L}{\partial w^{(2)}}[d,k] = \sum_{b} Y[b,d]\, \frac{\partial L}{\partial Y^{(2)}}[b,k]" == last["latex"]
+    assert {"of", "through", "primitive", "rule", "index", "shape", "flops"} == set(document["chain"][0])
+
+
+def test_a_check_says_how_far_autograd_is() -> None:
+    """Three sizes, and the FLOPs."""
+    code, out, _ = run("linear", "--check")
+
+    assert 0 == code
+    assert 3 == out.count("  holds: ")
+    assert 2 == out.count("  equal: ")
+
+
+def test_steps_show_the_chain() -> None:
+    """With the rules of the primitives."""
+    out = run("linear", "--steps")[1]
+
+    assert "The chain rule, link by link" in out
+    assert "contract: Y = Σ A B" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("two-layer", "--parameter", "w9"), "no parameter 'w9'"),
+        (("two-layer", "--notation", "tensor"), "unknown notation 'tensor'"),
+        (("no-such-model",), "no model 'no-such-model'"),
+    ],
+)
+def test_bad_usage_is_one_line(words: tuple[str, ...], said: str) -> None:
+    """Exit status 2, nothing on standard output."""
+    code, out, err = run(*words)
+
+    assert (2, "") == (code, out)
+    assert said in err
