@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +17,7 @@ from calc import display
 from calc.display import Display, Name, Number, Product, Sum
 from calc.lecture.audit import Audit, Audited, audit, to_json
 from calc.lecture.lab import Lab
+from calc.lecture.sources import notes
 from calc.lecture.system import Checked, Derived, System, Worked
 from calc.lecture.system import to_json as system_json
 from calc.lecture.systems import SYSTEMS
@@ -155,14 +156,29 @@ def _topics(found: Audit) -> Iterator[TopicView]:
 def _claim(c: Audited) -> ClaimRow:
     f = c.finding
     return ClaimRow(
-        c.claim.id, c.claim.says, VERDICT_BADGES[f.verdict], shown(f.value, f.unit), _prose(f.because), f.computed_by, f.rests_on
+        id=c.claim.id,
+        notes=_notes(c.claim.id),
+        says=c.claim.says,
+        badge=VERDICT_BADGES[f.verdict],
+        value=shown(f.value, f.unit),
+        because=_prose(f.because),
+        computed_by=f.computed_by,
+        rests_on=f.rests_on,
     )
 
 
+def _notes(name: str) -> str:
+    """Where a claim stands: ``note 002``, ``notes 002, 003``."""
+    found = notes()[name]
+    return f"note{'s' if len(found) > 1 else ''}{NBSP}{', '.join(found)}"
+
+
 def _disputes(found: Audit) -> Iterator[DisputeView]:
+    def seen(names: Iterable[str]) -> tuple[tuple[str, str, Badge], ...]:
+        return tuple((name, _notes(name), VERDICT_BADGES[found[name].finding.verdict]) for name in names)
+
     for s in found.settled:
-        right, others = (tuple((name, VERDICT_BADGES[found[name].finding.verdict]) for name in names) for names in (s.right, s.others))
-        yield DisputeView(s.dispute.about, right, others, _prose(s.dispute.settled))
+        yield DisputeView(s.dispute.about, seen(s.right), seen(s.others), sentence(s.dispute.settled))
 
 
 # -- systems -----------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from reports.page import Badge, Command, Formula, RuleRow, StepView
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
     id: str
+    notes: str
     says: str
     badge: Badge
     value: str
@@ -31,8 +32,8 @@ class TopicView:
 @dataclass(frozen=True, slots=True)
 class DisputeView:
     about: str
-    right: tuple[tuple[str, Badge], ...]
-    others: tuple[tuple[str, Badge], ...]
+    right: tuple[tuple[str, str, Badge], ...]
+    others: tuple[tuple[str, str, Badge], ...]
     settled: str
 
 

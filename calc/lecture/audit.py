@@ -21,6 +21,7 @@ from calc.lecture.largest import LARGEST
 from calc.lecture.learning import LEARNING
 from calc.lecture.mfu import MFU
 from calc.lecture.precision import PRECISION
+from calc.lecture.sources import notes
 from calc.lecture.system import plain
 from calc.lecture.tensors import TENSORS
 from calc.lecture.training import TRAINING
@@ -114,6 +115,7 @@ def claim_json(found: Audited) -> dict[str, Any]:
     return {
         "id": found.claim.id,
         "topic": found.topic,
+        "notes": list(notes()[found.claim.id]),
         "claim": found.claim.says,
         "verdict": f.verdict,
         "value": plain(f.value),

@@ -86,7 +86,7 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     found = utilization(product(), Fraction(_TIME_3090), accelerator("rtx3090").peak("fp32"), "fp32")
     because = f"a time on the author's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.3f} of the fp32 peak"
-    return unchecked(_TIME_3090, because, "capacity.utilization(8796093022208, 0.3723, rtx3090 fp32)", unit="s")
+    return unchecked(float(_TIME_3090), because, "capacity.utilization(8796093022208, 0.3723, rtx3090 fp32)", unit="s")
 
 
 @MFU.claim("mfu-fp32-val", "That is an MFU of 0.66357 in fp32.")
@@ -145,7 +145,7 @@ def _(_: Lab) -> Finding:
     because = (
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the fp32 peak"
     )
-    return unchecked("0.16", because, "capacity.utilization(8796093022208, 0.16 s, h100-sxm fp32)", unit="s")
+    return unchecked(0.16, because, "capacity.utilization(8796093022208, 0.16 s, h100-sxm fp32)", unit="s")
 
 
 @MFU.claim("mfu-004-54", "That is 5.4e13 FLOP/s.")
@@ -169,7 +169,7 @@ def _(_: Lab) -> Finding:
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the dense bf16 "
         "peak"
     )
-    return unchecked("0.03", because, "capacity.utilization(8796093022208, 0.03 s, h100-sxm bf16)", unit="s")
+    return unchecked(0.03, because, "capacity.utilization(8796093022208, 0.03 s, h100-sxm bf16)", unit="s")
 
 
 @MFU.claim("mfu-004-lower", "The MFU is lower in bf16 than in fp32.")

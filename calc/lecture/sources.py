@@ -44,3 +44,10 @@ def sources() -> Mapping[str, Source]:
 
 def source(name: str) -> Source:
     return sources()[name]
+
+
+@cache
+def notes() -> Mapping[str, tuple[str, ...]]:
+    """The sets of notes (000 to 004) in which each claim stands."""
+    text = resources.files("calc").joinpath("data/lecture_notes.toml").read_text(encoding="utf-8")
+    return {name: tuple(found) for name, found in tomllib.loads(text).items()}

@@ -18,6 +18,7 @@ from calc.lecture import runs
 from calc.lecture.audit import audit, claims
 from calc.lecture.disputes import DISPUTES
 from calc.lecture.lab import Lab
+from calc.lecture.sources import notes
 from calc.lecture.verdicts import VERDICTS
 
 IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
@@ -76,6 +77,12 @@ def test_every_claim_of_the_list_is_there_once_and_no_other() -> None:
     assert len(IDS) == 187
     assert sorted(IDS) == sorted(found)
     assert [] == [claim.id for _, claim in claims() if not claim.says.endswith(".")]
+
+
+def test_every_claim_stands_in_some_of_the_five_sets_of_notes() -> None:
+    """And in no other."""
+    assert sorted(IDS) == sorted(notes())
+    assert {"000", "001", "002", "003", "004"} == {note for found in notes().values() for note in found}
 
 
 def test_contradictions_are_between_claims_that_there_are() -> None:
