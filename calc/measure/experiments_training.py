@@ -84,7 +84,7 @@ def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float 
     with forked():
         torch.manual_seed(seed)
         true = torch.arange(width, dtype=torch.float32)
-        model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)), nn.Linear(width, 1, bias=False))
+        model = _network(width, layers)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(steps):
@@ -173,15 +173,21 @@ def depth_variance(width: int, depth: int, scale: float, networks: int = 64, poi
     return {"variance": float(found.mean()), "error": float(found.std()) / math.sqrt(networks)}
 
 
-def step_flops(width: int, points: int) -> int:
-    """FLOPs of products of one step of a linear regression, by torch's counter around a real step."""
-    model = seeded(lambda: nn.Linear(width, 1, bias=False))
+def step_flops(width: int, points: int, layers: int = 0) -> int:
+    """FLOPs of products of one step of the network that ``trained`` trains, by torch's counter around a real step."""
+    model = seeded(lambda: _network(width, layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = randn(points, width), randn(points)
     with FlopCounterMode(display=False) as counter:
         F.mse_loss(model(x).squeeze(-1), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return int(counter.get_total_flops())
+
+
+def _network(width: int, layers: int) -> nn.Module:
+    """``layers`` maps of ``width`` to itself and one to a single output, none with a bias."""
+    hidden = (nn.Linear(width, width, bias=False) for _ in range(layers))
+    return nn.Sequential(*hidden, nn.Linear(width, 1, bias=False))
 
 
 def seeds() -> dict[str, bool]:

@@ -123,6 +123,7 @@ def _loop(lab: Lab) -> Worked:
         Row("FLOPs of products a step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
     )
     counted = experiment("step_flops", 16, 8)
+    derived = sum(lab.value("cruncher", f"flops.{phase}.matmul", {"B": 8, "D": 16, "L": 2}) for phase in ("forward", "backward"))
     checks = (
         equal("loss falls", "falls", "falls" if last < first / 100 else "does not", "200 real steps"),
         equal(
@@ -132,6 +133,7 @@ def _loop(lab: Lab) -> Worked:
             "200 real steps, to a half",
         ),
         equal("FLOPs of a step", 2 * 8 * 16 * 2, counted, "torch.utils.flop_counter, around a real step"),
+        equal("FLOPs of a step with two hidden layers", derived, experiment("step_flops", 16, 8, 2), "torch.utils.flop_counter"),
         *from_run(
             lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="sgd"), "flops.step.total", "memory.peak", "optimizer_state.bytes"
         ),
@@ -210,6 +212,10 @@ def _mixed(lab: Lab) -> Worked:
         Row(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept")
         for phase, names in formats.items()
     ]
+    for precision in ("bf16-autocast", "bf16-master"):
+        rows.append(
+            Row(f"kept for the backward of a small network, {precision}", _formats_kept(lab, precision), "", "tensor by tensor, by format")
+        )
     scaled = experiment("scaled_gradients", 1024.0, 1e-8)
     rows.append(Row("a gradient of 1e-8 in fp16", scaled["plain"], "", "below the smallest subnormal, 2^-24"))
     rows.append(
@@ -225,6 +231,15 @@ def _mixed(lab: Lab) -> Worked:
         report = lab.check("two-layer", small, precision=precision)
         checks += from_run(report, "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
     return Worked(tuple(rows), checks=tuple(checks))
+
+
+def _formats_kept(lab: Lab, precision: str) -> str:
+    """Tensors that the backward of a linear layer, a GELU and another layer needs, by format."""
+    by_format: dict[str, list[str]] = {}
+    for saved in lab.derive("mlp", None, precision=precision).saved:
+        if not saved.same_as:
+            by_format.setdefault(saved.dtype, []).append(f"{saved.tensor} {'×'.join(saved.shape)}".strip())
+    return "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in by_format.items())
 
 
 def _randomness(_: Lab) -> Worked:
