@@ -76,6 +76,10 @@ class SizesError(TraceError):
     """The step raises with symbols for sizes, or runs otherwise at the sizes asked for: a divisibility may be missing."""
 
 
+class ReadByTorchError(TraceError):
+    """Torch's own code reads sizes of tensors as numbers, as it also does to say what is wrong with them."""
+
+
 class NoPeakError(TraceError):
     """The peak of live bytes has no closed form in ``dimension``, a loop count: which turn needs most depends on the other sizes."""
 

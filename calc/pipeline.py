@@ -19,6 +19,7 @@ from calc.errors import (
     NapkinError,
     NoPeakError,
     PinnedSizeError,
+    ReadByTorchError,
     RefusedOperatorError,
     SizesError,
     SpecError,
@@ -109,25 +110,31 @@ def _traced(
     """The graph at ``sizes``, and the spec that it is of: with the multiples that the sizes asked for need, where they need any."""
     try:
         return _as_it_is(spec, sizes, options, cache, progress)
-    except SizesError as error:
-        if spec.gives_way or not _runs_as_asked(spec, sizes, options):
-            raise
-        found = _with_multiples(spec, sizes, options, cache, progress, error, [_MOST_TRIED])
-        return found or _as_it_is(multiples.as_numbers(spec, str(error)), sizes, options, cache, progress)
+    except (ReadByTorchError, SizesError) as error:
+        failure = error
+    # Outside of the block above: what is raised from here on has nothing to do with that error.
+    own = _own_error(spec, sizes, options)
+    if isinstance(failure, ReadByTorchError):
+        raise own or failure
+    if spec.gives_way or own is not None:
+        raise failure
+    found = _with_multiples(spec, sizes, options, cache, progress, failure, [_MOST_TRIED])
+    return found or _as_it_is(multiples.as_numbers(spec, str(failure)), sizes, options, cache, progress)
 
 
 # How often recording with a further multiple is tried.
 _MOST_TRIED = 40
 
 
-def _runs_as_asked(spec: Spec, sizes: Mapping[str, int] | None, options: Options) -> bool:
+def _own_error(spec: Spec, sizes: Mapping[str, int] | None, options: Options) -> NapkinError | None:
+    """What the step raises at the very sizes asked for, or nothing."""
     from calc.trace import again
 
     try:
         again(spec, {}, spec.sizes(decided.given_now(spec, sizes or {})), {}, options)
-    except NapkinError:
-        return False
-    return True
+    except NapkinError as error:
+        return error
+    return None
 
 
 def _with_multiples(

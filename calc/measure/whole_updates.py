@@ -26,6 +26,8 @@ _SCALARS = {
     "clamp_min": "min",
     "clamp_max": "max",
 }
+# A list operator that goes by another name than the one that it repeats.
+_SINGLE = {"_foreach_norm": "linalg_vector_norm"}
 _OF_LISTS = {"tensors1": "end", "tensor1": "tensor1", "tensor2": "tensor2"}
 
 
@@ -34,7 +36,7 @@ def repeated(func: OpOverload, args: Args) -> tuple[OpOverload, list[tuple[list[
     name = func._schema.name.split("::")[1]
     if not name.startswith("_foreach_"):
         return None
-    single = name.removeprefix("_foreach_")
+    single = _SINGLE.get(name, name.removeprefix("_foreach_"))
     lists = [{called: _item(value, i) for called, value in args.items()} for i in range(len(args["self"]))]
     calls = [{_renamed(single.rstrip("_"), called): value for called, value in given.items()} for given in lists]
     found = _overload(single, calls[0])

@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.cost import REGISTRY, Cost, Factor, Free, Operator, Rule, View, rule, term
 from calc.rules import comparisons, optimizer, pointwise  # noqa: F401  # whose rules are repeated here
+from calc.rules.reduction import vector_norm
 from calc.rules.shapes import whole
 
 # A list operator, and the operator that it repeats for each tensor; arguments that go by another name there.
@@ -67,6 +68,16 @@ def _register(listed: str, single: str) -> None:
 
 for _listed, _single in REPEATED.items():
     _register(_listed, _single)
+
+
+@rule("aten._foreach_norm.Scalar", statement="y = (Σ |x|ᵖ)^(1/p), for every tensor", source=EACH)
+def foreach_norm(op: Operator) -> Cost:
+    """Shapes: a list of tensors (*) → a list of numbers, as gradients are clipped by. Order p = 2 unless given."""
+    args = {"ord": op.value("ord", 2), "dim": None}
+    calls = [
+        Operator("aten.linalg_vector_norm.default", {"self": x, **args}, (y,)) for x, y in zip(op.value("self"), op.outputs, strict=True)
+    ]
+    return Cost(elementwise=tuple(t for call in calls for t in vector_norm(call).elementwise))
 
 
 @rule(

@@ -93,8 +93,10 @@ def _with_tuple(init: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def unrecognised() -> Iterator[None]:
-    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false."""
-    with replaced(torch._subclasses, FakeTensor=_NeverFake):
+    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, and clipping gradients takes
+    whole lists of them, as it does of real ones."""
+    kinds = [torch.Tensor, torch._subclasses.FakeTensor]
+    with replaced(torch._subclasses, FakeTensor=_NeverFake), replaced(torch.utils._foreach_utils, _foreach_supported_types=kinds):
         yield
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.algebra import log2_ceiling
-from calc.errors import TraceError
+from calc.errors import ReadByTorchError, TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import fourier, kernels, values
 from calc.trace.choices import Choices
@@ -60,6 +60,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.calls: list[Call] = []
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
+        self.symbolic = True
         self._shown: torch.Tensor | None = None
         self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
         self.owner: dict[int, str] = {}
@@ -91,9 +92,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
             self.shadows.follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
+            if not self.symbolic:
+                return out
             if type(torch._C._current_autograd_node()).__name__ == DIVIDING:
                 return [self._hint(size) for size in out]
-            raise TraceError(
+            raise ReadByTorchError(
                 f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
                 " follows; write that part with other operators"
             )

@@ -207,6 +207,7 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     ),
     **dict.fromkeys(_on_lists(""), _alike),
     **dict.fromkeys(_on_lists("_"), _nothing),
+    torch.ops.aten._foreach_norm.Scalar: lambda tensors, *_, **__: [t.new_empty(()) for t in tensors],
     torch.ops.aten._fused_sgd_.default: _nothing,
     torch.ops.aten._fused_adagrad_.default: _nothing,
     **dict.fromkeys(_interpolations(""), _resized),

@@ -66,6 +66,7 @@ def record_step(
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
     recorder = Recorder(size, hint, decided, met)
+    recorder.symbolic = env is not None
     # What the model prints is talk, and stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ for _names in REPEATED:
             add(f"_foreach_{_name.split('.')[0]}{_way}.{_name.split('.')[1]}", lambda name=_name: _listed(name))
 add("_foreach_add.List _foreach_add_.List _foreach_sub.List _foreach_sub_.List", lambda: call(lists(), lists(), alpha=2))
 add("_foreach_copy_.default", lambda: call(lists(), lists()))
+add("_foreach_norm.Scalar", lambda: call(lists()), lambda: call(lists(), 1.0), lambda: call(lists(), math.inf))
 add("_foreach_zero_.default", lambda: call(lists()))
 
 # -- optimizers ----------

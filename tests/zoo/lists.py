@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -50,8 +51,9 @@ def scaled(w: Tensor, v: Tensor) -> Any:
         getattr(aten, f"_foreach_{name}_").List(several, others, alpha=2)
         several = getattr(aten, f"_foreach_{name}").List(several, others, alpha=2)
     aten._foreach_copy_(several, others)
+    norms = [norm for order in (1, 2, math.inf) for norm in aten._foreach_norm(several, order)]
     aten._foreach_zero_(several)
-    return several
+    return [*several, *norms]
 
 
 operators("lists of tensors, scaled", *unlearned(scaled), inputs=vector, dims={"m": 5, "n": 7})

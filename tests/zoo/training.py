@@ -76,6 +76,17 @@ for name, optimizer in (OWN | AT_ONCE).items():
     trained(name, optimizer)
 for name, (named, precision, implementation) in FORMATS.items():
     trained(name, named, precision=precision, implementation=implementation)
+
+
+class Clipped(torch.optim.SGD):
+    """Gradients are cut to a norm of 1 before the step."""
+
+    def step(self, closure: Any = None) -> Any:
+        torch.nn.utils.clip_grad_norm_([p for group in self.param_groups for p in group["params"]], 1.0)
+        return super().step(closure)
+
+
+trained("gradients clipped", lambda parameters: Clipped(parameters, lr=0.1))
 for precision in ("bf16-autocast", "fp16-autocast"):
     network(
         f"batch norm in {precision}",
