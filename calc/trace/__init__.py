@@ -14,7 +14,7 @@ import torch
 
 from calc import decided, turns
 from calc.basis import Basis, basis_of
-from calc.dims import meaning_of, names_in
+from calc.dims import Dim, meaning_of, names_in
 from calc.errors import DataDependentError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
@@ -134,7 +134,7 @@ def _symbolic_runs(
     progress: Progress,
     known: Recordings,
 ) -> list[Traced]:
-    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis), products=options.optimizer in _BY_SIDES)
+    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis), products=_sides(spec.dimensions, options.optimizer))
     counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*turns.recorded(attempt, loops).values())]
     return [_recorded(spec, basis, hint_of, fixed, pins, options, known, progress) for fixed in counts]
 
@@ -199,6 +199,20 @@ def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: 
 _BY_SIDES = ("muon",)
 
 
+def _sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ...] | None:
+    """Widths that are products of dimensions: where a default says that k is d/h, so many heads of that width, of either kind."""
+    if optimizer not in _BY_SIDES:
+        return None
+    found = []
+    for name, dim in dims.items():
+        text = dim.expr if isinstance(dim, DimRecord) else dim.default
+        _, sign, part = str(text or "").replace(" ", "").partition("/")
+        while sign and part in dims:
+            found.append(f"{part}*{name}")
+            part = str(dims[part].multiple_of)
+    return tuple(found)
+
+
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[dict[str, int]]:
     """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts."""
     basis = graph.as_basis()
@@ -207,7 +221,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         basis,
         sizes,
         bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
-        products=graph.options.get("optimizer") in _BY_SIDES,
+        products=_sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
     found = []
     for number, counts in enumerate(turns.certified(attempt, graph.loops)):

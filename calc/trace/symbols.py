@@ -12,7 +12,7 @@ import contextlib
 import functools
 import random
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
@@ -37,14 +37,15 @@ def hints(
     turn: int = 0,
     shift: int = 0,
     bounded: Mapping[str, int] | None = None,
-    products: bool = False,
+    products: Sequence[str] | None = None,
 ) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
     They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
     as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
-    number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k).
+    number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
+    than those ``products`` of dimensions that are smaller (d than g*k).
     """
     values = basis.values(sizes)
     bounded = bounded or {}
@@ -57,8 +58,8 @@ def hints(
         if name in bounded:
             continue  # set below
         last = max(found.values(), default=0)
-        if products:
-            last = max(last, *_made_of(basis, found, below=values[name], values=values), 0)
+        if products is not None:
+            last = max(last, *_made_of(basis, products, found, below=values[name], values=values), 0)
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(sp.nextprime(at))
@@ -66,9 +67,10 @@ def hints(
     return {name: found[name] if name in found else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
 
 
-def _made_of(basis: Basis, known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
-    """What the dimensions made of the ``known`` symbols are, of those that are really smaller than ``below``."""
-    texts = [text for text in basis.define.values() if set(names_in(text)) <= known.keys()]
+def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
+    """What the dimensions and ``products`` made of the ``known`` symbols are, of those that are really smaller than ``below``."""
+    factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
+    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(names_in(text)) <= known.keys()]
     return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
 
 
