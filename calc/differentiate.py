@@ -128,7 +128,8 @@ def trial(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options
     real = observe(spec, sizes, options, seed)
     leaves = {**real.leaves, **_drawn(found, real.drawn)}
     _, mine = found.values(basis_of(spec.dimensions).values(sizes), leaves)
-    scale = max((float(np.abs(g).max()) for g in real.gradients.values() if g.size), default=0.0) or 1.0
+    largest = (float(np.abs(g[np.isfinite(g)]).max()) for g in real.gradients.values() if np.isfinite(g).any())
+    scale = max(largest, default=0.0) or 1.0
     errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
     errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
     where = max(errors, key=lambda n: errors[n], default="")
@@ -153,8 +154,10 @@ def _furthest(mine: np.ndarray | None, real: np.ndarray) -> float:
         return 0.0
     if mine is not None and mine.shape != real.shape:
         return float("inf")
-    found = float(np.abs(real if mine is None else mine - real).max())
-    return found if found == found else float("inf")
+    mine = np.zeros_like(real) if mine is None else mine
+    # Where a loss has no gradient (an angle at its end), both say so.
+    difference = np.where(np.isnan(mine) & np.isnan(real), 0.0, np.abs(mine - real))
+    return float(np.where(np.isnan(difference), np.inf, difference).max())
 
 
 def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:

@@ -161,6 +161,7 @@ class Lifter:
         for leaf in self.program.leaves:
             self._leaf(leaf.value, leaf.role, leaf.name, leaf.data, leaf.below)
         needed = self._needed()
+        self._by_hand = self._hand_written()
         for instruction in self.program.instructions:
             if instruction.index in needed:
                 self._instruction(instruction)
@@ -175,6 +176,18 @@ class Lifter:
         self._set(value, of_node(self.equations, node))
         if below is not None:
             self.below[self._views[value].node] = size(below)
+
+    def _hand_written(self) -> set[int]:
+        """Instructions that run without gradients and lead to a result that has one: the forward of a hand-written function."""
+        found: set[int] = set()
+        wanted: set[int] = set()
+        for instruction in reversed(self.program.instructions):
+            if instruction.graded or instruction.mutates:
+                continue
+            if any(o in wanted or self.program.values[o].requires_grad for o in instruction.outputs):
+                found.add(instruction.index)
+                wanted |= set(_refs(instruction.args))
+        return found
 
     def _needed(self) -> set[int]:
         """Instructions that the loss rests on: autograd makes copies for itself, and models compute what a loss leaves out."""
@@ -203,12 +216,15 @@ class Lifter:
 
     def _result(self, instruction: Instruction, position: int, output: int, view: View) -> None:
         values = self.program.values
-        if instruction.function and self.active(view.node):
+        by_hand = bool(instruction.function) or instruction.index in self._by_hand
+        if by_hand and self.active(view.node):
             self._note(
-                f"{instruction.function} at {instruction.site} is an autograd function with a backward of its own: these are the gradients"
-                " of its forward, which a check compares with what its backward gives"
+                f"{instruction.function or 'a function'} at {instruction.site} is an autograd function with a backward of its own: these are"
+                " the gradients of its forward, which a check compares with what its backward gives"
             )
-        if not instruction.graded and self.active(view.node):
+        elif not instruction.graded and instruction.mutates and self.active(view.node):
+            view = self._shifted(view, self.view(_refs(instruction.args)[0]))
+        elif not instruction.graded and self.active(view.node):
             view = View(self.equations.add(ir.Hold(view.node, _NO_GRADIENT), self.equations[view.node].shape), view.axes)
         source = next((r for r in _refs(instruction.args) if values[r].storage == values[output].storage), None)
         if instruction.mutates and source is not None:
@@ -218,6 +234,11 @@ class Lifter:
             self._set(output, view, owner, (*chain, (instruction.index, position)))
         else:
             self._set(output, view)
+
+    def _shifted(self, new: View, old: View) -> View:
+        """What is written over without gradients has another value and the gradient that it had."""
+        held = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
+        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *held), whole=False)
 
     def _note(self, note: str) -> None:
         if note not in self.notes:

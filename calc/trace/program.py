@@ -7,6 +7,7 @@ tensor's identity is that of its value; nothing of memory is asked of it.
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -155,9 +156,19 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
     def _number(self, value: float) -> float | Amount:
         """A number that torch computed from sizes comes as what it is at the hints; the question about it says what it is made of."""
         for expr, (answer, _) in self._env.asked.items() if self._env is not None else ():
-            if getattr(answer, "is_Float", False) and float(answer) == value and value != 1.0:
-                return Amount(number_text(expr, self._env.names))  # type: ignore[union-attr]  # the loop is empty without one
+            if getattr(answer, "is_Float", False) and value != 1.0:
+                text = number_text(expr, self._env.names)  # type: ignore[union-attr]  # the loop is empty without one
+                for power, made in _made_of(float(answer)):
+                    if made == value:
+                        return Amount(text if power == "1" else f"({text})**({power})")
         return value
+
+
+def _made_of(number: float) -> list[tuple[str, float]]:
+    """What kernels make of a scale before they multiply by it, with the power that it is."""
+    if number <= 0:
+        return [("1", number)]
+    return [("1", number), ("1/2", math.sqrt(number)), ("-1", 1 / number), ("-1/2", 1 / math.sqrt(number)), ("-1/2", math.sqrt(1 / number))]
 
 
 _POWERS = ("FloatPow", "PowByNatural", "Pow")
@@ -202,7 +213,10 @@ def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int
     held = {name: fixed.get(name, known[name]) for name in basis.symbols if name in fixed}
     while True:
         try:
-            return _record(spec, basis, sizes, held, options, doubles)
+            found = _record(spec, basis, sizes, held, options, doubles)
+            if held.keys() == known.keys() or _same_numbers(found, _record(spec, basis, sizes, held, options, doubles, turn=1)):
+                return found
+            raise TraceError(f"{spec.name}: torch makes a number of sizes in a way that cannot be seen")
         except PinnedSizeError as pin:
             if pin.dimension in held or pin.dimension not in known:
                 raise
@@ -213,8 +227,24 @@ def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int
             held = dict(known)
 
 
-def _record(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool) -> Program:
-    hint_of = {name: hint for name, hint in hints(basis, sizes).items() if name not in fixed}
+def _same_numbers(program: Program, other: Program) -> bool:
+    """Whether two recordings, at different hints, have the same numbers in them: what is made of sizes must say so."""
+    if [i.name for i in program.instructions] != [i.name for i in other.instructions]:
+        return True  # another case of the model, which its conditions tell apart
+    pairs = zip(program.instructions, other.instructions, strict=True)
+    return all(_numbers(one.args) == _numbers(two.args) for one, two in pairs)
+
+
+def _numbers(value: Any) -> list[str]:
+    if isinstance(value, float):
+        return [repr(value)]
+    return [n for v in value for n in _numbers(v)] if isinstance(value, tuple) else []
+
+
+def _record(
+    spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool, turn: int = 0
+) -> Program:
+    hint_of = {name: hint for name, hint in hints(basis, sizes, turn).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
     size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}

@@ -29,6 +29,8 @@ def embedding(call: Call) -> View:
     """Y[…, d] = W[I[…], d]. A row for padding is a constant: torch gives it no gradient."""
     weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
     padding = call.integer("padding_idx", -1)
+    if call.raw("scale_grad_by_freq", False):
+        raise call.refusal("its gradient is divided by how often a row is read, which is no derivative")
     if padding >= 0 and call.lifter.active(weight.node):
         weight = _held(call, weight, padding)
     rank = len(call.equations[index.node].shape)

@@ -155,7 +155,17 @@ def narrow(call: Call) -> View:
     return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis], call), call.shape()[axis])
 
 
-@lifting("split", "split_with_sizes", "chunk", "tensor_split", "split_copy", "split_with_sizes_copy")
+@lifting(
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "tensor_split",
+    "split_copy",
+    "split_with_sizes_copy",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "unsafe_chunk",
+)
 def split(call: Call) -> list[View | None]:
     view = call.tensor("self")
     axis = call.axis(view, "dim", 0)
