@@ -89,7 +89,7 @@ def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
     texts = {
         "lecture.md": markdown.write(page, "lecture.j2"),
         "lecture.html": html.write(page, "lecture.j2"),
-        "lecture.json": job.json_text(to_json(found, (_document(s, w) for s, w in worked))),
+        "lecture.json": job.json_text(document(Outcome(found, tuple(worked), ()))),
     }
     return Outcome(found, tuple(worked), job.write_all(directory, texts))
 
@@ -307,5 +307,6 @@ def summary(found: Audit) -> str:
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """The audit as plain data."""
-    return to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
+    """The audit as plain data, with the versions of what it was computed by."""
+    found = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
+    return {**found, "provenance": dict(_provenance())}
