@@ -8,16 +8,55 @@ the recording starts anew; the assumption says so. Where no multiple is enough, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from calc.decided import Declared
 from calc.dims import Dim
+from calc.errors import NapkinError, SizesError
 from calc.spec import Spec
 
+Recorded = TypeVar("Recorded")
+
 _POWERS = (2, 4, 8, 16, 32, 64)
+# How often recording with a further multiple is tried.
+_MOST_TRIED = 40
 # A batch is divided by nothing.
 _NEVER_DIVIDES = ("B",)
+
+
+def first_that_records(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    error: SizesError,
+    record: Callable[[Spec], Recorded],
+    progress: Callable[[str], None],
+    left: list[int] | None = None,
+) -> Recorded | None:
+    """What ``record`` makes of ``spec`` with the first further multiples that let it; nothing where there are none, or too many to try.
+
+    ``sizes`` are those asked for, ``error`` is what recording without multiples came to, ``left`` how many tries are left.
+    """
+    left = [_MOST_TRIED] if left is None else left
+    further: list[tuple[Spec, SizesError]] = []
+    for more in candidates(spec, sizes, str(error)):
+        if not left[0]:
+            break
+        left[0] -= 1
+        progress(more.why)
+        try:
+            return record(more.spec)
+        except SizesError as other:
+            if str(other) != str(error):
+                further.append((more.spec, other))
+        except NapkinError:
+            continue
+    for nearer, reason in further:
+        found = first_that_records(nearer, sizes, reason, record, progress, left)
+        if found is not None:
+            return found
+    return None
 
 
 def candidates(spec: Spec, sizes: Mapping[str, int], error: str) -> Iterator[Declared]:

@@ -118,12 +118,9 @@ def _traced(
         raise own or failure
     if spec.gives_way or own is not None:
         raise failure
-    found = _with_multiples(spec, sizes, options, cache, progress, failure, [_MOST_TRIED])
+    asked = spec.sizes(decided.given_now(spec, sizes or {}))
+    found = multiples.first_that_records(spec, asked, failure, lambda other: _as_it_is(other, sizes, options, cache, progress), progress)
     return found or _as_it_is(multiples.as_numbers(spec, str(failure)), sizes, options, cache, progress)
-
-
-# How often recording with a further multiple is tried.
-_MOST_TRIED = 40
 
 
 def _own_error(spec: Spec, sizes: Mapping[str, int] | None, options: Options) -> NapkinError | None:
@@ -134,36 +131,6 @@ def _own_error(spec: Spec, sizes: Mapping[str, int] | None, options: Options) ->
         again(spec, {}, spec.sizes(decided.given_now(spec, sizes or {})), {}, options)
     except NapkinError as error:
         return error
-    return None
-
-
-def _with_multiples(
-    spec: Spec,
-    sizes: Mapping[str, int] | None,
-    options: Options,
-    cache: bool,
-    progress: Progress,
-    error: SizesError,
-    left: list[int],
-) -> tuple[Graph, Analysis | None, Spec] | None:
-    """The graph with the first further multiples that make a recording; nothing where there are none, or too many to try."""
-    further: list[tuple[Spec, SizesError]] = []
-    for more in multiples.candidates(spec, spec.sizes(decided.given_now(spec, sizes or {})), str(error)):
-        if not left[0]:
-            break
-        left[0] -= 1
-        progress(more.why)
-        try:
-            return _as_it_is(more.spec, sizes, options, cache, progress)
-        except SizesError as other:
-            if str(other) != str(error):
-                further.append((more.spec, other))
-        except NapkinError:
-            continue
-    for spec_, other_error in further:
-        found = _with_multiples(spec_, sizes, options, cache, progress, other_error, left)
-        if found is not None:
-            return found
     return None
 
 
