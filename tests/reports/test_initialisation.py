@@ -34,7 +34,7 @@ def test_the_json_holds_the_same() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["no-such-model"], "unknown model"),
+        (["no-such-model"], "no-such-model"),
         (["cruncher", "-d", "D=-3"], "D"),
         (["cruncher", "--draws", "2"], "30"),
         (["gpt2", "-d", "d=64", "-d", "h=12"], "divide"),
