@@ -19,6 +19,7 @@ from reports.cli_dtype import dtype
 from reports.cli_einsum import einsum
 from reports.cli_gradients import gradients
 from reports.cli_initialisation import initialisation
+from reports.cli_lecture import lecture
 from reports.cli_measure import measure
 from reports.cli_optimizer import optimizer
 from reports.cli_recipes import bytes_per_parameter
@@ -329,7 +330,7 @@ def list_(what: str, words: Sequence[str], as_json: bool) -> None:
         raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")
 
 
-for _command in (bytes_per_parameter, dtype, einsum, gradients, initialisation, measure, optimizer, storage):
+for _command in (bytes_per_parameter, dtype, einsum, gradients, initialisation, lecture, measure, optimizer, storage):
     napkin.add_command(_command)
 
 
