@@ -219,8 +219,8 @@ class Lifter:
         by_hand = bool(instruction.function) or instruction.index in self._by_hand
         if by_hand and self.active(view.node):
             self._note(
-                f"{instruction.function or 'a function'} at {instruction.site} is an autograd function with a backward of its own: these are"
-                " the gradients of its forward, which a check compares with what its backward gives"
+                f"{instruction.function or 'a function'} at {instruction.site} is an autograd function with a backward of its own:"
+                " these are the gradients of its forward, which a check compares with what its backward gives"
             )
         elif not instruction.graded and instruction.mutates and self.active(view.node):
             view = self._shifted(view, self.view(_refs(instruction.args)[0]))

@@ -110,7 +110,10 @@ class Run:
     @_value.register
     def _map(self, op: ir.Map, node: Node) -> Array:
         rank = len(node.shape)
-        found = function(self._number(op.expr), len(op.operands))(*(self._spread(o, rank) for o in op.operands))
+        expr, operands = self._number(op.expr), [self._spread(o, rank) for o in op.operands]
+        if expr.atoms(sp.And, sp.Or):  # numpy joins conditions of one shape only
+            operands = list(np.broadcast_arrays(*operands))
+        found = function(expr, len(op.operands))(*operands)
         return np.broadcast_to(found, [self._size(s) for s in node.shape])
 
     @_value.register

@@ -7,6 +7,7 @@ random is handed over in order, for the equations take it as given.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -98,9 +99,10 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
             raise SpecError(f"spec {spec.name!r}: loss must return a scalar tensor")
         return loss
 
-    with _Draws() as draws:
+    with _grouped_products(), _Draws() as draws:
         loss = forward()
-    loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+    with _grouped_products():
+        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
     found = _slopes(gradients, parameters, forward, places, seed)
     slopes = tuple((n, at, slope) for n, at, slope in found if slope is not None)
@@ -131,7 +133,8 @@ def _slope(parameter: Tensor, at: int, step: float, forward: Any) -> float:
     with torch.no_grad():
         for sign in (1, -1):
             flat[at] = kept + sign * step
-            sides.append(float(forward()))
+            with _grouped_products():
+                sides.append(float(forward()))
         flat[at] = kept
     return (sides[0] - sides[1]) / (2 * step)
 
@@ -153,6 +156,28 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
         if name in _DRAWS:
             self.found.append((name, _array(out[1] if isinstance(out, tuple) else out)))
         return out
+
+
+class _GroupedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # as above
+    """Torch has no grouped matrix product in float64: group by group it is one."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func is not torch.ops.aten._grouped_mm.default or args[0].dtype != torch.float64:
+            return func(*args, **(kwargs or {}))
+        a, b, offsets = (*args, *((kwargs or {}).get("offs"),))[:3]
+        bounds = [0, *(offsets.tolist() if offsets is not None else [])]
+        pairs = list(itertools.pairwise(bounds))
+        if a.dim() == 2 and b.dim() == 3:
+            return torch.cat([a[i:j] @ b[g] for g, (i, j) in enumerate(pairs)])
+        if a.dim() == 2 and b.dim() == 2:
+            return torch.stack([a[:, i:j] @ b[i:j] for i, j in pairs])
+        if a.dim() == 3 and b.dim() == 2:
+            return torch.cat([a[g] @ b[:, i:j] for g, (i, j) in enumerate(pairs)], 1)
+        return a @ b
+
+
+def _grouped_products() -> TorchDispatchMode:
+    return _GroupedProducts()  # type: ignore[no-untyped-call]  # torch's modes are untyped
 
 
 _TO_DOUBLE = (torch.float32, torch.float16, torch.bfloat16)

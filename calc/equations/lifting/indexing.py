@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -93,6 +92,17 @@ def taken(call: Call, view: View, axis: int, index: View, drop: bool = False) ->
     return View(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
 
 
+@lifting("take")
+def take(call: Call) -> View:
+    """Elements by their place in the whole tensor, row after row."""
+    view, index = call.tensor("self"), call.views.dense(call.tensor("index"))
+    flat = call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    index = _nonnegative(call, index, flat.shape[0])
+    shape = call.equations[index.node].shape
+    pick = Pick(Operand(index.node, tuple(range(len(shape)))))
+    return View(call.equations.add(ir.Gather(flat.node, (pick,)), shape), index.axes)
+
+
 @lifting("gather", "take_along_dim")
 def gather(call: Call) -> View:
     view = call.tensor("self")
@@ -154,16 +164,34 @@ def one_hot(call: Call) -> View:
     return View(node, (*view.axes, (Part(rank, size),)))
 
 
-@lifting("select_scatter", "slice_scatter")
-def put_back(call: Call) -> Any:
-    """A part of the tensor replaced."""
+@lifting("select_scatter")
+def select_scatter(call: Call) -> View:
+    """One position of an axis replaced."""
     view, source = call.views.plain(call.tensor("self")), call.tensor("src")
+    axis, index = call.axis(view, "dim", 0), call.integer("index")
+    at = sp.Integer(index) if index >= 0 else view.shape[axis] + index
+    spread = View(source.node, (*source.axes[:axis], (), *source.axes[axis:]))
+    return call.pointwise(where(sp.Eq(argument(2), at), y, x), (view, spread, _along(call, view, axis)))
+
+
+@lifting("slice_scatter")
+def slice_scatter(call: Call) -> View:
+    """A stretch of an axis replaced."""
+    view, source = call.views.plain(call.tensor("self")), call.views.plain(call.tensor("src"))
     axis = call.axis(view, "dim", 0)
+    start, length = call.raw("start") or 0, source.shape[axis]
+    if call.integer("step", 1) != 1 or not isinstance(start, int) or not source.axes[axis]:
+        raise call.refusal("its stretch has steps, or begins where a size says")
+    first = sp.Integer(start) if start >= 0 else view.shape[axis] + start
+    moved = source.axes[axis][0].axis
+    places = tuple(Index(place(i) - first if i == moved else place(i)) for i in range(len(call.equations[source.node].shape)))
+    shape = tuple(view.shape[i] for i, a in enumerate(source.axes) if a)
+    padded = View(call.equations.add(ir.Gather(source.node, places, sp.Integer(0)), shape), source.axes)
+    inside = sp.And(argument(2) >= first, argument(2) < first + length)
+    return call.pointwise(where(inside, y, x), (view, padded, _along(call, view, axis)))
+
+
+def _along(call: Call, view: View, axis: int) -> View:
+    """The positions of one axis."""
     at = positions(call, view.shape[axis])
-    along = View(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))
-    if ".select" in call.instruction.name or "select_scatter" in call.instruction.name:
-        index = call.integer("index")
-        where_ = sp.Integer(index) if index >= 0 else view.shape[axis] + index
-        spread = View(source.node, (*source.axes[:axis], (), *source.axes[axis:]))
-        return call.pointwise(where(sp.Eq(argument(2), where_), y, x), (view, spread, along))
-    raise call.refusal("it puts a stretch back")
+    return View(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))

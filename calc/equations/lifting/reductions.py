@@ -202,6 +202,37 @@ def cumsum(call: Call) -> View:
     return View(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
 
 
+@lifting("logcumsumexp")
+def logcumsumexp(call: Call) -> View:
+    """log of the running sums of exp(x - M), plus M."""
+    from calc.equations.lifting.softmax import shifted
+
+    view = call.views.plain(call.tensor("self"))
+    axis = call.axis(view)
+    if not view.axes[axis]:
+        return view
+    less, largest = shifted(call, view, (axis,))
+    powers = call.views.plain(call.pointwise(sp.exp(x), (less,), name="E"))
+    at = powers.axes[axis][0].axis
+    assert at is not None
+    run = View(call.equations.add(ir.Cumulate(powers.node, at), call.equations[powers.node].shape), powers.axes)
+    return call.pointwise(sp.log(x) + y, (run, largest))
+
+
+@lifting("_cdist_forward", "_euclidean_dist", "cdist", "pairwise_distance")
+def distances(call: Call) -> View:
+    """(Σ |a - b|ᵖ)^(1/p) of every row of one with every row of the other; between equal rows torch has the gradient 0."""
+    a, b = call.tensor("x1"), call.tensor("x2")
+    order = call.number("p", 2)
+    apart = call.pointwise(x - y, (View(a.node, (*a.axes[:-1], (), a.axes[-1])), View(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
+    last = len(apart.axes) - 1
+    if order.has(sp.Symbol("infinity", positive=True)) or order == 0:
+        raise call.refusal("its norm is of order 0 or infinity")
+    powers = call.pointwise(x**order if order.is_integer and order % 2 == 0 else sp.Abs(x) ** order, (apart,))
+    total = reduce(call, powers, (last,))
+    return call.pointwise(sp.Piecewise((x ** (1 / order), x > 0), (0, True)), (total,))
+
+
 @lifting("trace")
 def trace(call: Call) -> View:
     """The sum of the diagonal."""

@@ -71,6 +71,30 @@ def scatter(call: Call) -> View:
     return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, found, there))
 
 
+@lifting("index_copy")
+def index_copy(call: Call) -> View:
+    """X with row i of the source in the place of row I[i]."""
+    view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
+    index = call.tensor("index")
+    rows = View(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
+    shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
+    spread = expanded(call, rows, shape)
+    found = _scattered(call, view, axis, spread, call.tensor("source"))
+    there = _scattered(call, view, axis, spread, View(call.equations.map(sp.Integer(1), (), ()), ()))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, found, there))
+
+
+@lifting("index_fill")
+def index_fill(call: Call) -> View:
+    """X with one number in the rows I."""
+    view, axis = call.tensor("self"), call.axis(call.tensor("self"), "dim", 0)
+    index = call.tensor("index")
+    rows = View(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
+    shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
+    there = _scattered(call, view, axis, expanded(call, rows, shape), View(call.equations.map(sp.Integer(1), (), ()), ()))
+    return call.pointwise(where(argument(2) > 0, y, x), (view, call.tensor("value"), there))
+
+
 @lifting("index_add")
 def index_add(call: Call) -> View:
     """X[…, I[i], …] + α source[…, i, …]."""
