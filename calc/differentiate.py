@@ -184,6 +184,7 @@ def _drawn(found: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tupl
 def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int]) -> dict[str, int]:
     """Small random sizes at which the model runs as recorded. Those that are numbers in the program stay; ``given`` ones too."""
     basis, generator = basis_of(spec.dimensions), random.Random(seed)
+    otherwise: dict[str, int] | None = None
     for values in _drawn_sizes(basis.symbols, program.fixed, generator):
         sizes = {**basis.sizes(values), **given}
         try:
@@ -191,8 +192,13 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int]) ->
         except NapkinError:
             continue
         at = basis.values(full)
-        if all(at[n] == v for n, v in program.fixed.items()) and all(c.same_at(at) for c in program.conditions):
+        if any(at[n] != v for n, v in program.fixed.items()):
+            continue
+        if all(c.same_at(at) for c in program.conditions):
             return full
+        otherwise = full
+    if given and otherwise is not None:
+        return otherwise  # asked for: whether the equations hold there too is what the comparison says
     at = {**program.hints, **program.fixed}
     if all(c.same_at(at) for c in program.conditions):
         return basis.sizes(at)

@@ -107,7 +107,7 @@ class Writer:
 
     def _shape(self, node: int) -> str:
         shape = self._equations[node].shape
-        return f"({', '.join(str(in_dimensions(s, self._derived.program)) for s in shape)})" if shape else "()"
+        return f"({', '.join(str(in_dimensions(s, self._derived.program)).replace('*', '·') for s in shape)})" if shape else "()"
 
     def _inlined(self, node: int) -> list[int]:
         """The node and what stands inside its equation."""

@@ -7,7 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import calc
 from reports.cli import napkin
+from reports.gradients import entries
+from reports.mathml import piece
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -52,6 +55,13 @@ def test_steps_show_the_chain() -> None:
 
     assert "The chain rule, link by link" in out
     assert "contract: Y = Σ A B" in out
+
+
+def test_every_formula_is_latex_that_reports_can_set() -> None:
+    """By the converter of the HTML report, for every equation of a Llama."""
+    found = entries(calc.gradients(calc.load("llama3-8b")), latex=True)
+
+    assert all(piece(str(e.equation)).startswith("<math>") for e in found)
 
 
 @pytest.mark.parametrize(
