@@ -280,8 +280,13 @@ class Writer:
             return self._operand(coordinate.operand, letters).text
         expr = coordinate.expr
         symbols = {place(i): sp.Symbol(letter) for i, letter in enumerate(letters)}
-        sizes = {s: sp.Symbol(f"|{s.name}|" if s.name in letters else s.name) for s in expr.free_symbols if s not in symbols}
+        sizes = {s: self._told_apart(s, letters) for s in expr.free_symbols if s not in symbols}
         return str(expr.xreplace(symbols | sizes)).replace("*", "·").replace(" ", "")
+
+    def _told_apart(self, size: sp.Symbol, letters: Sequence[str]) -> sp.Expr:
+        """A size inside a coordinate; |d| where a label there is called d."""
+        shown = in_dimensions(size, self._derived.program) if size.name not in self._derived.program.define else size
+        return shown.xreplace({s: sp.Symbol(f"|{s.name}|" if s.name in letters else s.name) for s in shown.free_symbols})
 
     def _scatter(self, node: ir.Node, updates: int, coordinates: Sequence[ir.Index | ir.Pick], letters: Sequence[str]) -> Written:
         """Σ of the updates whose place this is."""

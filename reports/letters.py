@@ -45,7 +45,7 @@ class Letters:
 
 
 @functools.lru_cache(maxsize=4096)
-def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...]) -> sp.Expr:
+def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...], hidden: frozenset[str]) -> sp.Expr:
     found = sp.Integer(0)
     for term in sp.Add.make_args(sp.expand(expr)):
         coefficient, rest = term.as_coeff_Mul()
@@ -61,6 +61,8 @@ def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...]) -> sp.
             else:
                 both = (there, powers.get(part, 0))
                 moved = min(both) if min(both) > 0 else max(both) if max(both) < 0 else 0
+                if quotient in hidden:  # no dimension of the model: it stands as the quotient that it is
+                    moved = there
                 powers[part] = powers.get(part, 0) - moved
             powers[quotient] = there - moved
             powers[whole] = powers.get(whole, 0) + moved
@@ -72,7 +74,8 @@ def in_dimensions(expr: sp.Expr, program: Program) -> sp.Expr:
     """A size in the model's dimensions: d where the basis has h·k."""
     if not expr.free_symbols:
         return expr
-    return _folded(expr, program.folds)
+    hidden = frozenset(quotient for _, _, quotient in program.folds if quotient not in program.define)
+    return _folded(expr, program.folds, hidden)
 
 
 def folded(expr: sp.Expr, program: Program) -> sp.Expr:

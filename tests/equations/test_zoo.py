@@ -9,8 +9,9 @@ from calc.errors import NapkinError
 from calc.options import Options
 from tests.zoo import ZOO
 
-# What equations do not have: a gradient that a user's hook changes, a write that overlaps what it reads, points outside a domain.
-OTHERWISE = ("hooks of a user", "in place on a view, rows that are put", "angles")
+# What equations do not have: a gradient that a user's hook changes, a write that overlaps what it reads, points outside a domain,
+# memory that nobody has written.
+OTHERWISE = ("hooks of a user", "in place on a view, rows that are put", "angles", "constants like another")
 
 
 @pytest.mark.slow
