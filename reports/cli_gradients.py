@@ -36,7 +36,7 @@ def gradients(
     from calc.differentiate import check
     from calc.differentiate import gradients as derive
     from calc.options import made
-    from reports import gradients as view
+    from reports import gradients_shown as view
     from reports import job, terminal
 
     if notation not in ("index", "matrix"):

@@ -6,8 +6,8 @@ from typing import Any
 
 import sympy as sp
 
+from calc.equations.call import Call, lifting
 from calc.equations.ir import argument
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.contractions import contract
 from calc.equations.lifting.creation import positions
 from calc.equations.lifting.softmax import softmax

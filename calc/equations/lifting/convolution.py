@@ -5,8 +5,8 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import Operand, argument, place
-from calc.equations.lift import Call, lifting
 from calc.equations.sizes import product, quotient
 from calc.equations.views import Part, View
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.equations import ir
-from calc.equations.lift import Call, lifting
+from calc.equations.call import Call, lifting
 from calc.equations.views import Part, View
 
 

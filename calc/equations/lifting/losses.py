@@ -7,8 +7,8 @@ from typing import Any
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import Operand, argument
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.reductions import reduce
 from calc.equations.scalar import Softplus, larger, truth, where
 from calc.equations.views import Part, View

@@ -7,8 +7,8 @@ from typing import Any
 
 import sympy as sp
 
+from calc.equations.call import Call, lifting
 from calc.equations.ir import argument
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.reductions import reduce
 from calc.equations.views import View
 

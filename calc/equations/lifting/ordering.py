@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.equations import ir
-from calc.equations.lift import Call, lifting
+from calc.equations.call import Call, lifting
 from calc.equations.lifting.indexing import taken
 from calc.equations.lifting.shapes import narrowed
 from calc.equations.views import View

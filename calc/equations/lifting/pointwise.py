@@ -7,8 +7,8 @@ from typing import Any
 import sympy as sp
 
 from calc.equations import scalar
+from calc.equations.call import Call, lifting
 from calc.equations.ir import argument
-from calc.equations.lift import Call, lifting
 from calc.equations.scalar import Sigmoid, Softplus, larger, smaller, truth, where
 from calc.equations.sizes import INFINITY
 from calc.equations.views import View

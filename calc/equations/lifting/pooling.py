@@ -7,8 +7,8 @@ from typing import Any
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import Operand, argument, place
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.convolution import full
 from calc.equations.sizes import INFINITY, quotient
 from calc.equations.views import View, of_node

@@ -8,8 +8,8 @@ from typing import Any
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import Operand, argument
-from calc.equations.lift import Call, lifting
 from calc.equations.sizes import product
 from calc.equations.views import Part, View
 

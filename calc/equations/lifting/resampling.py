@@ -5,8 +5,8 @@ from __future__ import annotations
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import argument, place
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.convolution import full
 from calc.equations.lifting.creation import positions
 from calc.equations.lifting.reductions import reduce

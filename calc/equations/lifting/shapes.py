@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting, size_of
 from calc.equations.ir import place
-from calc.equations.lift import Call, lifting, size_of
 from calc.equations.sizes import number
 from calc.equations.views import Part, View
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import argument
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.reductions import reduce
 from calc.equations.views import View
 

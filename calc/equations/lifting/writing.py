@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import sympy as sp
 
 from calc.equations import ir
+from calc.equations.call import Call, lifting
 from calc.equations.ir import Index, Operand, Pick, argument, place
-from calc.equations.lift import Call, lifting
 from calc.equations.lifting.indexing import indexed
 from calc.equations.lifting.shapes import expanded, narrowed
 from calc.equations.scalar import where
