@@ -238,7 +238,8 @@ def sources(op: Primitive) -> tuple[int, ...]:
 
 
 class Equations:
-    """A growing list of equations. The same equation is written once."""
+    """A growing list of equations. The same equation is written once; but a product that a forward makes twice (``run`` tells the calls
+    apart) stands twice, for it is executed twice."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -246,13 +247,14 @@ class Equations:
         self.site = ""
         self.operator = ""
         self.inside = False
+        self.run: int | None = None
 
     def __getitem__(self, index: int) -> Node:
         return self.nodes[index]
 
     def add(self, op: Primitive, shape: Shape, inner: Shape = (), name: str = "", whole: bool = False) -> int:
         """The index of the node with this equation."""
-        key = (op, shape, inner)
+        key = (op, shape, inner, self.run if isinstance(op, Contract) else None)
         known = self._known.get(key)
         if known is not None:
             return known

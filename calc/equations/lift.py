@@ -52,6 +52,7 @@ class Lifter:
         for instruction in self.program.instructions:
             if instruction.index in needed:
                 self._instruction(instruction)
+        self.equations.run = None
         return self.view(self.program.loss).node
 
     def _leaf(self, value: int, role: str, name: str, data: Any, below: int | str | None) -> None:
@@ -94,7 +95,7 @@ class Lifter:
         function = lifting_of(instruction.name)
         if function is None:
             raise UnknownOperatorError(_unknown(instruction))
-        self.equations.site, self.equations.operator = instruction.site, instruction.name
+        self.equations.site, self.equations.operator, self.equations.run = instruction.site, instruction.name, instruction.index
         lifted = function(Call(self, instruction))
         made = [lifted] if isinstance(lifted, View) else list(lifted)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):

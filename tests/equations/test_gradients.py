@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,16 @@ def test_flops_of_whole_models_equal_what_a_step_executes(name: str) -> None:
 
     assert checked.ok, checked
     assert [f.because for f in checked.flops if f.phase == "forward"] == [""]
+
+
+def test_a_part_that_runs_twice_is_counted_twice() -> None:
+    """As it is executed: the same layer on the same input, for two losses."""
+    linear = calc.load("linear")
+    twice = replace(linear, name="twice", loss=lambda m, x, y: linear.loss(m, x, y) + m(x).abs().mean())
+    once, found = calc.gradients(linear), calc.gradients(twice)
+
+    assert 0 == sp.expand(found.forward_flops - 2 * once.forward_flops)
+    assert 0 == sp.expand(found.backward_flops - 2 * once.backward_flops)
 
 
 def test_shares_of_a_tied_weight_add_up() -> None:
