@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 
+import pytest
+
 import calc
 from reports.gradients import Entry, chain, entries, groups
 from tests.equations.models import MODELS
@@ -92,6 +94,7 @@ def test_a_zero_gradient_is_shown_with_its_reason() -> None:
     assert entry.because
 
 
+@pytest.mark.slow
 def test_a_rotation_is_turned_back() -> None:
     """Rotary embeddings: (c, -s; s, c) forward, its transpose backward."""
     found = shown("llama3-8b")

@@ -57,9 +57,10 @@ def test_steps_show_the_chain() -> None:
     assert "contract: Y = Σ A B" in out
 
 
-def test_every_formula_is_latex_that_reports_can_set() -> None:
-    """By the converter of the HTML report, for every equation of a Llama."""
-    found = entries(calc.gradients(calc.load("llama3-8b")), latex=True)
+@pytest.mark.parametrize("model", ["mlp", pytest.param("gpt2", marks=pytest.mark.slow), pytest.param("llama3-8b", marks=pytest.mark.slow)])
+def test_every_formula_is_latex_that_reports_can_set(model: str) -> None:
+    """By the converter of the HTML report."""
+    found = entries(calc.gradients(calc.load(model)), latex=True)
 
     assert all(piece(str(e.equation)).startswith("<math>") for e in found)
 
