@@ -16,7 +16,7 @@ from calc.equations.names import Names
 from calc.equations.numeric import Run, needed
 from calc.equations.reverse import Gradients, gradients
 from calc.equations.simplify import Simplified, simplify
-from calc.errors import BadInputError
+from calc.errors import BadInputError, NapkinError
 from calc.program import Program
 
 Array = Any  # np.ndarray of float64
@@ -108,7 +108,11 @@ class Derived:
         """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); a gradient that is zero is left out."""
         run = Run(self.equations, {**sizes, **self.program.fixed}, leaves)
         ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
-        loss, *found = run([self.loss, *ends.values()])
+        try:
+            loss, *found = run([self.loss, *ends.values()])
+        except (IndexError, TypeError, ValueError) as error:
+            at = ", ".join(f"{n}={v}" for n, v in sizes.items())
+            raise NapkinError(f"{self.program.model}: the equations do not run at {at}: {str(error).partition(chr(10))[0]}") from error
         return float(loss), dict(zip(ends, found, strict=True))
 
     def drawn(self) -> list[str]:

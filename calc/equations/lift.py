@@ -12,13 +12,13 @@ from typing import Any
 import sympy as sp
 
 from calc.equations import ir
-from calc.equations.call import LIFTINGS, Call, lifting_of
+from calc.equations.call import LIFTINGS, Call, Lifted, Lifting, lifting_of
 from calc.equations.ir import Equations, Operand, argument
 from calc.equations.reverse import pulled
 from calc.equations.scalar import truth, where
 from calc.equations.sizes import size
 from calc.equations.views import Part, View, Views, of_node
-from calc.errors import UnknownOperatorError
+from calc.errors import NapkinError, UnknownOperatorError
 from calc.program import Instruction, Program, Ref
 
 # The operators that lead from what owns a storage to a view of it, each with which of its results goes on.
@@ -96,11 +96,21 @@ class Lifter:
         if function is None:
             raise UnknownOperatorError(_unknown(instruction))
         self.equations.site, self.equations.operator, self.equations.run = instruction.site, instruction.name, instruction.index
-        lifted = function(Call(self, instruction))
+        lifted = self._lifted(function, instruction)
         made = [lifted] if isinstance(lifted, View) else list(lifted)
         for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
             if view is not None:
                 self._result(instruction, position, output, view)
+
+    def _lifted(self, function: Lifting, instruction: Instruction) -> Lifted:
+        """What a lifting gives; arguments that it has no form for are a refusal that says where."""
+        try:
+            return function(Call(self, instruction))
+        except UnknownOperatorError:
+            raise
+        except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+            why = str(error).partition("\n")[0] or "its arguments are of a kind that was not met before"
+            raise UnknownOperatorError(f"{instruction.name} at {instruction.site} has no equation in this form: {why}") from error
 
     def _result(self, instruction: Instruction, position: int, output: int, view: View) -> None:
         values = self.program.values
