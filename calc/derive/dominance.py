@@ -88,17 +88,33 @@ def _without_means(kept: Sequence[int], matrix: Matrix) -> list[int]:
     left = list(kept)
     for i in reversed(kept):
         others = matrix[[j for j in left if j != i]]
-        if any(_below_a_mean(matrix[i], x, others[n + 1 :]) for n, x in enumerate(others)):
+        columns = (others < matrix[i]).any(axis=0)  # in the rest every mean is high enough
+        if _below_some_mean(matrix[i][columns], others[:, columns]):
             left.remove(i)
     return left
 
 
-def _below_a_mean(row: Matrix, x: Matrix, others: Matrix) -> bool:
-    """Whether ``row`` is nowhere above some mean of ``x`` and one of ``others``; only those it can be below are weighed."""
-    candidates = others[(np.maximum(others, x) >= row).all(axis=1)]
-    return any(
-        bool((_WEIGHTS * row <= w * x + (_WEIGHTS - w) * candidates).all(axis=1).any()) for w in range(1, _WEIGHTS) if len(candidates)
-    )
+def _below_some_mean(row: Matrix, others: Matrix) -> bool:
+    """Whether ``row`` is nowhere above some weighted mean of two of ``others``: where one is below it, the other must not be."""
+    below = others < row
+    for n, x in enumerate(others):
+        mates = others[n + 1 :][~(below[n + 1 :] & below[n]).any(axis=1)]
+        if len(mates) and _some_weight(row, x, mates):
+            return True
+    return False
+
+
+def _some_weight(row: Matrix, x: Matrix, mates: Matrix) -> bool:
+    """Whether w·x + (W - w)·y ≥ W·row in every column for one y of ``mates`` and one whole w from 1 to W - 1.
+
+    Each column asks w·(x - y) ≥ W·(row - y): at least so much where x > y, at most where x < y, and nothing of w where they are equal.
+    """
+    gain, need = x - mates, _WEIGHTS * (row - mates)
+    more, less = gain > 0, gain < 0
+    least = np.where(more, -(-need // np.where(more, gain, 1)), 1).max(axis=1)
+    most = np.where(less, need // np.where(less, gain, -1), _WEIGHTS - 1).min(axis=1)
+    possible = ~((gain == 0) & (need > 0)).any(axis=1)
+    return bool((possible & (np.maximum(least, 1) <= np.minimum(most, _WEIGHTS - 1))).any())
 
 
 def _matrix(rows: Sequence[Mapping[Monomial, Any]]) -> Matrix:
