@@ -93,13 +93,35 @@ def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dic
     """Of ``names``, those that are 1, equal to an earlier one, or just the number that they are multiples of, and what they equal."""
     tied = {dim.name for dim in graph.dims if dim.tied}
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
+    whole = {dim.name: dim.multiple_of for dim in graph.dims}
     first: dict[int, str] = {1: "1"}
     found: dict[str, str] = {}
     for name in values:
         turns = set(names_in(graph.basis[name])) & set(graph.loops)
-        if name in names and name not in tied and not turns:
-            to = str(values[name]) if values[name] == parts.get(name) else first.setdefault(values[name], name)
-            found |= {name: to} if to != name else {}
+        if name not in names or name in tied or turns:
+            continue
+        to = str(values[name]) if values[name] == parts.get(name) else _end(found, first.setdefault(values[name], name))
+        if name in _divisors(whole, to):
+            found[to] = name  # a multiple of it: once it, not the other way round
+        elif to != name:
+            found[name] = to
+    return found
+
+
+def _end(found: Mapping[str, str], name: str) -> str:
+    """What a dimension equals in the end."""
+    while name in found:
+        name = found[name]
+    return name
+
+
+def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
+    """The dimensions that one is a multiple of, that those are multiples of, and so on."""
+    found: list[str] = []
+    part = whole.get(name)
+    while isinstance(part, str) and part not in found:
+        found.append(part)
+        part = whole.get(part)
     return found
 
 

@@ -1,0 +1,39 @@
+"""Which dimensions are fixed where sizes happen to be equal."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from calc.basis import basis_of
+from calc.coincidences import _alike
+from calc.dims import Dim
+from calc.graph import DimRecord
+
+
+def _graph(dims: dict[str, Dim]) -> Any:
+    records = [DimRecord(name, "", int(dim.default), multiple_of=dim.multiple_of) for name, dim in dims.items()]
+    return SimpleNamespace(dims=records, basis=dict(basis_of(dims).define), loops=())
+
+
+def _fixed(**dims: Dim) -> dict[str, str]:
+    values = {name: int(dim.default) for name, dim in dims.items()}
+    return _alike(_graph(dims), values, list(values))
+
+
+def test_a_later_dimension_equals_an_earlier_one() -> None:
+    assert _fixed(B=Dim(2), d=Dim(7), e=Dim(2), one=Dim(1)) == {"e": "B", "one": "1"}
+
+
+def test_a_multiple_that_is_taken_once_equals_its_part() -> None:
+    """Heads that are as many as key heads: the other way round the basis would go in circles."""
+    dims = {"h": Dim(4, multiple_of="g"), "g": Dim(4), "k": Dim(4)}
+
+    assert _fixed(**dims) == {"h": "g", "k": "g"}
+    assert basis_of(dims, _fixed(**dims)).define == {"h": "g", "g": "g", "k": "g"}
+
+
+def test_a_chain_of_multiples_ends_at_the_last_part() -> None:
+    dims = {"a": Dim(6, multiple_of="b"), "b": Dim(6, multiple_of="c"), "c": Dim(6)}
+
+    assert basis_of(dims, _fixed(**dims)).define == {"a": "c", "b": "c", "c": "c"}
