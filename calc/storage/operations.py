@@ -125,6 +125,8 @@ def _flatten(x: Tensor, start: int = 0, end: int = -1) -> Made:
     first, last = _dim(x, start), _dim(x, end)
     if first > last:
         raise BadInputError(f"flatten({start}, {end}) ends before it begins")
+    if first == last and x.layout.shape:
+        return _view(x, x.layout, "one dimension is flat already: the tensor itself")
     return _reshape(x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
 
 
