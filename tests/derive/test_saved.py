@@ -90,6 +90,7 @@ def test_what_has_no_reason_of_its_own_is_said_in_general() -> None:
     assert IN_GENERAL == reason("no_such_operator", "self") == reason("mm", "no such argument")
 
 
+@pytest.mark.slow
 def test_what_starts_a_checkpointed_block_is_kept_for_it() -> None:
     """One input a block, and not by an operator: the block runs again."""
     result = calc.derive(calc.load("gpt2"), SMALL["gpt2"], checkpointing="block")

@@ -189,7 +189,7 @@ def test_the_gradients_stay_the_same(choice: str) -> None:
 # -- on both routes ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", ["block", "block/2", "attention"])
+@pytest.mark.parametrize("choice", ["block", pytest.param("block/2", marks=pytest.mark.slow), "attention"])
 def test_every_quantity_of_a_checkpointed_step_is_exact(choice: str) -> None:
     """At a depth and sizes that the derivation has not seen; what runs again is measured too."""
     report = calc.check(_derived(choice), B=7, d=3, f=5, L=6)
