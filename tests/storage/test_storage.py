@@ -34,7 +34,8 @@ CHAINS = (
     ("4x6", "x[1]"), ("4x6", "x[..., -1]"), ("4x6", "x[None, 2, None, 1:]"), ("4x6", "x[:, 1:5].to(bf16)"), ("4x6", "x.to(fp32)"),
     ("4x6", "x.T.half()"), ("4x6", "x.T + 1"), ("4x6", "x[:, ::2].clone()"), ("4x1", "x.expand(4, 5).clone()"), ("4x6", "x.mul_(2)"),
     ("4x1", "x.expand(4, 5).add_(1)"), ("2x3x5", "x.flatten(1)"), ("2x3x5", "x.transpose(1, 2).flatten(1)"), ("2x3", "x.unsqueeze(-1)"),
-    ("2x1x3", "x.squeeze(1)"), ("2x1x3", "x.squeeze()"), ("2x3x5", "x.narrow(1, 1, 2).view(2, 10)"), ("2", "x.reshape(1, -1)[0::2].flatten(1)"),
+    ("2x1x3", "x.squeeze(1)"), ("2x1x3", "x.squeeze()"), ("2x3x5", "x.narrow(1, 1, 2).view(2, 10)"),
+    ("2", "x.reshape(1, -1)[0::2].flatten(1)"),
     ("2x3x5", "x.narrow(0, 1, 1).view(5, 3)"),
     ("4x4", "x.view(3, 5)"), ("4x4", "x.transpose(0, 2)"), ("4", "x.expand(3)"), ("2x3x4", "x[:, :, 1:3].view(6, 2)"),
 )  # fmt: skip
