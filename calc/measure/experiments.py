@@ -162,7 +162,7 @@ def elementwise_flops(rows: int, columns: int) -> int:
 def scalar_model() -> tuple[list[float], bool]:
     """The gradient of ½(x·w − 5)² at w = (1, 1, 1), and whether x has one."""
     x, w = torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 1, 1], requires_grad=True)
-    (0.5 * (x @ w - 5).pow(2)).backward()  # type: ignore[no-untyped-call]
+    (0.5 * (x @ w - 5).pow(2)).backward()  # type: ignore[no-untyped-call]  # torch's own is untyped
     assert w.grad is not None
     return w.grad.tolist(), x.grad is not None
 
@@ -174,7 +174,7 @@ def two_layer_gradients(points: int, width: int, outputs: int) -> dict[str, bool
     h2 = h1 @ w2
     for h in (h1, h2):
         h.retain_grad()
-    h2.pow(2).mean().backward()  # type: ignore[no-untyped-call]
+    h2.pow(2).mean().backward()  # type: ignore[no-untyped-call]  # torch's own is untyped
     g1, g2 = h1.grad, h2.grad
     assert g1 is not None
     assert g2 is not None
@@ -222,11 +222,11 @@ def float32_precision() -> str:
 # -- mixed precision -----------------------------------------------------------------------------------------------------------
 
 
-class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own is untyped
     """The formats in which products run."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own is untyped
         self.formats: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -91,7 +91,7 @@ def trained(width: int = 16, steps: int = 60, seed: int = SEED, given_lr: float 
             x = torch.randn(8, width)
             loss = F.mse_loss(model(x).squeeze(-1), x @ true)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch's own is untyped
             optimizer.step()
             losses.append(loss.item())
         return {
@@ -179,7 +179,7 @@ def step_flops(width: int, points: int, layers: int = 0) -> int:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = randn(points, width), randn(points)
     with FlopCounterMode(display=False) as counter:
-        F.mse_loss(model(x).squeeze(-1), y).backward()  # type: ignore[no-untyped-call]
+        F.mse_loss(model(x).squeeze(-1), y).backward()  # type: ignore[no-untyped-call]  # torch's own is untyped
         optimizer.step()
     return int(counter.get_total_flops())
 
