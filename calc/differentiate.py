@@ -89,8 +89,7 @@ def gradients(
         raise BadInputError("equations are over real numbers: gradients have no number format; leave --precision out")
     (progress or _silent)("recording the forward with symbolic sizes")
     at = chosen(spec, sizes or {})
-    pinned = {name: at[name] for name in spec.pinned}
-    program = record_program(spec, at, pinned, options)
+    program = record_program(spec, at, options)
     (progress or _silent)("deriving gradients")
     return derived(program)
 

@@ -75,10 +75,8 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
     options = options or Options()
     values = spec.sizes(dict(sizes or {}))
-    basis = basis_of(spec.dimensions)
-    known = basis.values(values)
-    fixed = {name: known[name] for pinned in spec.pinned for name in basis.symbols if name == pinned}
-    program = record_program(spec, values, fixed, options)
+    known = basis_of(spec.dimensions).values(values)
+    program = record_program(spec, values, options)
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
     texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)

@@ -97,8 +97,7 @@ def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     values = spec.sizes(dict(sizes or {}))
     basis = basis_of(spec.dimensions)
     known = basis.values(values)
-    fixed = {name: known[name] for name in spec.pinned if name in basis.symbols}
-    program = record_program(spec, values, fixed, options, doubles=False)
+    program = record_program(spec, values, options, doubles=False)
     return Storage(spec.name, values, tuple(_rows(program, basis, known)))
 
 

@@ -201,16 +201,16 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
     raise TraceError(f"a number is made of sizes by {kind}: equations have no sign for it; write it with +, *, /, **, sqrt, exp or log")
 
 
-def record_program(spec: Spec, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
-    """The forward of ``spec`` with symbols for sizes, but for the basis symbols of ``fixed`` and those the model reads as numbers,
-    which are numbers as in ``sizes``. Where it cannot be recorded so, every size is a number.
+def record_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubles: bool = True) -> Program:
+    """The forward of ``spec`` with symbols for sizes, but for depths and what else the model reads as numbers, which are numbers as
+    in ``sizes``. Where it cannot be recorded so, every size is a number.
 
     ``doubles``: numbers are made in float64, as in the run that equations are compared with; else in the formats of a real step.
     Raises ``TraceError`` where the forward cannot be recorded at all.
     """
     basis = basis_of(spec.dimensions)
     known = basis.values(sizes)
-    held = {name: fixed.get(name, known[name]) for name in basis.symbols if name in fixed}
+    held = {name: known[name] for name in basis.symbols if name in spec.pinned}
     while True:
         try:
             found = _record(spec, basis, sizes, held, options, doubles)
