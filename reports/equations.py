@@ -10,9 +10,10 @@ import sympy as sp
 
 from calc.equations import ir
 from calc.equations.derived import Derived
+from calc.equations.dimensions import folded, in_dimensions
 from calc.equations.ir import Operand, argument, place
 from calc.equations.reverse import Share
-from reports.letters import Letters, folded, in_dimensions
+from reports.letters import Letters
 from reports.scalars import Latex, Style, Text
 
 _CLOSE = 90  # binds like one symbol

@@ -10,11 +10,12 @@ from rich.text import Text as RichText
 from calc.differentiate import Checked
 from calc.equations import ir
 from calc.equations.derived import Derived
+from calc.equations.dimensions import in_dimensions
 from calc.equations.numeric import needed
 from reports.equations import Writer
 from reports.escape import visible
 from reports.gradients import FORWARD, PARAMETER, Entry, Group, chain, entries, groups
-from reports.letters import flops_text, in_dimensions
+from reports.letters import flops_text
 
 # -- on a terminal ---------------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,13 @@ A value whose operator has no rule is ``Unknown`` with the reason, and so is wha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sympy import prime
-
-from calc.algebra import evaluate_text
+from calc.algebra import evaluate_text, symbol
+from calc.equations import sizes as expressions
+from calc.equations.dimensions import in_dimensions
 from calc.initialisation.laws import Law
 from calc.initialisation.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
 from calc.initialisation.rules import State, Step
@@ -40,9 +39,6 @@ def moments_of(program: Program, draws: Draws, sizes: Mapping[str, int]) -> list
     return [walk.states.get(value.index, Unknown("nothing makes it")) for value in program.values]
 
 
-_OTHERS = tuple(tuple(prime(start + i) for i in range(60)) for start in (5, 90))
-
-
 class _Walk:
     def __init__(self, program: Program, draws: Draws, sizes: Mapping[str, int]) -> None:
         self.program, self.draws, self.sizes = program, draws, sizes
@@ -52,14 +48,9 @@ class _Walk:
         self._shapes = {v.index: tuple(self.number(s) for s in v.shape) for v in program.values}
 
     def written(self, size: int | str) -> str:
-        """A size as a person writes it: as one of the model's dimensions where it equals one at any sizes."""
-        if isinstance(size, int) or size.isidentifier():
-            return str(size)
-        others = [dict(zip(self.program.symbols, primes, strict=False)) for primes in _OTHERS]
-        for name, text in self.program.define.items():
-            if all(evaluate_text(text, at) == evaluate_text(size, at) for at in others):
-                return name
-        return f"({size})"
+        """A size in the model's dimensions, in brackets where it would fall apart as a factor."""
+        found = in_dimensions(expressions.size(size), self.program)
+        return str(found) if found.is_Atom else f"({found})"
 
     def number(self, size: Any) -> int:
         return size if isinstance(size, int) else int(evaluate_text(size, self.sizes))
@@ -120,13 +111,7 @@ class _Walk:
         if isinstance(argument, Ref):
             return self.states.get(argument.value, Unknown("nothing makes it"))
         if isinstance(argument, Amount):
-            return _amount(argument.text, self.sizes)
+            return float(expressions.number(argument).subs({symbol(name): size for name, size in self.sizes.items()}))
         if isinstance(argument, tuple):
             return tuple(self._looked_up(a) for a in argument)
         return argument
-
-
-def _amount(text: str, sizes: Mapping[str, int]) -> float:
-    """A number made of sizes; its text holds names, numbers, + * / ** and three functions."""
-    allowed = {"sqrt": math.sqrt, "exp": math.exp, "log": math.log, **sizes}
-    return float(eval(compile(text, "<amount>", "eval"), {"__builtins__": {}}, allowed))

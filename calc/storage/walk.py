@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from calc.algebra import evaluate_text, to_sympy
-from calc.basis import Basis, basis_of, in_dimensions
+from calc.algebra import evaluate_text
+from calc.basis import basis_of
+from calc.equations.dimensions import in_dimensions
+from calc.equations.sizes import size as expression
 from calc.errors import BadInputError
 from calc.graph import Size
 from calc.options import Options
@@ -95,16 +97,15 @@ def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     if options.precision != "fp32":
         raise BadInputError(f"storage is shown of a forward in fp32, not in {options.precision}: leave --precision out")
     values = spec.sizes(dict(sizes or {}))
-    basis = basis_of(spec.dimensions)
-    known = basis.values(values)
+    known = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options, doubles=False)
-    return Storage(spec.name, values, tuple(_rows(program, basis, known)))
+    return Storage(spec.name, values, tuple(_rows(program, known)))
 
 
-def _rows(program: Program, basis: Basis, known: Mapping[str, int]) -> Iterator[Row]:
+def _rows(program: Program, known: Mapping[str, int]) -> Iterator[Row]:
     @cache
     def written(size: Size) -> str:
-        return str(size) if isinstance(size, int) else _folded(in_dimensions(size, basis), basis)
+        return str(in_dimensions(expression(size), program))
 
     @cache
     def number(size: Size) -> int:
@@ -130,15 +131,6 @@ def _rows(program: Program, basis: Basis, known: Mapping[str, int]) -> Iterator[
                 number(program.nbytes[value.storage]) if kind == ALLOCATES else 0,
                 (shape, strides, offset),
             )
-
-
-def _folded(text: str, basis: Basis) -> str:
-    """``h*k`` written ``d`` where heads share the width."""
-    found = to_sympy(text)
-    for fold in basis.folds:
-        if not fold.plus and fold.quotient in basis.define:
-            found = found.subs(to_sympy(f"{fold.part}*{fold.quotient}"), to_sympy(fold.whole))
-    return str(found)
 
 
 def _of(instruction: Instruction, value: Value, program: Program, seen: set[int]) -> str:
