@@ -7,13 +7,14 @@ of how the derived moments come about.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
+from calc.measure.room import require_room
 from calc.measure.training import blame
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -34,6 +35,7 @@ def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | 
     options = options or Options()
     found: dict[str, list[list[float]]] = {}
     given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
+    require_room(spec, spec.sizes(given), trains=False)
     for seed in range(draws):
         for name, squares in _one(spec, spec.sizes(given), seed, options).items():
             found.setdefault(name, []).append(squares)
@@ -65,6 +67,3 @@ def _sampled(draws: list[list[float]]) -> Sampled:
     mean = math.fsum(last) / len(last)
     spread = math.fsum((x - mean) ** 2 for x in last) / max(len(last) - 1, 1)
     return Sampled(mean, math.sqrt(spread / len(last)), len(last), max(len(each) for each in draws))
-
-
-Sampler = Callable[[Spec, Mapping[str, int], int], dict[str, Sampled]]

@@ -7,12 +7,13 @@ law of the parameter in it. ``trunc_normal_`` draws until everything is inside, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.initialisation import laws
@@ -30,14 +31,22 @@ class Drawn:
 
 
 def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
-    """Each parameter by name and each input by position, at those sizes of the free dimensions; the module is really built.
+    """Each parameter by name and each input by position, at those sizes of the free dimensions.
 
-    A tensor of whole numbers is drawn from no law here.
+    The module is built of fake tensors: what is drawn into them has a law, and takes no memory. One whose constructor reads what it
+    drew is built for real. A tensor of whole numbers is drawn from no law here.
     """
+    n = Sizes(**spec.sizes(dict(sizes)))
+    try:
+        return _built(spec, n, FakeTensorMode(allow_non_fake_inputs=True))
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return _built(spec, n, nullcontext())
+
+
+def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
     watch = _Watch()
-    with torch.random.fork_rng(devices=[]), _truncated_told(watch), watch:
+    with torch.random.fork_rng(devices=[]), _truncated_told(watch), mode, watch:
         torch.manual_seed(0)
-        n = Sizes(**spec.sizes(dict(sizes)))
         module, inputs = spec.build(n), spec.inputs(n)
     tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}
     return {name: watch.of(p) for name, p in module.named_parameters()}, {name: watch.of(t) for name, t in tensors.items()}
@@ -50,7 +59,6 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
         self.found: dict[int, Law | str] = {}
         self.held: list[Any] = []
-        self.quiet = False
 
     def of(self, parameter: Tensor) -> Drawn:
         law = self.found.get(_key(parameter), "no operator that was seen")
@@ -59,7 +67,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not self.quiet and isinstance(result, Tensor) and result.is_floating_point():
+        if isinstance(result, Tensor) and result.is_floating_point():
             self._note(func, args, kwargs or {}, result)
         return result
 
@@ -146,17 +154,12 @@ _MADE: dict[str, Callable[[Any, Mapping[str, Any]], Law]] = {
 
 @contextmanager
 def _truncated_told(watch: _Watch) -> Iterator[None]:
-    """``trunc_normal_`` tells its law when it is done."""
+    """``trunc_normal_`` tells its law instead of drawing: which numbers come out is of no interest here."""
     real = torch.nn.init._no_grad_trunc_normal_
 
     def told(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None) -> Tensor:
-        watch.quiet = True
-        try:
-            result = real(tensor, mean, std, a, b, generator)
-        finally:
-            watch.quiet = False
         watch.tell(tensor, laws.truncated(mean, std, a, b))
-        return result
+        return tensor
 
     torch.nn.init._no_grad_trunc_normal_ = told
     try:
