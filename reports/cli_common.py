@@ -12,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from reports.job import Request
 
+HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
 
 def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that say which step is meant."""

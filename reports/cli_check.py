@@ -1,0 +1,66 @@
+"""``napkin check`` and ``napkin report``: what was derived beside a real run, shown or written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reports.cli_common import FAILED, HELD, model_arguments, request_of, require_device, talk
+
+
+@click.command()
+@model_arguments
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the real run takes place: cpu or cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
+    """Run the step for real and compare every quantity with what was derived."""
+    request = request_of(**words)
+    from reports import job
+
+    require_device(device)
+    with talk() as say:
+        derivation = job.derive(request, say)
+        checks = job.check(derivation, request.sizes, device, say)
+    if as_json:
+        click.echo(job.json_text(job.check_json(checks)), nl=False)
+    else:
+        from reports import terminal
+
+        terminal.show_checks(job.page(request, derivation, checks), terminal.console())
+    return _status(checks, strict)
+
+
+@click.command()
+@model_arguments
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def report(output: str, device: str, strict: bool, **words: Any) -> int:
+    """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
+    request = request_of(**words)
+    from reports import job, terminal
+
+    require_device(device)
+    with talk() as say:
+        outcome = job.report(request, Path(output), device, say)
+    out = terminal.console()
+    terminal.show_derivation(outcome.page, out)
+    out.print()
+    if outcome.checks is not None:
+        terminal.show_checks(outcome.page, out)
+    else:
+        out.print(terminal.tally(outcome.page.tally))
+    for path in outcome.files:
+        click.echo(f"wrote {click.format_filename(path)}", err=True)
+    return _status(outcome.checks, strict)
+
+
+def _status(checks: Any, strict: bool) -> int:
+    """0 when nothing failed; with ``strict``, what was not measured fails too."""
+    if checks is None:
+        return FAILED if strict else HELD
+    verdicts = [v.verdict for v in checks.verdicts]
+    return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD

@@ -1,0 +1,106 @@
+"""``napkin derive``: every quantity of a training step in closed form, or one of them with its steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reports.cli_common import model_arguments, request_of, talk
+
+if TYPE_CHECKING:
+    from reports.job import Request
+
+
+@click.command()
+@model_arguments
+@click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
+@click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
+@click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, **words: Any) -> None:
+    """Derive every quantity of a training step in closed form."""
+    request = request_of(**words)
+    if saved or peak:
+        if explain is not None or coverage or (saved and peak):
+            raise click.UsageError("--explain, --coverage, --saved and --peak each show one thing: give one of them")
+        _show_memory(request, peak, as_json)
+        return
+    if coverage:
+        _show_coverage(request, explain, as_json)
+        return
+    from reports import job
+
+    if explain is not None:
+        job.require_explained(explain, request.options.to_json())
+    with talk() as say:
+        derivation = job.derive(request, say)
+    comparisons = job.comparisons(derivation, explain)
+    if as_json:
+        click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
+        return
+    from reports import terminal
+
+    page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
+    if explain is None:
+        terminal.show_derivation(page, out)
+        click.echo(f"\nEvery step: napkin derive {request.model} --explain NAME, of a quantity or a rule of thumb", err=True)
+    elif explain in derivation:
+        terminal.show_quantity(page, explain, out)
+    else:
+        terminal.show_thumb(page, explain, out)
+
+
+def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
+    """The tensors kept for the backward, or live bytes over the step."""
+    from calc.document import to_json
+    from reports import job, terminal
+
+    with talk() as say:
+        derivation = job.derive(request, say)
+        live, untimed = job.timeline(derivation, say) if peak else (None, "")
+    if as_json:
+        document = to_json(derivation, live=live)
+        quantity, shown = ("memory.peak", ("takeovers", "timeline")) if peak else ("activations.bytes", ("saved",))
+        head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+        parts = {key: document.get(key) for key in shown}
+        click.echo(job.json_text({**head, "quantities": {quantity: document["quantities"][quantity]}, **parts}), nl=False)
+        return
+    page, out = job.page(request, derivation, live=live, untimed=untimed), terminal.console()
+    (terminal.show_peak if peak else terminal.show_saved)(page, out)
+
+
+def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:
+    """The ledger on standard output; a refusal comes after it."""
+    if explain is not None:
+        raise click.UsageError("--coverage shows operators and --explain a quantity: give one of them")
+    from calc.document import ledger_document
+    from reports import coverage, job, terminal
+
+    with talk() as say:
+        found = job.covered(request, say)
+    if as_json:
+        because = str(found.refusal or "")
+        click.echo(job.json_text(ledger_document(found.model, request.options.to_json(), found.sizes, found.ledger, because)), nl=False)
+    else:
+        terminal.show_coverage(found.model, coverage.coverage(found.ledger), terminal.console())
+    if found.refusal is not None:
+        sys.stdout.flush()
+        raise found.refusal
+
+
+def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) -> dict[str, Any]:
+    """The whole document, or of one quantity or rule of thumb what explains it."""
+    from calc.document import to_json
+
+    document = to_json(derivation, comparisons=comparisons)
+    if explain is None:
+        return document
+    head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+    if explain not in derivation:
+        return {**head, "textbook": document["textbook"]}
+    steps = [step for step in document["steps"] if step["quantity"] == explain]
+    return {**head, "quantities": {explain: document["quantities"][explain]}, "steps": steps}
