@@ -6,7 +6,6 @@ out as one line that names the model, the sizes and what was being done.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import MeasurementError, NapkinError, SpecError
+from calc.measure.collector import collector_off
 from calc.measure.formats import Copies, cast, casting, copies_of, gradient_scaler
 from calc.measure.optimizers import build_optimizer
 from calc.measure.recurrent import without_onednn
@@ -122,7 +122,7 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
     """
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
     # What the model prints is talk, and stdout is for data.
-    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), _no_collector(), attention, without_onednn():
+    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), collector_off(), attention, without_onednn():
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
 
@@ -175,18 +175,6 @@ def _describe(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"{type(value).__name__} of {', '.join(type(x).__name__ for x in value) or 'nothing'}"
     return type(value).__name__
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.collect(1)  # the young generations hold what an earlier run left; the whole heap would take longer than a small run
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _cuda_devices(device: str) -> list[int]:

@@ -1,0 +1,307 @@
+"""How long something takes, by a clock that is itself examined: warm-up, synchronisation, repetitions, median and spread.
+
+A device works behind the program's back, so that a reading of the time means something only once the device has finished. On CUDA
+its own events are the clock, and the program waits for them once for each repetition; on a CPU it is the monotonic clock of the
+machine. A clock that stands still, goes back or is coarser than what it times is an error, never a number. Clock and synchroniser
+are handed in, so that tests need neither time nor device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+import torch
+
+from calc.errors import BadInputError, MeasurementError
+from calc.measure.collector import collector_off
+
+BILLION = 10**9
+COARSE = 20  # ticks: what takes fewer is off by more than a twentieth, whatever else is right
+_READINGS = 2_000_000  # of a clock that does not move: a tenth of a second and more on any machine
+_TICKS = 7
+_MOST_CALLS = 2**20
+_EVENT_TICK = 500  # ns: "resolution of approximately 0.5 microseconds", CUDA Runtime API, cudaEventElapsedTime
+
+Clock = Callable[[], int]
+Around = Callable[[str], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """How often: ``warm_up`` runs that do not count, then at least ``count`` that do, until they took ``seconds`` together, but never
+    more than ``most``."""
+
+    warm_up: int = 3
+    count: int = 5
+    seconds: float = 0.5
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.warm_up < 0 or self.count < 1 or self.most < self.count or not 0 <= self.seconds < float("inf"):
+            raise BadInputError(f"{self} cannot be done: warm up 0 times or more, count once or more, at most as often as the most")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Every repetition of one thing, in order, in nanoseconds; each made ``calls`` calls. ``warm_up`` are those that do not count."""
+
+    nanoseconds: tuple[int, ...]
+    calls: int = 1
+    warm_up: tuple[int, ...] = ()
+
+    @property
+    def median(self) -> Fraction:
+        """Nanoseconds of one call."""
+        return self.quantile(Fraction(1, 2))
+
+    @property
+    def quartiles(self) -> tuple[Fraction, Fraction]:
+        """Between them lies the middle half of the repetitions."""
+        return self.quantile(Fraction(1, 4)), self.quantile(Fraction(3, 4))
+
+    @property
+    def least(self) -> Fraction:
+        return Fraction(min(self.nanoseconds), self.calls)
+
+    @property
+    def most(self) -> Fraction:
+        return Fraction(max(self.nanoseconds), self.calls)
+
+    @property
+    def seconds(self) -> Fraction:
+        """The median in seconds."""
+        return self.median / BILLION
+
+    @property
+    def spread(self) -> Fraction:
+        """The distance of the quartiles, as a share of the median."""
+        low, high = self.quartiles
+        return (high - low) / self.median
+
+    def quantile(self, share: Fraction) -> Fraction:
+        """By straight lines between the ordered repetitions, the least at 0 and the most at 1 (Hyndman and Fan 1996, definition 7)."""
+        ordered = sorted(self.nanoseconds)
+        place = share * (len(ordered) - 1)
+        below = place.numerator // place.denominator
+        above = min(below + 1, len(ordered) - 1)
+        return (ordered[below] + (place - below) * (ordered[above] - ordered[below])) / self.calls
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: all repetitions, and what is read off them in seconds."""
+        low, high = self.quartiles
+        numbers = {"median": self.median, "lower_quartile": low, "upper_quartile": high, "least": self.least, "most": self.most}
+        seconds = {name: float(value / BILLION) for name, value in numbers.items()}
+        return {"nanoseconds": list(self.nanoseconds), "calls": self.calls, "warm_up": list(self.warm_up), "seconds": seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One thing with its parts. ``parts`` need not add up to ``whole``: what lies between them belongs to none.
+
+    ``clock`` names the clock; ``tick`` are the nanoseconds that it moves by.
+    """
+
+    whole: Times
+    parts: Mapping[str, Times]
+    clock: str
+    tick: int
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {name: times.to_json() for name, times in self.parts.items()}
+        return {"clock": self.clock, "tick_nanoseconds": self.tick, "whole": self.whole.to_json(), "parts": parts}
+
+
+class Watch(Protocol):
+    """A clock that knows when a device has finished. ``start`` waits for earlier work, ``stop`` for all of it; a reading is opaque
+    until the watch has stopped."""
+
+    @property
+    def name(self) -> str: ...
+
+    def tick(self) -> int: ...
+
+    def start(self) -> Any: ...
+
+    def mark(self) -> Any: ...
+
+    def stop(self) -> Any: ...
+
+    def between(self, begin: Any, end: Any) -> int: ...
+
+
+class HostWatch:
+    """A clock of the host, read each time that the device has finished what it was given."""
+
+    def __init__(self, clock: Clock = time.perf_counter_ns, synchronize: Callable[[], None] = lambda: None, name: str = "") -> None:
+        self._clock, self._synchronize = clock, synchronize
+        self._last: int | None = None
+        self.name = name or "the machine's monotonic clock (time.perf_counter_ns)"
+
+    def tick(self) -> int:
+        """The least nanoseconds by which the clock was seen to move, reading it again and again."""
+        steps = []
+        for _ in range(_TICKS):
+            begin = self._read()
+            end = next((now for now in (self._read() for _ in range(_READINGS)) if now > begin), None)
+            if end is None:
+                raise MeasurementError(
+                    f"the clock has stopped: {self.name} gave {begin} ns in {_READINGS:,} readings; nothing can be timed by it"
+                )
+            steps.append(end - begin)
+        return min(steps)
+
+    def mark(self) -> int:
+        self._synchronize()
+        return self._read()
+
+    start = stop = mark
+
+    def between(self, begin: int, end: int) -> int:
+        return end - begin
+
+    def _read(self) -> int:
+        now = self._clock()
+        if self._last is not None and now < self._last:
+            raise MeasurementError(
+                f"the clock went back by {self._last - now} ns: {self.name} is not monotonic, so no time can be read off it"
+            )
+        self._last = now
+        return now
+
+
+class EventWatch:
+    """A device's own clock: events that it passes as it works. The program waits only before the first and after the last."""
+
+    name = "CUDA events"
+
+    def __init__(self, event: Callable[[], Any], synchronize: Callable[[], None]) -> None:
+        self._event, self._synchronize = event, synchronize
+
+    def tick(self) -> int:
+        return _EVENT_TICK
+
+    def start(self) -> Any:
+        self._synchronize()
+        return self.mark()
+
+    def mark(self) -> Any:
+        event = self._event()
+        event.record()
+        return event
+
+    def stop(self) -> Any:
+        event = self.mark()
+        self._synchronize()
+        return event
+
+    def between(self, begin: Any, end: Any) -> int:
+        nanoseconds = round(begin.elapsed_time(end) * 10**6)  # events give milliseconds
+        if nanoseconds < 0:
+            raise MeasurementError(f"the clock went back by {-nanoseconds} ns between two {self.name}, so no time can be read off them")
+        return nanoseconds
+
+
+def watch_of(device: str) -> Watch:
+    """What times work on ``device``: its events on CUDA, else the machine's monotonic clock."""
+    if not device.startswith("cuda"):
+        return HostWatch()
+    return EventWatch(lambda: torch.cuda.Event(enable_timing=True), lambda: torch.cuda.synchronize(device))
+
+
+def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Times:
+    """How long ``action`` takes. Where ``calls`` is not given, as many calls make one repetition as the clock needs to tell it."""
+    with collector_off():
+        many = calls or _enough_calls(action, watch)
+        found = _timed(lambda around: _several(action, many), watch, repeat or Repeat()).whole
+    return replace(found, calls=many)
+
+
+def timed(body: Callable[[Around], object], watch: Watch, repeat: Repeat | None = None) -> Timed:
+    """How long ``body`` takes, and each part of it that it runs within ``around(name)``; parts of one name in one run add up."""
+    with collector_off():
+        return _timed(body, watch, repeat or Repeat())
+
+
+def _several(action: Callable[[], object], calls: int) -> None:
+    for _ in range(calls):
+        action()
+
+
+def _enough_calls(action: Callable[[], object], watch: Watch) -> int:
+    """The least power of two of calls that take as long as a repetition must for this clock."""
+    tick, calls = watch.tick(), 1
+    action()  # the first call compiles, allocates and fills caches
+    while calls < _MOST_CALLS:
+        begin = watch.start()
+        _several(action, calls)
+        if watch.between(begin, watch.stop()) >= 2 * COARSE * tick:
+            break
+        calls *= 2
+    return calls
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Nanoseconds of one run, and of its parts."""
+
+    whole: int
+    parts: Mapping[str, int]
+
+
+def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed:
+    tick = watch.tick()
+    dropped = [_once(body, watch) for _ in range(how.warm_up)]
+    kept: list[_Run] = []
+    total = 0
+    while len(kept) < how.count or (total < how.seconds * BILLION and len(kept) < how.most):
+        kept.append(_once(body, watch))
+        total += kept[-1].whole
+    whole = Times(tuple(run.whole for run in kept), warm_up=tuple(run.whole for run in dropped))
+    parts = {name: _part(name, kept, dropped) for name in dict.fromkeys(name for run in kept for name in run.parts)}
+    for name, times in {"a repetition": whole, **parts}.items():
+        _require_told(name, times, watch, tick)
+    return Timed(whole, parts, watch.name, tick)
+
+
+def _part(name: str, kept: Sequence[_Run], dropped: Sequence[_Run]) -> Times:
+    if not all(name in run.parts for run in kept):
+        raise MeasurementError(f"{name} did not run in every repetition, so the repetitions are not of the same thing")
+    return Times(tuple(run.parts[name] for run in kept), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
+
+
+def _once(body: Callable[[Around], object], watch: Watch) -> _Run:
+    marks: list[tuple[str, Any, Any]] = []
+
+    @contextmanager
+    def around(name: str) -> Iterator[None]:
+        begin = watch.mark()
+        yield
+        marks.append((name, begin, watch.mark()))
+
+    begin = watch.start()
+    body(around)
+    end = watch.stop()
+    parts: dict[str, int] = {}
+    for name, first, last in marks:
+        parts[name] = parts.get(name, 0) + watch.between(first, last)
+    return _Run(watch.between(begin, end), parts)
+
+
+def _require_told(name: str, times: Times, watch: Watch, tick: int) -> None:
+    """Refuse what is shorter than the clock can tell. One that has stopped meanwhile says so when its tick is read again."""
+    if 0 in times.nanoseconds:
+        tick = max(tick, watch.tick())
+    if times.median < COARSE * tick:
+        raise MeasurementError(
+            f"the clock is too coarse: {watch.name} moves by {tick} ns and {name} took {float(times.median):.0f} ns, less than {COARSE}"
+            " times that; time more of it together, or larger sizes"
+        )
+    if 0 in times.nanoseconds:
+        raise MeasurementError(
+            f"the clock stood still: by {watch.name} repetition {times.nanoseconds.index(0) + 1} of {name} took no time; measure again"
+        )
