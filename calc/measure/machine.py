@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 import subprocess
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
 
 _PACKAGES = ("torch", "transformers", "numpy")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -21,7 +24,51 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    return {"kind": "cpu", "name": platform.processor() or platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    return {"kind": "cpu", "name": cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+
+
+def cpu_name(cpuinfo: Path = CPUINFO) -> str:
+    """What the processor calls itself; where the system does not tell, its architecture."""
+    found = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def conditions(device: str) -> dict[str, Any]:
+    """Clocks in MHz, temperature in °C and power in W, read at this moment. What cannot be read is ``None``; ``because`` says why."""
+    return _cuda_conditions(device) if device.startswith("cuda") else cpu_conditions()
+
+
+def cpu_conditions(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
+    """The clock of each core as Linux tells it; temperature and power need rights or drivers that a program cannot count on."""
+    clocks = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", _text(cpuinfo), re.MULTILINE)]
+    reasons = {} if clocks else {"clock": f"{cpuinfo} names no clock"}
+    reasons |= dict.fromkeys(("temperature", "power"), "not read on a CPU")
+    return {"clock": clocks or None, "temperature": None, "power": None, "because": reasons}
+
+
+_ASKED = {"clock": "clocks.sm", "memory_clock": "clocks.mem", "temperature": "temperature.gpu", "power": "power.draw"}
+
+
+def _cuda_conditions(device: str) -> dict[str, Any]:
+    said = _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}")
+    values = [_number(text) for text in (said or "").split(",")] if said else [None] * len(_ASKED)
+    because = "nvidia-smi is not here or says nothing of this device" if said is None else "the driver does not tell"
+    found = dict(zip(_ASKED, values, strict=False))
+    return {**found, "because": {name: because for name, value in found.items() if value is None}}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:  # "[N/A]", "[Not Supported]"
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def _cuda(device: str) -> dict[str, Any]:
@@ -33,12 +80,16 @@ def _cuda(device: str) -> dict[str, Any]:
 
 def _driver() -> str | None:
     """The version of the driver, as its own tool says it."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return next(iter((_nvidia_smi("driver_version") or "").split()), None)
+
+
+def _nvidia_smi(query: str, *more: str) -> str | None:
+    """What the driver's own tool answers; ``None`` where it is not installed or fails."""
+    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", *more]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return next(iter(done.stdout.split()), None)
 
 
 def _versions() -> dict[str, str | None]:

@@ -179,28 +179,27 @@ class EventWatch:
 
     name = "CUDA events"
 
-    def __init__(self, event: Callable[[], Any], synchronize: Callable[[], None]) -> None:
-        self._event, self._synchronize = event, synchronize
+    def __init__(self, record: Callable[[], Any], synchronize: Callable[[], None]) -> None:
+        """``record`` gives an event that the device passes when it comes to it."""
+        self._record, self._synchronize = record, synchronize
 
     def tick(self) -> int:
         return _EVENT_TICK
 
     def start(self) -> Any:
         self._synchronize()
-        return self.mark()
+        return self._record()
 
     def mark(self) -> Any:
-        event = self._event()
-        event.record()
-        return event
+        return self._record()
 
     def stop(self) -> Any:
-        event = self.mark()
+        event = self._record()
         self._synchronize()
         return event
 
     def between(self, begin: Any, end: Any) -> int:
-        nanoseconds = round(begin.elapsed_time(end) * 10**6)  # events give milliseconds
+        nanoseconds = int(round(begin.elapsed_time(end) * 10**6))  # noqa: RUF046  # opaque to types; events give milliseconds
         if nanoseconds < 0:
             raise MeasurementError(f"the clock went back by {-nanoseconds} ns between two {self.name}, so no time can be read off them")
         return nanoseconds
@@ -210,7 +209,14 @@ def watch_of(device: str) -> Watch:
     """What times work on ``device``: its events on CUDA, else the machine's monotonic clock."""
     if not device.startswith("cuda"):
         return HostWatch()
-    return EventWatch(lambda: torch.cuda.Event(enable_timing=True), lambda: torch.cuda.synchronize(device))
+    return EventWatch(lambda: _passed(device), lambda: torch.cuda.synchronize(device))
+
+
+def _passed(device: str) -> Any:
+    """An event behind what ``device`` was given so far, on its current stream."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    event.record(torch.cuda.current_stream(device))
+    return event
 
 
 def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Times:
