@@ -8,62 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
-from calc.algebra import Algebra, Poly, evaluate_text, to_sympy
+from calc.algebra import Algebra, Poly, to_sympy
 from calc.dims import Dim, names_in
 from calc.errors import SpecError
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """``whole = part * quotient + plus``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer, and
-    is one where ``plus`` is not 0."""
-
-    whole: str
-    part: str | int
-    quotient: str
-    plus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them. Those of ``decided``
-    are decided by data, so that each is at most a product of others."""
-
-    symbols: tuple[str, ...]
-    define: Mapping[str, str]
-    folds: tuple[Fold, ...]
-    decided: tuple[str, ...] = ()
-
-    def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Values of the symbols at given values of the dimensions."""
-        found = {name: sizes[name] for name in self.symbols if name in sizes}
-        for fold in self.folds:
-            part = fold.part if isinstance(fold.part, int) else sizes[fold.part]
-            found[fold.quotient] = (sizes[fold.whole] - fold.plus) // part
-        return {name: found[name] for name in self.symbols}
-
-    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
-        """Values of the dimensions at given values of the symbols."""
-        return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
-
-    def dimension(self, symbol: str) -> str:
-        """The dimension that a symbol is, or is a quotient of."""
-        return symbol if symbol in self.define else next((f.whole for f in self.folds if f.quotient == symbol), symbol)
-
-    @property
-    def hidden(self) -> dict[str, str]:
-        """Quotients that are no dimension of the model, with the expression they stand for."""
-        return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
-
-
-def _quotient(fold: Fold) -> str:
-    return f"({fold.whole} - {fold.plus})/{fold.part}" if fold.plus else f"{fold.whole}/{fold.part}"
+from calc.folds import Basis as Basis
+from calc.folds import Fold as Fold
 
 
 def in_dimensions(text: str, basis: Basis) -> str:
@@ -77,7 +32,7 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
     define: dict[str, str] = {}
     symbols: list[str] = []
     folds: list[Fold] = []
-    quotients = _tied_quotients(dims)
+    quotients = {ends: name for ends, name in _tied_quotients(dims).items() if ends[0] not in equal}
 
     def visit(name: str) -> str:
         if name in define:
@@ -87,7 +42,7 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
             to = equal[name]
             define[name] = visit(to) if to in dims else _substitute(to, {n: visit(n) for n in names_in(to)})
         elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
-            define[name] = _substitute(dim.default, {n: visit(n) for n in names_in(dim.default)})
+            define[name] = _simplest(_substitute(dim.default, {n: visit(n) for n in names_in(dim.default)}))
         elif dim.tied and isinstance(dim.default, int):
             define[name] = str(dim.default)
         elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
@@ -110,6 +65,11 @@ def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) ->
         visit(name)
     decided = tuple(name for name, dim in dims.items() if dim.decided_at)
     return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds), decided)
+
+
+def _simplest(text: str) -> str:
+    """A quotient of equal dimensions is a number: ``k = d/h`` is 1 where ``d = h``."""
+    return str(sp.cancel(to_sympy(text))) if "/" in text and "//" not in text else text
 
 
 def _divides_itself(part: int | str, name: str) -> bool:

@@ -101,11 +101,18 @@ def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dic
         if name not in names or name in tied or turns:
             continue
         to = str(values[name]) if values[name] == parts.get(name) else _end(found, first.setdefault(values[name], name))
-        if name in _divisors(whole, to):
-            found[to] = name  # a multiple of it: once it, not the other way round
-        elif to != name:
-            found[name] = to
+        if to != name:
+            found |= {to: name} if _leads(whole, found, name, to) else {name: to}
     return found
+
+
+def _leads(whole: Mapping[str, int | str | None], found: Mapping[str, str], name: str, to: str) -> bool:
+    """Whether, of two equal dimensions, the earlier one is to be tied to the later: a multiple is tied to its part, once which it is;
+    and what is no multiple to what is one of a third."""
+    if name in (_end(found, part) for part in _divisors(whole, to)):
+        return True
+    third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)
+    return third and to not in (_end(found, part) for part in _divisors(whole, name))
 
 
 def _end(found: Mapping[str, str], name: str) -> str:

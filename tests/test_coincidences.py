@@ -37,3 +37,26 @@ def test_a_chain_of_multiples_ends_at_the_last_part() -> None:
     dims = {"a": Dim(6, multiple_of="b"), "b": Dim(6, multiple_of="c"), "c": Dim(6)}
 
     assert basis_of(dims, _fixed(**dims)).define == {"a": "c", "b": "c", "c": "c"}
+
+
+def test_what_is_no_multiple_equals_what_is_a_multiple_of_a_third() -> None:
+    """A feed-forward as wide as the model: the model's width stays a multiple of the heads."""
+    dims = {"f": Dim(6), "d": Dim(6, multiple_of="h"), "h": Dim(3)}
+
+    assert _fixed(**dims) == {"f": "d"}
+    assert basis_of(dims, _fixed(**dims)).define == {"f": "(h)*(d_per_h)", "d": "(h)*(d_per_h)", "h": "h"}
+
+
+def test_a_multiple_of_what_equals_a_third_is_tied_to_that() -> None:
+    """All alike, the part before the multiple: nothing goes in circles."""
+    dims = {"f": Dim(4), "h": Dim(4), "d": Dim(4, multiple_of="h")}
+
+    assert _fixed(**dims) == {"h": "f", "d": "f"}
+    assert basis_of(dims, _fixed(**dims)).define == {"f": "f", "h": "f", "d": "f"}
+
+
+def test_the_quotient_of_equal_dimensions_is_one() -> None:
+    """As many heads as the model is wide: a head has one feature."""
+    dims = {"d": Dim(11, multiple_of="h"), "h": Dim(11), "k": Dim("d/h", tied=True)}
+
+    assert basis_of(dims, {"d": "h"}).define == {"d": "h", "h": "h", "k": "1"}
