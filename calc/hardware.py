@@ -1,37 +1,64 @@
 """Accelerators by id: peak rates by number format, memory and bandwidth as their makers publish them. Torch-free.
 
-The figures stand in ``calc/data/hardware.toml``, each entry with its source. They are published, never measured here.
+The figures stand in ``calc/data/hardware.toml``, each entry with its source. They are published, never measured here. A user's own
+entries stand in a file of the same layout, named on the command line or in the environment variable ``NAPKIN_HARDWARE``.
 """
 
 from __future__ import annotations
 
 import difflib
-import tomllib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
 
 from calc.errors import BadInputError
 
-_TERA = 10**12
+DEFAULT_DTYPE = "bf16"
+"""What a rate is of where nobody says: dense products in this format. An answer that rests on it says so."""
+
+VARIABLE = "NAPKIN_HARDWARE"
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """FLOP/s (operations/s for integers) of one format. ``sparse`` is with two of four elements zero; ``engine`` reaches the rate."""
+    """FLOP/s (operations/s for integers) of one format. ``sparse`` is with two of four elements zero; ``engine`` reaches the rate.
+
+    ``accumulate``: what sums are kept in at that rate, empty where it is not stated.
+    """
 
     dense: Fraction
     sparse: Fraction | None
     engine: str
     recalled: bool
+    accumulate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per device and hour: an assumption of the date ``as_of``, from ``basis``, never a published property."""
+
+    low: Fraction
+    high: Fraction
+    as_of: str
+    basis: str
+
+    @property
+    def assumption(self) -> str:
+        """What must stand beside a number that rests on this price."""
+        return f"ASSUMPTION of {self.as_of}, on demand ({self.basis})" if self.basis else f"ASSUMPTION of {self.as_of}"
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One device. Bytes and bytes/s; ``link`` is per direction, all links together. ``recalled``: not read off ``source``."""
+    """One device. Bytes and bytes/s; links are per direction, all together. ``recalled``: not read off ``source``.
+
+    ``memory`` takes the marketed GB as 10**9 bytes, a low reading; ``memory_reported`` is what the driver shows, where it is known.
+    ``link`` joins devices of a node, ``inter_node`` is a typical network per device. ``device_names`` are the driver's for it.
+    """
 
     id: str
     name: str
@@ -46,8 +73,16 @@ class Accelerator:
     source: str
     recalled: bool
     note: str
+    link_name: str = ""
+    inter_node: int | None = None
+    inter_node_name: str = ""
+    memory_reported: int | None = None
+    boost_mhz: int | None = None
+    price: Price | None = None
+    device_names: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
 
-    def peak(self, dtype: str, *, sparse: bool = False) -> Fraction:
+    def peak(self, dtype: str = DEFAULT_DTYPE, *, sparse: bool = False) -> Fraction:
         """FLOP/s of dense products in ``dtype``, or with 2:4 sparsity."""
         found = self.peaks.get(dtype)
         if found is None:
@@ -61,14 +96,32 @@ class Accelerator:
 
 @cache
 def catalogue() -> Mapping[str, Accelerator]:
-    """All accelerators, in the order of the data file."""
+    """All accelerators that come with Napkin, in the order of the data file."""
+    from calc.hardware_file import parse
+
     text = resources.files("calc").joinpath("data/hardware.toml").read_text(encoding="utf-8")
-    return {name: _read(name, entry) for name, entry in tomllib.loads(text).items()}
+    return parse(text, "calc/data/hardware.toml")
 
 
-def accelerator(name: str) -> Accelerator:
-    """The accelerator of that id."""
-    known = catalogue()
+def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
+    """The catalogue and the user's entries: those of ``file``, and of the file that ``NAPKIN_HARDWARE`` names."""
+    from calc.hardware_file import read
+
+    found = dict(catalogue())
+    for path in filter(None, (file, os.environ.get(VARIABLE))):
+        own = read(Path(path))
+        for taken in own.keys() & catalogue().keys():
+            raise BadInputError(f"{path}: [{taken}] is the id of an accelerator that comes with Napkin: give yours another one")
+        found.update(own)
+    return found
+
+
+def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
+    """The accelerator of that id; a user's entries are looked at only for what the catalogue does not have."""
+    built_in = catalogue()
+    if name in built_in and file is None:
+        return built_in[name]
+    known = available(file)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         raise BadInputError(
@@ -77,29 +130,6 @@ def accelerator(name: str) -> Accelerator:
     return known[name]
 
 
-def _read(name: str, entry: Mapping[str, Any]) -> Accelerator:
-    return Accelerator(
-        id=name,
-        name=entry["name"],
-        vendor=entry["vendor"],
-        architecture=entry["architecture"],
-        year=entry["year"],
-        memory=entry["memory"],
-        bandwidth=entry["bandwidth"],
-        peaks={dtype: _peak(peak) for dtype, peak in entry["peak"].items()},
-        link=entry["link"]["per_direction"] if "link" in entry else None,
-        watts=entry.get("watts"),
-        source=entry["source"],
-        recalled=entry.get("recalled", False),
-        note=entry.get("note", ""),
-    )
-
-
-def _peak(entry: Mapping[str, Any]) -> Peak:
-    sparse = entry.get("sparse")
-    return Peak(_rate(entry["dense"]), None if sparse is None else _rate(sparse), entry["engine"], entry.get("recalled", False))
-
-
-def _rate(tera: float) -> Fraction:
-    """The decimal digits as they are written, not their nearest double."""
-    return Fraction(str(tera)) * _TERA
+def of_device(device_name: str, file: str | Path | None = None) -> Accelerator | None:
+    """The entry of what a driver calls ``device_name``; none where no entry has that very name, since near names are other devices."""
+    return next((found for found in available(file).values() if device_name in found.device_names), None)

@@ -1,0 +1,16 @@
+"""A plain table on a terminal: a dim heading, columns of text that fold and columns of numbers that do not."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+
+def columns(*heads: str | tuple[str, str]) -> Table:
+    """A table with these heads; ``(head, "right")`` is a column of numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for head in heads:
+        if isinstance(head, tuple):
+            table.add_column(head[0], justify="right", no_wrap=True)
+        else:
+            table.add_column(head, overflow="fold")
+    return table
