@@ -8,11 +8,9 @@ The same code runs on plain integers, which is how a closed form is compared wit
 from __future__ import annotations
 
 import ast
-import math
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import sympy as sp
@@ -21,10 +19,10 @@ from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
 from calc.errors import NapkinError
+from calc.exact import FUNCTIONS
+from calc.exact import evaluate_text as evaluate_text
 
 Poly = Any  # a PolyElement or an int: both add, multiply and compare alike
-
-_FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 
 def log2_ceiling(size: int | str) -> int | str:
@@ -191,7 +189,7 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
             return sp.log(_to_sympy(x), 2)
         case ast.Call(func=ast.Name(id="Max"), args=args) if len(args) > 2:
             return maximum([_to_sympy(a) for a in args])
-        case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=function), args=args) if function in FUNCTIONS:
             return getattr(sp, function)(*(_to_sympy(a) for a in args))
         case ast.Call(func=ast.Name(id="Piecewise"), args=[ast.Tuple(elts=[special, condition]), ast.Tuple(elts=[general, _])]):
             return sp.Piecewise((_to_sympy(special), _to_sympy(condition)), (_to_sympy(general), True), evaluate=False)
@@ -225,81 +223,3 @@ def _addends(node: ast.expr) -> list[sp.Expr]:
         found.append(-right if isinstance(node.op, ast.Sub) else right)
         node = node.left
     return [_to_sympy(node), *reversed(found)]
-
-
-def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
-    """Exact value of a size's text at integer sizes."""
-    return Fraction(_evaluate(_parsed(text), values))
-
-
-Exact = int | Fraction
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Exact]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Div: lambda x, y: x // y if x % y == 0 else Fraction(x) / y, ast.Pow: lambda x, y: x ** int(y) if y >= 0 else Fraction(x) ** int(y),
-}  # fmt: skip
-
-
-def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Exact:
-    """Whole numbers stay ``int``, which is several times as fast; only a division that leaves a rest makes a ``Fraction``."""
-    match node:
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            return _ARITHMETIC[type(op)](_evaluate(left, values), _evaluate(right, values))
-        case ast.Name(id=name):
-            return values[name]
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, values)
-        case ast.Call(func=ast.Name(id="ceiling"), args=[ast.Call(func=ast.Name(id="log"), args=[size, ast.Constant(value=2)])]):
-            return (math.ceil(_evaluate(size, values)) - 1).bit_length()
-        case ast.Call(func=ast.Name(id=function), args=args) if function in _FUNCTIONS:
-            a = [_evaluate(x, values) for x in args]
-            match function:
-                case "floor":
-                    return math.floor(a[0])
-                case "ceiling":
-                    return math.ceil(a[0])
-                case "Mod":
-                    return a[0] % a[1]
-                case "Max":
-                    return max(a)
-                case _:
-                    return min(a)
-    raise NapkinError(f"cannot read the size {ast.unparse(node)!r}")
-
-
-_COMPARE: dict[type[ast.cmpop], Callable[[Exact, Exact], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-
-
-def holds(text: str, values: Mapping[str, int]) -> bool:
-    """Whether a condition on sizes holds at integer sizes, e.g. ``"T <= C"``."""
-    return _holds(_parsed(text), values)
-
-
-def side(text: str, values: Mapping[str, int]) -> int | None:
-    """On which side of an inequality sizes lie: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
-    match _parsed(text):
-        case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
-            apart = _evaluate(left, values) - _evaluate(right, values)
-            return (apart > 0) - (apart < 0)
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _holds(node: ast.expr, values: Mapping[str, int]) -> bool:
-    match node:
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _COMPARE[type(op)](_evaluate(left, values), _evaluate(right, values))
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return all(_holds(part, values) for part in parts)
-        case ast.BoolOp(op=ast.Or(), values=parts):
-            return any(_holds(part, values) for part in parts)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not _holds(operand, values)
-    raise NapkinError(f"cannot read the condition {ast.unparse(node)!r}")

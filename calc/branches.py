@@ -9,8 +9,8 @@ import ast
 from collections.abc import Mapping
 from fractions import Fraction
 
-from calc.algebra import evaluate_text
 from calc.errors import NapkinError
+from calc.exact import evaluate_text
 
 
 def at_hand(text: str, sizes: Mapping[str, int]) -> str:

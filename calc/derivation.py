@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-import sympy as sp
-
-from calc import algebra
 from calc.coverage import CoverageRow as CoverageRow
 from calc.coverage import Ledger
 from calc.display import Display
@@ -19,6 +16,8 @@ from calc.live import Timeline
 from calc.units import Unit
 
 if TYPE_CHECKING:
+    import sympy as sp
+
     from calc.takeovers import Takeover
 
 
@@ -129,7 +128,11 @@ class Quantity:
         """SymPy expression in positive integer symbols named as the dimensions."""
         if self.text is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
-        return algebra.to_sympy(self.text) if self._evaluator is None else self._evaluator.expr()
+        if self._evaluator is not None:
+            return self._evaluator.expr()
+        from calc.algebra import to_sympy  # a number needs no SymPy
+
+        return to_sympy(self.text)
 
     def at(self, **sizes: int) -> int:
         """Exact integer at the given sizes; dimensions not given keep the derivation's values."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.algebra import holds, side
-from calc.basis import Basis, Fold
 from calc.dims import evaluate
+from calc.exact import holds, side
+from calc.folds import Basis, Fold
 
 Size = int | str
 

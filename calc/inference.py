@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from calc.algebra import evaluate_text, to_sympy
+from calc.algebra import to_sympy
 from calc.basis import Basis, in_dimensions
 from calc.check import EXACT, FAILED, NOT_MEASURED
 from calc.derivation import Derivation
 from calc.document import number
 from calc.errors import BadInputError, UnknownQuantityError
+from calc.exact import evaluate_text
 from calc.graph import Graph, Size
 from calc.options import Options
 from calc.pipeline import derive, trace

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.algebra import evaluate_text
 from calc.errors import BadInputError
+from calc.exact import evaluate_text
 
 Number = int | float | Fraction
 
@@ -30,7 +30,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``letter`` = ``expr`` in letters that stand above, because of one reason."""
+    """``letter`` = ``expr`` in letters that stand above, because of one reason. Not ``exact`` where a root was cut off."""
 
     letter: str
     expr: str
@@ -38,6 +38,7 @@ class Line:
     meaning: str
     because: str
     value: Fraction = Fraction(0)
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _value(name: str, line: Line, values: Mapping[str, Any]) -> Fraction:
     if line.letter in values:
         raise BadInputError(f"{name}: {line.letter} is given already, and follows again from {line.expr}")
     try:
-        return evaluate_text(line.expr, values)
+        return evaluate(line.expr, values)
     except KeyError as error:
         raise BadInputError(f"{name}: {line.letter} = {line.expr} needs {error.args[0]}, which is not given") from None
     except ZeroDivisionError:

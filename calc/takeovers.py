@@ -14,9 +14,10 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from calc.algebra import Algebra, Poly, evaluate_text
+from calc.algebra import Algebra, Poly
 from calc.derivation import Derivation, Quantity
 from calc.errors import NapkinError
+from calc.exact import evaluate_text
 from calc.graph import DimRecord
 
 FARTHEST = 2**20

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from calc import branches, display
-from calc.algebra import evaluate_text
 from calc.derivation import Candidate, Derivation, Quantity, Step
 from calc.display import Display, Labelled, Maximum, Sum
+from calc.exact import evaluate_text
 from calc.textbook import Comparison
 from calc.units import Unit
 from reports import expressions, numbers

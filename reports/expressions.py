@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from calc.algebra import evaluate_text
 from calc.display import (
     Display,
     Fraction,
@@ -20,6 +19,7 @@ from calc.display import (
     Sum,
 )
 from calc.display import parse as parse
+from calc.exact import evaluate_text
 
 
 def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:

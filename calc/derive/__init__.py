@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
-from calc import algebra, dims, rules  # noqa: F401  # importing the rules registers them
+from calc import algebra, rules  # noqa: F401  # importing the rules registers them
 from calc.algebra import Poly
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
@@ -21,10 +19,9 @@ from calc.derive.kept import saved_tensors
 from calc.derive.memory import Peak
 from calc.derive.steps import StepMaker, moment_name
 from calc.derive.timeline import timeline
-from calc.dims import Dim
-from calc.errors import DimensionError
-from calc.graph import DimRecord, Graph, Record
+from calc.graph import Graph, Record
 from calc.quantities import QUANTITIES, Definition, absent, definitions
+from calc.resolving import resolve
 
 ORDER = tuple(QUANTITIES)
 
@@ -98,30 +95,6 @@ def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
-
-
-def resolve(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
-    """Values of all dimensions of a graph with some overridden; a default expression that held moves along.
-
-    Sizes at which the step was never recorded to run as its closed forms say are refused.
-    """
-    recorded = {d.name: d.value for d in graph.dims}
-    table: dict[str, Dim] = {}
-    for d in graph.dims:
-        follows = d.expr is not None and _rounded(d, dims.evaluate(d.expr, recorded)) == d.value
-        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
-    values = dims.resolve(table, given)
-    for condition in graph.unmet(values):
-        raise DimensionError(
-            f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not"
-            f" (asked at {condition.where}): record it at these sizes, by deriving the model with them"
-        )
-    return values
-
-
-def _rounded(d: DimRecord, value: Fraction) -> Fraction | int:
-    """An expected value is rounded up to a size."""
-    return math.ceil(value) if d.decided_at else value
 
 
 def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]:

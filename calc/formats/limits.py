@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from calc.algebra import evaluate_text
+from calc.exact import evaluate_text
 from calc.formats.layouts import Float, Format, Integer
 
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.algebra import evaluate_text, symbol
+from calc.algebra import symbol
 from calc.equations import sizes as expressions
 from calc.equations.dimensions import in_dimensions
+from calc.exact import evaluate_text
 from calc.initialisation.laws import Law
 from calc.initialisation.operators import OF_UNKNOWN, PARTS, PRODUCTS, SAME, flat, result
 from calc.initialisation.rules import State, Step

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from calc.algebra import evaluate_text
 from calc.basis import basis_of
 from calc.equations.dimensions import in_dimensions
 from calc.equations.sizes import size as expression
 from calc.errors import BadInputError
+from calc.exact import evaluate_text
 from calc.graph import Size
 from calc.options import Options
 from calc.program import Instruction, Program, Ref, Value

@@ -20,10 +20,10 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from calc.algebra import evaluate_text
 from calc.basis import Basis
 from calc.dims import names_in
 from calc.errors import DataDependentError, PinnedSizeError
+from calc.exact import evaluate_text
 from calc.graph import Condition
 from calc.trace.lines import user_line
 
