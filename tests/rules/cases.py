@@ -2,182 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch.utils import flop_counter
 
-from tests.rules import cases_decided, cases_images, cases_numerics, cases_updates  # noqa: F401  # each adds its calls
+from tests.rules import (  # noqa: F401  # each adds its calls
+    cases_attention,
+    cases_decided,
+    cases_images,
+    cases_normalisation,
+    cases_numerics,
+    cases_products,
+    cases_updates,
+)
 from tests.rules.calls import CASES as CASES
 from tests.rules.calls import add, bits, call, ints, on_meta, r, spread
 from tests.rules.operators import Case
-
-# -- matrix products ----------
-
-add("mm.default", lambda: call(r(2, 3), r(3, 5)), lambda: call(r(3, 2).t(), r(1, 5).expand(3, 5)))
-add("bmm.default", lambda: call(r(2, 3, 5), r(2, 5, 7)), lambda: call(spread(3, 5), r(2, 5, 7)))
-add(
-    "addmm.default",
-    lambda: call(r(5), r(2, 3), r(3, 5)),
-    lambda: call(r(5), r(2, 3), r(3, 5), beta=0.5, alpha=2),
-    lambda: call(r(2, 5), r(2, 3), r(3, 5), beta=0),
-)
-add(
-    "baddbmm.default",
-    lambda: call(r(7, 2, 5), r(7, 2, 3), r(7, 3, 5)),
-    lambda: call(r(2, 5), r(7, 2, 3), r(7, 3, 5), beta=0.5, alpha=2),
-    lambda: call(r(7, 2, 5), r(7, 2, 3), r(7, 3, 5), beta=0),
-)
-add("mv.default", lambda: Case((r(3, 5), r(5)), matmul=2 * 3 * 5))
-add("dot.default", lambda: Case((r(5), r(5)), matmul=2 * 5))
-
-
-def _grouped() -> Case:
-    """11 rows of 16 columns, in two groups, each with a 16 x 24 matrix: 2*11*16*24 = 8448."""
-    ends = torch.tensor([4, 11], dtype=torch.int32)
-    return Case((r(11, 16, dtype=torch.bfloat16), r(2, 16, 24, dtype=torch.bfloat16), ends), matmul=2 * 11 * 16 * 24)
-
-
-def _grouped_gradient() -> Case:
-    """The gradient of two 16 x 24 matrices from 8 rows in two groups: 2*16*8*24 = 6144."""
-    ends = torch.tensor([3, 8], dtype=torch.int32)
-    return Case((r(8, 16, dtype=torch.bfloat16).t(), r(8, 24, dtype=torch.bfloat16), ends), matmul=2 * 16 * 8 * 24)
-
-
-def _grouped_columns() -> Case:
-    """Two 24 x 16 matrices, each by its group of 8 columns of 16: 2*24*16*8 = 6144."""
-    ends = torch.tensor([3, 8], dtype=torch.int32)
-    return Case((r(2, 24, 16, dtype=torch.bfloat16), r(16, 8, dtype=torch.bfloat16), ends), matmul=2 * 24 * 16 * 8)
-
-
-add("_grouped_mm.default", _grouped, _grouped_gradient, _grouped_columns)
-
-# -- convolutions: a (2, 6, 7, 11) image, 10 kernels of 3 x 5, padding 1 x 2: the result is (2, 10, 7, 11) ----------
-
-add(
-    "convolution.default",
-    lambda: call(r(2, 6, 7, 11), r(10, 6, 3, 5), r(10), [1, 1], [1, 2], [1, 1], False, [0, 0], 1),
-    lambda: call(r(2, 6, 7, 11), r(10, 3, 3, 5), None, [1, 1], [1, 2], [1, 1], False, [0, 0], 2),
-    lambda: call(r(2, 6, 7), r(6, 5, 3), r(10), [2], [0], [1], True, [0], 2),
-)
-
-
-def _convolution_backward(mask: list[bool], products: int, groups: int = 1) -> Case:
-    """Each product is 2 * batch 2 * positions 7*11 * kernel elements 10*(6/groups)*3*5."""
-    weight = r(10, 6 // groups, 3, 5)
-    args = (r(2, 10, 7, 11), r(2, 6, 7, 11), weight, [10], [1, 1], [1, 2], [1, 1], False, [0, 0], groups, mask)
-    return Case(args, matmul=products * 2 * 2 * 7 * 11 * weight.numel())
-
-
-add(
-    "convolution_backward.default",
-    lambda: _convolution_backward([True, True, True], 2),
-    lambda: _convolution_backward([False, True, True], 1),
-    lambda: _convolution_backward([True, False, False], 1, groups=2),
-    # Transposed: kernel elements 6*5*3 applied at the 7 positions of the input.
-    lambda: Case(
-        (r(2, 10, 15), r(2, 6, 7), r(6, 5, 3), [10], [2], [0], [1], True, [0], 2, [True, True, True]), matmul=2 * 2 * 2 * 7 * 6 * 5 * 3
-    ),
-)
-
-# -- attention: B = 2, h = 6 query heads, T = 5 queries, S = 7 keys, k = 11, v = 13 ----------
-
-
-def _heads(g: int, v: int = 11, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return r(2, 6, 5, 11, device=device), r(2, g, 7, 11, device=device), r(2, g, 7, v, device=device)
-
-
-def _products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> int:
-    return int(flop_counter.sdpa_flop_count(q.shape, k.shape, v.shape))
-
-
-def _five_products(out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> int:
-    return int(flop_counter.sdpa_backward_flop_count(out.shape, q.shape, k.shape, v.shape))
-
-
-QK = 2 * 2 * 6 * 5 * 7 * 11
-
-
-def _flash_cpu(g: int = 6, causal: bool = False, **kwargs: Any) -> Case:
-    q, k, v = _heads(g)
-    return Case((q, k, v, 0.0, causal), kwargs, matmul=_products(q, k, v), causal=(5, 7) if causal else None)
-
-
-def _flash_cpu_backward(g: int = 6, causal: bool = False, **kwargs: Any) -> Case:
-    q, k, v = _heads(g)
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, **kwargs)
-    case = (torch.rand_like(out), q, k, v, out, lse, 0.0, causal)
-    return Case(case, kwargs, _five_products(out, q, k, v), QK, (5, 7) if causal else None)
-
-
-add(
-    "_scaled_dot_product_flash_attention_for_cpu.default",
-    _flash_cpu,
-    lambda: _flash_cpu(2, causal=True),
-    lambda: _flash_cpu(attn_mask=r(2, 6, 5, 7)),
-)
-add(
-    "_scaled_dot_product_flash_attention_for_cpu_backward.default",
-    _flash_cpu_backward,
-    lambda: _flash_cpu_backward(2, causal=True),
-    lambda: _flash_cpu_backward(attn_mask=r(2, 6, 5, 7)),
-)
-
-
-def _saved(q: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return on_meta(*q.shape[:-1], v.shape[-1]), on_meta(*q.shape[:-1])
-
-
-def _counter() -> torch.Tensor:
-    return torch.empty((), dtype=torch.int64, device="meta")
-
-
-def _fused(*more: Any, g: int = 6, v: int = 11, causal: bool = False) -> Case:
-    q, k, value = _heads(g, v, device="meta")
-    return Case((q, k, value, *more), matmul=_products(q, k, value), causal=(5, 7) if causal else None)
-
-
-add("_scaled_dot_product_flash_attention.default", lambda: _fused(0.0, False), lambda: _fused(0.25, True, causal=True))
-add(
-    "_scaled_dot_product_efficient_attention.default",
-    lambda: _fused(None, True, 0.0, False, v=13),
-    lambda: _fused(on_meta(2, 6, 5, 7), True, 0.25, True, causal=True),
-)
-add(
-    "_scaled_dot_product_cudnn_attention.default",
-    lambda: _fused(None, True, 0.0, False),
-    lambda: _fused(on_meta(2, 6, 5, 7), True, 0.25, True, causal=True),
-)
-
-
-def _backward(order: str, dropout: float = 0.0, causal: bool = False, g: int = 6, v: int = 11, bias: bool = False) -> Case:
-    """Arguments by letter: o output, l log-sum-exp, p random state, b bias, c cumulative lengths, d dropout, m mask, i causal."""
-    q, k, value = _heads(g, v, device="meta")
-    out, lse = _saved(q, value)
-    mask = on_meta(2, 6, 5, 7) if bias else torch.empty(0, device="meta")
-    letters: dict[str, tuple[Any, ...]] = {
-        "o": (out,), "l": (lse,), "p": (_counter(), _counter()), "b": (mask,), "c": (None, None, 5, 7),
-        "e": (_counter(), _counter(), 5, 7), "d": (dropout,), "m": ([True, True, True, False],), "i": (causal,),
-    }  # fmt: skip
-    args = (torch.empty_like(out), q, k, value, *(a for letter in order for a in letters[letter]))
-    return Case(args, matmul=_five_products(out, q, k, value), recompute=QK, causal=(5, 7) if causal else None)
-
-
-add(
-    "_scaled_dot_product_flash_attention_backward.default",
-    lambda: _backward("oledip"),
-    lambda: _backward("oledip", 0.25, True, g=2),
-)
-add(
-    "_scaled_dot_product_efficient_attention_backward.default",
-    lambda: _backward("bolpdmi", v=13),
-    lambda: _backward("bolpdmi", 0.25, True, bias=True, g=2),
-)
-add(
-    "_scaled_dot_product_cudnn_attention_backward.default",
-    lambda: _backward("olpbedi"),
-    lambda: _backward("olpbedi", 0.25, True, bias=True, g=2),
-)
 
 # -- reductions ----------
 
@@ -200,92 +38,6 @@ add(
     lambda: call(r(1, 1)),
 )
 add("cumsum.default cumprod.default", lambda: call(r(2, 3, 5), 1), lambda: call(ints(5, 2, 7), -1))
-
-# -- softmax ----------
-
-add("_softmax.default _log_softmax.default", lambda: call(r(2, 3, 5), 1, False), lambda: call(r(2, 3, 5, dtype=torch.bfloat16), -1, False))
-add("_safe_softmax.default", lambda: call(r(2, 3, 5), 1))
-add("_softmax_backward_data.default _log_softmax_backward_data.default", lambda: call(r(2, 3, 5), r(2, 3, 5), 1, torch.float32))
-
-# -- normalisation ----------
-
-add(
-    "native_layer_norm.default",
-    lambda: call(r(2, 3, 5), [5], r(5), r(5), 1e-5),
-    lambda: call(r(2, 3, 5), [3, 5], None, None, 1e-5),
-    lambda: call(r(2, 3, 5), [5], r(5), None, 1e-5),
-)
-
-
-def _layer_norm_backward(weight: bool, bias: bool, mask: list[bool]) -> Case:
-    statistics = (r(2, 3, 1), r(2, 3, 1))
-    return call(r(2, 3, 5), r(2, 3, 5), [5], *statistics, r(5) if weight else None, r(5) if bias else None, mask)
-
-
-add(
-    "native_layer_norm_backward.default",
-    lambda: _layer_norm_backward(True, True, [True, True, True]),
-    lambda: _layer_norm_backward(True, True, [False, True, True]),
-    lambda: _layer_norm_backward(True, False, [True, True, False]),
-    lambda: _layer_norm_backward(False, False, [True, False, False]),
-    lambda: call(r(3, 5), r(3, 5), [3, 5], r(1, 1), r(1, 1), r(3, 5), r(3, 5), [True, True, True]),
-)
-# On CPU autograd takes RMS normalisation apart; the whole operator runs elsewhere.
-add(
-    "_fused_rms_norm.default",
-    lambda: call(on_meta(2, 3, 5), [5], on_meta(5), 1e-5),
-    lambda: call(on_meta(2, 3, 5), [3, 5], None, 1e-5),
-)
-
-
-def _rms_norm_backward(weight: bool, mask: list[bool]) -> Case:
-    return call(on_meta(2, 3, 5), on_meta(2, 3, 5), [5], on_meta(2, 3, 1), on_meta(5) if weight else None, mask)
-
-
-add(
-    "_fused_rms_norm_backward.default",
-    lambda: _rms_norm_backward(True, [True, True]),
-    lambda: _rms_norm_backward(True, [False, True]),
-    lambda: _rms_norm_backward(False, [True, False]),
-    lambda: call(on_meta(3, 5), on_meta(3, 5), [3, 5], on_meta(1, 1), on_meta(3, 5), [True, True]),
-)
-add(
-    "native_batch_norm.default",
-    lambda: call(r(2, 3, 5, 7), r(3), r(3), r(3), r(3), True, 0.1, 1e-5),
-    lambda: call(r(2, 3, 5, 7), None, None, None, None, True, 0.1, 1e-5),
-    lambda: call(r(2, 3, 5, 7), r(3), r(3), r(3), r(3), False, 0.1, 1e-5),
-)
-
-
-def _batch_norm_backward(train: bool, weight: bool, mask: list[bool]) -> Case:
-    # Out of training torch keeps no statistics of the batch on CPU.
-    saved = (r(3), r(3)) if train else (r(0), r(0))
-    return call(r(2, 3, 5, 7), r(2, 3, 5, 7), r(3) if weight else None, r(3), r(3), *saved, train, 1e-5, mask)
-
-
-add(
-    "native_batch_norm_backward.default",
-    lambda: _batch_norm_backward(True, True, [True, True, True]),
-    lambda: _batch_norm_backward(False, True, [True, True, True]),
-    lambda: _batch_norm_backward(True, False, [True, False, False]),
-)
-add(
-    "native_group_norm.default",
-    lambda: call(r(2, 6, 5, 7), r(6), r(6), 2, 6, 35, 3, 1e-5),
-    lambda: call(r(2, 6, 5, 7), None, None, 2, 6, 35, 3, 1e-5),
-)
-
-
-def _group_norm_backward(weight: bool, mask: list[bool]) -> Case:
-    return call(r(2, 6, 5, 7), r(2, 6, 5, 7), r(2, 3), r(2, 3), r(6) if weight else None, 2, 6, 35, 3, mask)
-
-
-add(
-    "native_group_norm_backward.default",
-    lambda: _group_norm_backward(True, [True, True, True]),
-    lambda: _group_norm_backward(False, [True, False, False]),
-    lambda: _group_norm_backward(True, [False, True, True]),
-)
 
 # -- embeddings and indexing ----------
 
@@ -538,30 +290,3 @@ add("split.Tensor unsafe_split.Tensor", lambda: call(r(6, 5), 2))
 add("split_with_sizes.default unsafe_split_with_sizes.default", lambda: call(r(7, 5), [2, 5]))
 add("unbind.int", lambda: call(r(3, 5), 0))
 add("expand.default", lambda: call(r(1, 5), [3, 5]))
-
-# -- torch's fast path for encoder layers ----------
-
-
-def _attended(heads: int, **options: Any) -> Case:
-    """7 positions of 6 for each of 2 sequences attend to themselves: 2*2*7*6*(3*6) + 2*2*2*7*7*6 + 2*2*7*6*6 = 6384."""
-    x = r(2, 7, 6)
-    return Case((x, x, x, 6, heads, r(18, 6), r(18), r(6, 6), r(6)), options, matmul=6384)
-
-
-def _encoded(gelu: bool, norm_first: bool) -> Case:
-    """The same, and a feed-forward of 11: 6384 + 2*2*2*7*6*11 = 10080."""
-    norms, ffn = (r(6), r(6), r(6), r(6)), (r(11, 6), r(11), r(6, 11), r(6))
-    return Case((r(2, 7, 6), 6, 2, r(18, 6), r(18), r(6, 6), r(6), gelu, norm_first, 1e-5, *norms, *ffn), matmul=10080)
-
-
-add(
-    "_native_multi_head_attention.default",
-    lambda: _attended(2, need_weights=False),
-    lambda: _attended(3),
-    lambda: _attended(3, average_attn_weights=False),
-)
-add(
-    "_transformer_encoder_layer_fwd.default",
-    lambda: _encoded(gelu=False, norm_first=False),
-    lambda: _encoded(gelu=True, norm_first=True),
-)
