@@ -1,0 +1,96 @@
+"""Stored closed forms: derivations of known models, kept as data, so that a question about them needs neither torch nor SymPy.
+
+    form = calc.stored.stored("llama3-8b")                        # None where there is none that holds here
+    form.quantity("flops.forward.matmul").at(B=8, T=1024)         # an exact integer
+    form.quantity("memory.peak").expr_text                        # its closed form
+
+``python -m calc.stored.make`` derives them anew. A form is used only where it is what a derivation would give: the code it was made
+with is this code, and the torch and transformers installed here, if any, are of the versions it was recorded with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.stored.forms import Calls, Stored, StoredQuantity, Thumb
+from calc.stored.polynomials import Polynomial, Table
+from calc.stored.produced import differing, digest
+
+__all__ = ["Stored", "StoredQuantity", "names", "stored", "why_not"]
+
+FOLDER = Path(__file__).resolve().parent.parent / "data" / "stored"
+INDEX = "index.json"
+SCHEMA = 1
+
+
+def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None:
+    """The stored form of a model as ``calc.load`` names it, for ``options`` as ``Options.to_json`` gives them (none: the defaults).
+
+    ``None`` where there is none, or none that holds here: ``why_not`` says which.
+    """
+    return None if why_not(name, options) else _read(_entry(name, options)["file"])
+
+
+def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
+    """Why there is no stored form to use, or nothing."""
+    entry = _entry(name, options)
+    if not entry:
+        return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
+    if _here() != entry["sha256"]:
+        return "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
+    other = differing(entry["versions"])
+    return f"the stored closed forms are of {other}" if other else ""
+
+
+def names() -> tuple[str, ...]:
+    """The models of which closed forms are stored for the default options."""
+    return tuple(dict.fromkeys(entry["name"] for entry in _index()["forms"]))
+
+
+def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
+    """The line of the index, or an empty one. Without options, a model's first form is the one of the defaults."""
+    found = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
+    return next(found, {})
+
+
+@cache
+def _index() -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+    except FileNotFoundError:  # before they are first made
+        return {"schema": SCHEMA, "sources": [], "forms": []}
+    return found
+
+
+@cache
+def _here() -> str:
+    """The digest of the code that would derive the forms now."""
+    return digest(_index()["sources"])
+
+
+@cache
+def _read(file: str) -> Stored:
+    return read(json.loads((FOLDER / file).read_text(encoding="utf-8")))
+
+
+def read(data: Mapping[str, Any]) -> Stored:
+    """A form as its file holds it."""
+    from calc.graph_json import graph_from_json
+
+    table = Table(
+        tuple(data["names"]),
+        tuple(tuple(zip(m[::2], m[1::2], strict=True)) for m in data["monomials"]),
+        tuple(Polynomial(p[0], tuple(zip(p[1::2], p[2::2], strict=True))) for p in data["polynomials"]),
+    )
+    return Stored(
+        data["name"],
+        graph_from_json(data["graph"]),
+        table,
+        data["quantities"],
+        tuple(Calls(kind, operators, table.polynomials[i]) for kind, operators, i in data["calls"]),
+        tuple(Thumb(t["name"], t["unit"], t["stands_for"], t["expr"], tuple(map(tuple, t["exact"])), t["size"]) for t in data["thumbs"]),
+    )

@@ -1,0 +1,242 @@
+"""``python -m calc.stored.make``: derives the stored closed forms anew, which takes torch and minutes.
+
+Every number that a form will give comes from the table that is written here, so each is compared with the derivation before anything
+is written: the texts of all closed forms, and the values at the model's own sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import calc
+from calc import pipeline
+from calc.algebra import Algebra, Poly
+from calc.catalogue import CATALOGUE
+from calc.cost import REGISTRY
+from calc.derivation import Derivation, Quantity
+from calc.derive import derive as derived
+from calc.derive.analysis import Analysis, analyse
+from calc.derive.steps import moment_name
+from calc.errors import NapkinError
+from calc.graph import Graph, Record
+from calc.graph_json import graph_to_json
+from calc.options import Options
+from calc.stored import FOLDER, INDEX, SCHEMA, read
+from calc.stored.produced import LIBRARIES, ROOT, digest
+from calc.textbook.exact import Exact, inapplicable, incomparable
+from calc.textbook.rules import RULES
+
+CONFIGS = ROOT / "data" / "configs"
+# Files that begin a derivation, beside the models.
+BEGINNINGS = ("load.py", "pipeline.py", "rules/__init__.py")
+# What measures and checks has no part in what is derived, though some models can be asked for it.
+APART = ("measure", "check.py", "observed.py")
+# Tables that a recording or a derivation reads.
+TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/kept.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model, and how its step runs."""
+
+    name: str
+    options: Options
+
+    @property
+    def file(self) -> str:
+        changed = [v for k, v in self.options.to_json().items() if v != Options().to_json().get(k)]
+        return "-".join([self.name.replace(":", "-"), *changed]) + ".json"
+
+
+def wanted() -> list[Wanted]:
+    """Every built-in model and every configuration that travels with the package; the large language models also as they are used."""
+    names = [*CATALOGUE, *(f"hf:{path.stem}" for path in sorted(CONFIGS.glob("*.json")))]
+    used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
+    return [*(Wanted(name, Options()) for name in names), *(Wanted(name, Options(mode="infer")) for name in used)]
+
+
+def made(name: str, options: Options) -> dict[str, Any]:
+    """The stored form of a model, derived now."""
+    spec = calc.load(name)
+    graph = pipeline.trace(spec, options=options)
+    if graph.special:
+        raise NapkinError(f"{name} runs otherwise at its own sizes than in general, and a stored form holds one case: give it other sizes")
+    analysis = analyse(graph, REGISTRY)
+    derivation = derived(graph, analysis=analysis)
+    data = _written(name, graph, analysis, derivation)
+    compare(data, derivation)
+    return data
+
+
+def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
+    """Refuse a form that does not say exactly what the derivation says."""
+    found = read(data).derivation({})
+    for name in derivation:
+        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (found[name], derivation[name]))
+        if ours != theirs:
+            raise NapkinError(f"internal error: the stored form of {data['name']} differs from its derivation in {name}; please report it")
+
+
+def _plain(quantity: Quantity) -> tuple[Any, ...]:
+    return tuple(replace(term, parts=()) for term in quantity.terms)
+
+
+def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
+    writer = _Writer(analysis.fold.outer)
+    quantities = {quantity: _quantity(derivation[quantity], analysis, writer) for quantity in derivation}
+    calls = [[kind, len(rows), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(derivation).items()]
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "graph": graph_to_json(replace(graph, records=(), certificates=tuple(_sizes_of(r) for r in graph.certificates))),
+        "quantities": quantities,
+        "calls": calls,
+        "thumbs": _thumbs(derivation),
+        **writer.table(),
+    }
+
+
+def _sizes_of(record: Record) -> Record:
+    """A certificate as far as a form needs it: where it stands."""
+    return Record(record.sizes, (), (), (), (), (), (), (), (), (), (), ())
+
+
+def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in derivation.coverage:
+        found.setdefault(row.kind, []).append(row)
+    return found
+
+
+def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[str, Any]:
+    if quantity.text is None:
+        return {"unknown": quantity.unknown}
+    if quantity.candidates:
+        peaks = ((moment_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
+        return {"moments": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
+    return {"is": writer(quantity.text), "terms": [[t.site, writer(t.expr), t.because] for t in quantity.terms]}
+
+
+def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
+    """Rules of thumb that say something about the model."""
+    return [
+        {
+            "name": rule.name,
+            "unit": rule.unit.value,
+            "stands_for": rule.stands_for,
+            "expr": rule.expr,
+            "exact": [list(part) for part in rule.exact],
+            "size": Exact(rule, derivation).size,
+        }
+        for rule in RULES
+        if not (inapplicable(rule, derivation) or incomparable(rule, derivation))
+    ]
+
+
+class _Writer:
+    """Collects polynomials; the table has each once, over monomials in the order in which a sum is written."""
+
+    def __init__(self, ring: Algebra) -> None:
+        self._ring = ring
+        self._polys: dict[Poly, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.add(self._ring.parse(text))
+
+    def sum(self, texts: Iterable[str]) -> int:
+        return self.add(sum((self._ring.parse(text) for text in texts), start=self._ring.constant(0)))
+
+    def add(self, poly: Poly) -> int:
+        return self._polys.setdefault(poly, len(self._polys))
+
+    def table(self) -> dict[str, Any]:
+        """Exponents from the highest down are the ring's order of terms, so that sums of polynomials can be written without it."""
+        exponents = sorted({exponent for poly in self._polys for exponent, _ in poly.terms()}, reverse=True)
+        used = [i for i, _ in enumerate(self._ring.names) if any(e[i] for e in exponents)]
+        number = {exponent: i for i, exponent in enumerate(exponents)}
+        return {
+            "names": [self._ring.names[i] for i in used],
+            "monomials": [[n for at, i in enumerate(used) if e[i] for n in (at, e[i])] for e in exponents],
+            "polynomials": [_numbers(poly, number) for poly in self._polys],
+        }
+
+
+def _numbers(poly: Poly, number: Mapping[tuple[int, ...], int]) -> list[int]:
+    """``[over, monomial, numerator, monomial, numerator, …]``."""
+    terms = [(number[e], Fraction(int(c.numerator), int(c.denominator))) for e, c in poly.terms()]
+    over = 1
+    for _, c in terms:
+        over *= Fraction(c.denominator, over).numerator
+    return [over, *(n for m, c in terms for n in (m, int(c * over)))]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def sources() -> list[str]:
+    """The files of this package that a derivation runs, found by following imports from those that begin one, and the tables it reads."""
+    found: set[Path] = set()
+    waiting = [*(ROOT / name for name in BEGINNINGS), *sorted((ROOT / "models").rglob("*.py"))]
+    while waiting:
+        file = waiting.pop()
+        if file not in found and file.relative_to(ROOT).parts[0] not in APART:
+            found.add(file)
+            waiting += _imported(file)
+    return sorted([*(file.relative_to(ROOT).as_posix() for file in found), *TABLES])
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    """Files of this package that one imports, at load or later."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "calc":
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                place = ROOT.joinpath(*name.split(".")[1:])
+                yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if name != "calc" and path.is_file())
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m calc.stored.make", description="Derive the stored closed forms anew.")
+    parser.add_argument("names", nargs="*", help="models to derive; none: all. The forms of others are kept as they are")
+    asked = set(parser.parse_args(words).names)
+    FOLDER.mkdir(exist_ok=True)
+    read_by = sources()
+    lines = {line["file"]: line for line in _kept()}
+    for one in wanted():
+        if asked and one.name not in asked:
+            continue
+        print(f"{one.file} …", file=sys.stderr, flush=True)
+        _write(FOLDER / one.file, json.dumps(made(one.name, one.options), separators=(",", ":")))
+        lines[one.file] = _line(one, digest(read_by))
+    ordered = [lines[one.file] for one in wanted() if one.file in lines]
+    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": read_by, "forms": ordered}, indent=1))
+
+
+def _kept() -> list[dict[str, Any]]:
+    """The lines of forms that are there."""
+    index = FOLDER / INDEX
+    return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
+
+
+def _line(one: Wanted, sha256: str) -> dict[str, Any]:
+    versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("hf:")}
+    return {"name": one.name, "options": one.options.to_json(), "file": one.file, "sha256": sha256, "versions": versions}
+
+
+def _write(path: Path, text: str) -> None:
+    """The file, whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main()

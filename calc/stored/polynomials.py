@@ -1,0 +1,91 @@
+"""Polynomials in the sizes of a model as a table of numbers, which plain Python evaluates: no SymPy, and nothing is run as code.
+
+Hundreds of closed forms of one step share a few dozen products of sizes (B·T·d·L, …), so those stand in the table once, and
+at given sizes each is worked out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import NapkinError
+from calc.exact import evaluate_text
+
+Monomial = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """Σ numerator · monomial / ``over``. ``terms`` are (number of the monomial, numerator), in the order in which they are written."""
+
+    over: int
+    terms: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``names`` are dimensions and what is no polynomial in them (``floor(T/2)``); a monomial is (number of the name, power ≥ 1)."""
+
+    names: tuple[str, ...]
+    monomials: tuple[Monomial, ...]
+    polynomials: tuple[Polynomial, ...]
+
+    def text(self, polynomial: Polynomial) -> str:
+        """The polynomial as SymPy would read it: ``12*L*d**2 + 13*L*d``."""
+        parts: list[str] = []
+        for number, numerator in polynomial.terms:
+            coefficient = Fraction(abs(numerator), polynomial.over)
+            factors = [self.names[i] if power == 1 else f"{self.names[i]}**{power}" for i, power in self.monomials[number]]
+            head = [] if coefficient.numerator == 1 and factors else [str(coefficient.numerator)]
+            body = "*".join([*head, *factors]) + (f"/{coefficient.denominator}" if coefficient.denominator != 1 else "")
+            sign = "-" if numerator < 0 else "+"
+            parts.append(body if not parts and sign == "+" else f"{sign}{body}" if not parts else f" {sign} {body}")
+        return "".join(parts) or "0"
+
+    def added(self, polynomials: Sequence[Polynomial]) -> Polynomial:
+        """The sum of several. Numbers of monomials rise in the order in which a sum is written."""
+        total: dict[int, Fraction] = {}
+        for p in polynomials:
+            for number, numerator in p.terms:
+                total[number] = total.get(number, Fraction(0)) + Fraction(numerator, p.over)
+        left = {number: total[number] for number in sorted(total) if total[number]}
+        over = 1
+        for coefficient in left.values():
+            over *= Fraction(coefficient.denominator, over).numerator
+        return Polynomial(over, tuple((number, int(c * over)) for number, c in left.items()))
+
+
+class Point:
+    """The polynomials of a table at integer sizes, exactly. ``values`` holds every name that is a dimension or a quotient of two."""
+
+    def __init__(self, table: Table, values: Mapping[str, int]) -> None:
+        self._table, self._values = table, values
+        self._leaves: dict[int, int] = {}
+        self._products: dict[int, int] = {}
+
+    def __call__(self, polynomial: Polynomial) -> int:
+        """Raises where it is no integer."""
+        total = sum(numerator * self._monomial(number) for number, numerator in polynomial.terms)
+        if total % polynomial.over:
+            value = Fraction(total, polynomial.over)
+            at = dict(self._values)
+            raise NapkinError(f"{self._table.text(polynomial)} is {value}, not an integer, at {at}: choose sizes that divide")
+        return total // polynomial.over
+
+    def _monomial(self, number: int) -> int:
+        found = self._products.get(number)
+        if found is None:
+            found = 1
+            for i, power in self._table.monomials[number]:
+                found *= self._leaf(i) ** power
+            self._products[number] = found
+        return found
+
+    def _leaf(self, i: int) -> int:
+        found = self._leaves.get(i)
+        if found is None:
+            name = self._table.names[i]
+            found = self._leaves[i] = self._values[name] if name in self._values else int(evaluate_text(name, self._values))
+        return found
