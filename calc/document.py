@@ -16,6 +16,7 @@ from calc import display
 from calc.allocator import NOT_MEASURED, WORKSPACES
 from calc.coverage import KINDS, CoverageRow, Ledger
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
+from calc.units import number as number
 
 if TYPE_CHECKING:
     from calc.live import Instant, Timeline
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from calc.textbook import Comparison
 
 SCHEMA = 1
-EXACT_IN_A_DOUBLE = 2**53
-
-
-def number(value: int | None) -> int | str | None:
-    """``value`` as JSON can carry it: an integer beyond 2**53 becomes a string of its digits."""
-    if value is None or abs(value) <= EXACT_IN_A_DOUBLE:
-        return value
-    return str(value)
 
 
 def to_json(

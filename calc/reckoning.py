@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from calc.arithmetic import evaluate
 from calc.errors import BadInputError
-from calc.exact import evaluate_text
 
 Number = int | float | Fraction
 

@@ -62,6 +62,16 @@ def bytes_of(elements: Amount, byte_size: int) -> Amount:
     return Amount(elements.count * byte_size, Unit.BYTE)
 
 
+EXACT_IN_A_DOUBLE = 2**53
+
+
+def number(value: int | None) -> int | str | None:
+    """``value`` as JSON can carry it: an integer beyond 2**53 becomes a string of its digits."""
+    if value is None or abs(value) <= EXACT_IN_A_DOUBLE:
+        return value
+    return str(value)
+
+
 _WRITTEN = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kKMGTP]?)(i?)B")
 _POWER = {prefix: power for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))}
 

@@ -1,0 +1,117 @@
+"""What a device of the catalogue gives a question: its dense peak, memory, bandwidth, link, power and price, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from calc.hardware import DEFAULT_DTYPE, Accelerator, accelerator
+from calc.questions.question import Letter
+
+_YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, and which of its rates counts."""
+
+    found: Accelerator
+    dtype: str
+    said: bool
+    sparse: bool
+
+    @property
+    def rate(self) -> str:
+        """What its rate is called."""
+        kind = "peak with 2:4 sparsity" if self.sparse else "dense peak"
+        return f"{kind} of {self.found.name} in {self.dtype}"
+
+
+def device(given: Mapping[str, str]) -> Device | None:
+    """The device that ``gpu`` names, its rate in ``dtype``: dense, in bf16 where nothing is said."""
+    if "gpu" not in given:
+        if "sparse" in given:
+            raise BadInputError("sparse goes with gpu: give gpu=…, or the rate itself as peak=…")
+        return None
+    sparse = given.get("sparse", "no").lower()
+    if sparse not in _YES + _NO:
+        raise BadInputError(f"sparse = {sparse[:40]!r}: write sparse=yes for the rate with 2:4 sparsity")
+    found = accelerator(given["gpu"], given.get("hardware"))
+    return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
+
+
+def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
+    """The value that a device has for a letter, what it is, and where it is from."""
+    found = from_.found
+    match letter.device:
+        case "peak":
+            return found.peak(from_.dtype, sparse=from_.sparse), from_.rate, found.source
+        case "memory":
+            return Fraction(found.memory), f"memory of {found.name}, a GB as 10^9 bytes", found.source
+        case "bandwidth":
+            return Fraction(found.bandwidth), f"memory bandwidth of {found.name}", found.source
+        case "link":
+            return _there(found.link, found, "link", letter), f"links of {found.name}, per direction, all together", found.source
+        case "power":
+            return _there(found.watts, found, "power", letter), f"power of {found.name}", found.source
+        case "price":
+            if found.price is None:
+                raise BadInputError(f"{found.name} has no price in the catalogue: give {letter.key}=2$/h")
+            return found.price.high, f"price of {found.name}, the upper end", found.price.assumption
+    raise BadInputError(f"a device has no {letter.device}")
+
+
+def _there(value: int | None, found: Accelerator, what: str, letter: Letter) -> Fraction:
+    if value is None:
+        raise BadInputError(f"{found.name} has no {what} in the catalogue: give {letter.key}=…")
+    return Fraction(value)
+
+
+# -- what is said about a rate or a memory --------------------------------------------------------------------------------------------
+
+
+def notes(from_: Device, used: set[str]) -> list[str]:
+    """What has to be said of the figures that were ``used`` (of which kind)."""
+    said = []
+    if "peak" in used and not from_.said:
+        said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
+    if "peak" in used and from_.sparse:
+        said.append("the rate is one with two of every four weights zero: no dense product reaches it")
+    if "price" in used and from_.found.price is not None:
+        price = from_.found.price
+        said.append(f"prices of {from_.found.name} are from {_dollars(price.low)} to {_dollars(price.high)} an hour: {price.assumption}")
+    if "memory" in used and from_.found.memory_reported is not None:
+        said.append(
+            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.found.memory_reported:,} bytes"
+            f" ({from_.found.memory_reported / 2**30:.1f} GiB)"
+        )
+    return said
+
+
+def _dollars(amount: Fraction) -> str:
+    return f"{float(amount):g} $"
+
+
+def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
+    from calc.hardware import available
+
+    known = [a for a in ((of,) if of is not None else tuple(available().values())) if dtype in a.peaks]
+    if any(a.peaks[dtype].dense == peak for a in known):
+        return ""
+    one = next((a for a in known if a.peaks[dtype].sparse == peak), None)
+    if one is None:
+        return ""
+    shown = (f"{float(rate) / 1e12:g} TFLOP/s" for rate in (peak, one.peaks[dtype].dense))
+    return f"peak = {next(shown)} is the rate of {one.name} in {dtype} with 2:4 sparsity, and {next(shown)} is the dense one"
+
+
+def likely_rates(from_: Device, rate: Fraction) -> str:
+    """The dense rates of the device that ``rate`` would not outrun, the nearest first: what the work may have been in."""
+    enough = sorted((p.dense, dtype) for dtype, p in from_.found.peaks.items() if p.dense >= rate and dtype != from_.dtype)
+    if not enough:
+        return ""
+    words = [f"{dtype} ({float(dense) / 1e12:g} TFLOP/s, which makes it {float(rate / dense):.3g})" for dense, dtype in enough[:2]]
+    return f"was the work in {' or '.join(words)}?"

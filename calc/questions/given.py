@@ -1,0 +1,100 @@
+"""What was put into a question, sorted: letters, choices, a device, a model, and the letter to solve for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from calc.errors import BadInputError
+from calc.questions.question import Letter, Question
+from calc.questions.values import Read, Typed, read
+
+DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
+_WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
+_LEAST_MEMORY = 10**6
+
+
+@dataclass(slots=True)
+class Given:
+    """Everything by kind. ``sizes`` are dimensions of the model, by name."""
+
+    letters: dict[str, Read] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)
+    solve: str = ""
+
+
+def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
+    """Each value to the letter, choice or source that its key names. What is twice given, or unknown, is refused."""
+    found = Given()
+    names = {name: letter for letter in question.letters for name in letter.names}
+    model_given = question.of_model and "model" in typed
+    for written, value in typed.items():
+        key = written.replace("_", "-")
+        if key in names:
+            _letter(found, names[key], key, value)
+        elif key in (c.key for c in question.choices):
+            found.choices[key] = _chosen(question, key, str(value))
+        elif key in DEVICE_KEYS and question.of_device:
+            found.device[key] = str(value)
+        elif key == "model" and question.of_model:
+            found.model = str(value)
+        elif key == "solve":
+            found.solve = _solved_for(question, names, str(value))
+        elif model_given:
+            _size(found, _WORDS_OF_SIZES.get(key, key), value)
+        else:
+            raise BadInputError(_unknown(question, key))
+    if not found.solve and question.answer in found.letters:
+        key = question.letter(question.answer).key
+        raise BadInputError(
+            f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.letters[0].key}"
+        )
+    if found.solve in found.letters:
+        key = question.letter(found.solve).key
+        raise BadInputError(f"{key} is given and asked for: leave out {key}=…, or solve for another")
+    return found
+
+
+def _letter(found: Given, letter: Letter, key: str, value: Typed) -> None:
+    if letter.letter in found.letters:
+        raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
+    got = read(key, value, letter.unit, whole=bool(letter.whole))
+    if letter.device == "memory" and got.value < _LEAST_MEMORY:
+        raise BadInputError(f"{key} = {value} is {float(got.value):g} bytes, less than one layer of a model takes: write 80GB or 80GiB")
+    found.letters[letter.letter] = got
+
+
+def _chosen(question: Question, key: str, value: str) -> str:
+    choice = next(c for c in question.choices if c.key == key)
+    if value not in choice.options:
+        raise BadInputError(f"unknown {key} {value[:40]!r}: {_near(value, choice.options)}one of {', '.join(choice.options)}")
+    return value
+
+
+def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> str:
+    if value not in names:
+        keys = ", ".join(letter.key for letter in question.letters)
+        raise BadInputError(f"{question.name} has no {value[:40]!r} to solve for: {_near(value, names)}one of {keys}")
+    return names[value].letter
+
+
+def _size(found: Given, name: str, value: Typed) -> None:
+    found.sizes[name] = int(read(name, value, "elements", whole=True).value)
+
+
+def _unknown(question: Question, key: str) -> str:
+    keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
+    keys += ["gpu", "dtype", "sparse"] if question.of_device else []
+    keys += ["model"] if question.of_model else []
+    near = _near(key, [*keys, *(name for letter in question.letters for name in letter.names)]).replace(", or ", "; ")
+    return f"{question.name} has no key {key[:40]!r}: {near}it has {', '.join((*keys, 'solve'))}"
+
+
+def _near(word: str, known: object) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), n=1)  # type: ignore[call-overload]  # any iterable of names
+    return f"did you mean {near[0]!r}, or " if near else ""

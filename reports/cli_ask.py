@@ -1,0 +1,47 @@
+"""``napkin ask``: capacity questions, both ways. Imports neither torch nor SymPy, so that the answer is there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+@click.command()
+@click.argument("question", metavar="QUESTION")
+@click.argument("given", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="Write the answer, its steps and notes as JSON.")
+def ask(question: str, given: Sequence[str], as_json: bool) -> None:
+    """Answer a capacity question: how long, how many, what fits, what it costs. See napkin list questions.
+
+    \b
+    napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5
+    napkin ask training-time parameters=70e9 tokens=15T gpu=h100-sxm mfu=50% days=30 solve=gpus
+    napkin ask largest-model devices=8 memory=80GB optimizer=adamw precision=fp32
+
+    solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s.
+    """
+    from calc.questions import ask as answer
+
+    found = answer(question, **_pairs(given))
+    if as_json:
+        import json
+
+        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        return
+    from reports.asked import text
+
+    click.echo(text(found), nl=False)
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key or not value.strip():
+            raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
+        if key in found:
+            raise click.UsageError(f"{key[:40]} is given twice")
+        found[key] = value
+    return found
