@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+# Configurations of transformers that travel with the package: a class of the library at the sizes that it has by default.
+CONFIGS = Path(__file__).resolve().parent / "data" / "configs"
+
+
+def configs() -> tuple[str, ...]:
+    """Their names, as in ``transformers:llama``."""
+    return tuple(sorted(path.stem for path in CONFIGS.glob("*.json")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From what a user writes to a spec: a built-in name, ``hf:PATH`` of a Hugging Face config, or ``FILE.py:NAME``."""
+"""From what a user writes to a spec: a built-in name, ``transformers:NAME``, ``hf:PATH`` of a Hugging Face config, or ``FILE.py:NAME``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from calc.catalogue import CATALOGUE, Entry
+from calc.catalogue import CATALOGUE, CONFIGS, Entry, configs
 from calc.errors import BadInputError, NapkinError, SpecError
 from calc.spec import Spec
 
@@ -32,6 +32,10 @@ def load(name: str) -> Spec:
         from calc.models import hf
 
         return _checked(hf.spec(rest), name)
+    if head == "transformers" and rest in configs():
+        from calc.models import hf
+
+        return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{rest}.json")), name=name), name)
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
         return _checked(_from_file(Path(file), attribute), name)
@@ -44,6 +48,8 @@ def _unknown(name: str) -> str:
         return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"
     if name.endswith(".json") or os.path.isdir(name):
         return f"{shown!r} is no built-in model: for a Hugging Face config write hf:{shown}"
+    if name.startswith("transformers:"):
+        return f"no configuration {shown!r}: there are {', '.join(configs())}; of your own config.json write hf:PATH"
     near = difflib.get_close_matches(name, CATALOGUE, n=2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}"
     return f"no model {shown!r}: {hint} ({_FORMS})"

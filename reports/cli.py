@@ -90,7 +90,7 @@ def main() -> None:
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from reports.job import version
+        from reports.request import version
 
         click.echo(f"napkin {version()}")
         context.exit()

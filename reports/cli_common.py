@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from reports.job import Request
+    from reports.request import Request
 
 HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
@@ -40,9 +40,9 @@ def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
     from calc.options import made
-    from reports import job
+    from reports.request import Request, sizes_from
 
-    return job.Request(model, job.sizes_from(sizes), made(**options), cache=not no_cache)
+    return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
 
 
 def require_device(device: str) -> None:

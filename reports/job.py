@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib import metadata
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import calc
-from calc import dims, pipeline
+from calc import pipeline
 from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
@@ -29,19 +27,13 @@ from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown
 from reports.build import build
 from reports.page import Command, Page
+from reports.request import Request as Request
+from reports.request import json_text as json_text
+from reports.request import sizes_from as sizes_from
+from reports.request import version as version
 
 VERDICTS = ("exact", "within", "proved", "failed", "not measured")
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a user asked for: a model, sizes, and how the step runs."""
-
-    model: str
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
-    cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +44,6 @@ class Outcome:
     files: tuple[Path, ...]
     checks: Any
     unchecked: str
-
-
-def sizes_from(assignments: Sequence[str]) -> dict[str, int]:
-    """``("B=8", "T=1024")`` as sizes; a size given twice is refused."""
-    found: dict[str, int] = {}
-    for text in assignments:
-        name, value = dims.parse_assignment(text)
-        if name in found:
-            raise BadInputError(f"{name[:40]} is given twice: give each size once")
-        found[name] = value
-    return found
 
 
 def derive(request: Request, progress: Progress) -> Derivation:
@@ -212,11 +193,6 @@ def check_json(checks: Any) -> dict[str, Any]:
     }
 
 
-def json_text(document: Mapping[str, Any]) -> str:
-    """JSON in ASCII, so that no name in it can act on a terminal."""
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
-
-
 def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write each file beside its place, then move all into place: a reader never sees half a report."""
     waiting: list[tuple[Path, Path]] = []
@@ -241,14 +217,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def version() -> str:
-    """The installed version of this program."""
-    try:
-        return metadata.version("napkin")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 # -- commands that a report names ----------------------------------------------------------------------------------------

@@ -47,11 +47,13 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
 
 
 def _models() -> Iterator[tuple[str, ...]]:
-    from calc.catalogue import CATALOGUE
+    from calc.catalogue import CATALOGUE, configs
 
     for entry in CATALOGUE.values():
         options = "; ".join(f"{name}: {words}" for name, words in entry.options.items())
         yield entry.name, f"{entry.description}{f' ({options})' if options else ''}"
+    for name in configs():
+        yield f"transformers:{name}", "the library's class at the sizes it has by default"
     yield "hf:PATH", "a Hugging Face config.json, or the folder that holds it"
     yield "FILE.py:NAME", "your own: NAME = calc.Spec(…) in FILE.py"
 

@@ -52,7 +52,7 @@ def _certified(graph: Graph, registry: Registry) -> Analysis:
 
 
 def _derived_at(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
-    found = _general(graph, values, replace(analysis, graph=graph), spec)
+    found = derived_alone(graph, values, replace(analysis, graph=graph), spec)
     special = graph.special_at(values)
     if special is None:
         return found
@@ -60,7 +60,8 @@ def _derived_at(graph: Graph, values: Mapping[str, int], analysis: Analysis, spe
     return cases.joined(found, _derived_at(special.graph, values, inner, spec), special)
 
 
-def _general(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
+def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None) -> Derivation:
+    """The derivation of a graph apart from its special cases, at all ``values``."""
     maker = StepMaker(analysis, values)
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
     return Derivation(

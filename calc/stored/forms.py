@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from calc import by_cases
 from calc.derivation import Candidate, Derivation, Quantity, QuantityTerm
 from calc.errors import UnknownQuantityError
-from calc.graph import Assumption, DimRecord, Graph
+from calc.graph import Assumption, DimRecord, Graph, Special
 from calc.quantities import Definition, definitions
 from calc.resolving import resolve, unchecked
 from calc.stored.polynomials import Point, Polynomial, Table
@@ -86,32 +87,23 @@ class StoredQuantity:
 
     def value(self, sizes: Mapping[str, int]) -> int:
         """The quantity at all sizes, as ``sizes`` gives them."""
-        return self.value_at(self.form.point(sizes))
-
-    def value_at(self, point: Point) -> int:
+        case = self.form.case_at(sizes)
+        if case is not None and self.name in case.differing:
+            return case.form.quantity(self.name).value(sizes)
         self._require_known()
+        point = self.form.point(sizes)
         return max(point(p) for p in self.polynomials)
 
     @property
     def polynomials(self) -> tuple[Polynomial, ...]:
-        """What the quantity is the largest of: one polynomial, of a peak one for each moment, of an unknown quantity none."""
+        """What the quantity is the largest of in general: one polynomial, of a peak one for each moment, of an unknown quantity none."""
         return tuple(m.polynomial for m in self.moments) if self.moments else () if self.whole is None else (self.whole,)
 
     @cached_property
     def expr_text(self) -> str:
         """The closed form as SymPy reads it; of a peak, moments stand in the order of a derivation at the model's own sizes."""
         self._require_known()
-        return self.written(self.form.point(self.form.sizes({})))
-
-    def written(self, point: Point) -> str:
-        """The closed form with the moments of a peak from the largest to the smallest at ``point``."""
-        if not self.moments:
-            return self.form.table.text(self.polynomials[0])
-        texts = [self.form.table.text(m.polynomial) for m in self.ordered(point)]
-        return texts[0] if len(texts) == 1 else f"Max({', '.join(texts)})"
-
-    def ordered(self, point: Point) -> list[Moment]:
-        return sorted(self.moments, key=lambda m: -point(m.polynomial))
+        return self.form.derived(self.name, self.form.sizes({})).text or ""
 
     def expr(self) -> sp.Expr:
         """The closed form as a SymPy expression, which imports SymPy."""
@@ -122,6 +114,15 @@ class StoredQuantity:
     def _require_known(self) -> None:
         if self.unknown:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The form at sizes where the step runs otherwise. Quantities that are not among the ``differing`` are as in general."""
+
+    special: Special
+    form: Stored
+    differing: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class Stored:
     entries: Mapping[str, Any]
     calls: tuple[Calls, ...]
     thumbs: tuple[Thumb, ...]
+    cases: tuple[Case, ...] = ()
 
     @property
     def dims(self) -> tuple[DimRecord, ...]:
@@ -164,6 +166,10 @@ class Stored:
         """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
         return not self.graph.unmet(unchecked(self.graph, given))
 
+    def case_at(self, sizes: Mapping[str, int]) -> Case | None:
+        """The special case that applies at all ``sizes``, if there is one."""
+        return next((case for case in self.cases if case.special.applies(sizes)), None)
+
     def point(self, sizes: Mapping[str, int]) -> Point:
         """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
         return Point(self.table, {**self.graph.as_basis().values(sizes), **sizes})
@@ -185,29 +191,41 @@ class Stored:
     def derivation(self, given: Mapping[str, int]) -> Derivation:
         """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps."""
         sizes = self.sizes(given)
-        point = self.point(sizes)
+        case = self.case_at(sizes)
+        held = {name: value for name, (value, _) in self.graph.held.items()}
         return Derivation(
             model=self.graph.model,
             source=self.graph.source,
             dims=tuple(replace(d, value=sizes[d.name]) for d in self.dims),
             options=self.options,
             assumptions=self.assumptions,
-            quantities={name: self._derived(q, point) for name, q in self.quantities.items()},
+            quantities={name: self.derived(name, sizes) for name in self.quantities},
             steps=(),
             coverage=(),
             certificates=(),
             provenance=self.versions,
             notes=self.graph.notes,
-            held={name: value for name, (value, _) in self.graph.held.items()},
+            held=held if case is None else by_cases.held(held, sizes, case.special),
         )
 
-    def _derived(self, q: StoredQuantity, point: Point) -> Quantity:
+    def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:
+        """One quantity at all ``sizes``, as ``self.sizes`` gives them."""
+        case, general = self.case_at(sizes), self._general(self.quantity(name), self.point(sizes))
+        if case is None or name not in case.differing:
+            return general
+        return by_cases.by_cases(general, case.form.derived(name, sizes), case.special)
+
+    def _general(self, q: StoredQuantity, point: Point) -> Quantity:
         d = q.definition
         if q.unknown:
             return Quantity(d.name, d.unit, d.meaning, None, None, unknown=q.unknown)
-        terms = tuple(QuantityTerm(t.site, self.table.text(t.polynomial), point(t.polynomial), t.because) for t in q.terms)
-        moments = tuple(self._candidate(m, point) for m in q.ordered(point))
-        return Quantity(d.name, d.unit, d.meaning, q.written(point), q.value_at(point), terms, moments, _evaluator=q)
+        if not q.moments:
+            whole = q.polynomials[0]
+            terms = tuple(QuantityTerm(t.site, self.table.text(t.polynomial), point(t.polynomial), t.because) for t in q.terms)
+            return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
+        moments = tuple(sorted((self._candidate(m, point) for m in q.moments), key=lambda c: -c.value))
+        text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
+        return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
 
     def _candidate(self, moment: Moment, point: Point) -> Candidate:
         parts = {role: self.table.text(p) for role, p in moment.parts}

@@ -20,28 +20,33 @@ from typing import Any
 import calc
 from calc import pipeline
 from calc.algebra import Algebra, Poly
-from calc.catalogue import CATALOGUE
+from calc.catalogue import CATALOGUE, configs
 from calc.cost import REGISTRY
 from calc.derivation import Derivation, Quantity
 from calc.derive import derive as derived
+from calc.derive import derived_alone
 from calc.derive.analysis import Analysis, analyse
+from calc.derive.cases import differences
 from calc.derive.steps import moment_name
 from calc.errors import NapkinError
-from calc.graph import Graph, Record
+from calc.graph import Graph, Record, Special
 from calc.graph_json import graph_to_json
 from calc.options import Options
+from calc.spec import Spec
 from calc.stored import FOLDER, INDEX, SCHEMA, read
 from calc.stored.produced import LIBRARIES, ROOT, digest
 from calc.textbook.exact import Exact, inapplicable, incomparable
 from calc.textbook.rules import RULES
 
-CONFIGS = ROOT / "data" / "configs"
 # Files that begin a derivation, beside the models.
 BEGINNINGS = ("load.py", "pipeline.py", "rules/__init__.py")
 # What measures and checks has no part in what is derived, though some models can be asked for it.
 APART = ("measure", "check.py", "observed.py")
 # Tables that a recording or a derivation reads.
 TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/kept.toml")
+
+
+_NOT_ONE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Wanted:
 
 def wanted() -> list[Wanted]:
     """Every built-in model and every configuration that travels with the package; the large language models also as they are used."""
-    names = [*CATALOGUE, *(f"hf:{path.stem}" for path in sorted(CONFIGS.glob("*.json")))]
+    names = [*CATALOGUE, *(f"transformers:{name}" for name in configs())]
     used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
     return [*(Wanted(name, Options()) for name in names), *(Wanted(name, Options(mode="infer")) for name in used)]
 
@@ -67,14 +72,28 @@ def wanted() -> list[Wanted]:
 def made(name: str, options: Options) -> dict[str, Any]:
     """The stored form of a model, derived now."""
     spec = calc.load(name)
-    graph = pipeline.trace(spec, options=options)
-    if graph.special:
-        raise NapkinError(f"{name} runs otherwise at its own sizes than in general, and a stored form holds one case: give it other sizes")
-    analysis = analyse(graph, REGISTRY)
+    graph = _certified_in_general(spec, pipeline.trace(spec, options=options), options)
+    analysis = analysed(graph)
     derivation = derived(graph, analysis=analysis)
-    data = _written(name, graph, analysis, derivation)
+    data = {"schema": SCHEMA, "name": name, "graph": graph_to_json(_without_records(graph)), **_written(graph, analysis, derivation)}
     compare(data, derivation)
     return data
+
+
+def _certified_in_general(spec: Spec, graph: Graph, options: Options) -> Graph:
+    """The graph certified also at the model's own sizes with a batch beside: where these are a special case, only that is known to hold."""
+    ones = [name for special in graph.special for name, to in special.equal.items() if to == "1"]
+    if not ones:
+        return graph
+    beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options)
+    known = [record.sizes for record in graph.certificates]
+    return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in known)))
+
+
+def analysed(graph: Graph) -> Analysis:
+    """The analysis of a graph, with that of its special case."""
+    found = analyse(graph, REGISTRY)
+    return replace(found, special=analysed(graph.special[0].graph)) if graph.special else found
 
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
@@ -90,24 +109,34 @@ def _plain(quantity: Quantity) -> tuple[Any, ...]:
     return tuple(replace(term, parts=()) for term in quantity.terms)
 
 
-def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
+def _written(graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
+    """One form: the closed forms of ``graph`` alone, then those of its special case."""
+    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis)
     writer = _Writer(analysis.fold.outer)
-    quantities = {quantity: _quantity(derivation[quantity], analysis, writer) for quantity in derivation}
-    calls = [[kind, len(rows), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(derivation).items()]
+    quantities = {quantity: _quantity(general[quantity], analysis, writer) for quantity in general}
+    calls = [[kind, len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()]
     return {
-        "schema": SCHEMA,
-        "name": name,
-        "graph": graph_to_json(replace(graph, records=(), certificates=tuple(_sizes_of(r) for r in graph.certificates))),
         "quantities": quantities,
         "calls": calls,
         "thumbs": _thumbs(derivation),
         **writer.table(),
+        "cases": [_case(special, general, analysis) for special in graph.special],
     }
 
 
-def _sizes_of(record: Record) -> Record:
-    """A certificate as far as a form needs it: where it stands."""
-    return Record(record.sizes, (), (), (), (), (), (), (), (), (), (), ())
+def _case(special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
+    assert analysis.special is not None  # it was just analysed
+    case = derived_alone(special.graph, general.sizes, analysis.special)
+    form = _written(special.graph, analysis.special, case)
+    return {"differing": sorted(differences(general, case, special)), "form": form}
+
+
+def _without_records(graph: Graph) -> Graph:
+    """The graph as far as a form needs it: its dimensions and conditions, and where they were certified."""
+    nothing: tuple[Any, ...] = ()
+    places = tuple(Record(r.sizes, *(nothing,) * 11) for r in graph.certificates)
+    special = tuple(replace(s, graph=_without_records(s.graph)) for s in graph.special)
+    return replace(graph, records=(), certificates=places, special=special)
 
 
 def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
@@ -227,7 +256,7 @@ def _kept() -> list[dict[str, Any]]:
 
 
 def _line(one: Wanted, sha256: str) -> dict[str, Any]:
-    versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("hf:")}
+    versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
     return {"name": one.name, "options": one.options.to_json(), "file": one.file, "sha256": sha256, "versions": versions}
 
 

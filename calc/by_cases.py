@@ -1,0 +1,73 @@
+"""Quantities of a step that runs otherwise at some sizes, given by cases: ``Piecewise((special, Eq(B, 1)), (general, True))``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from calc.derivation import Evaluator, Quantity, QuantityTerm
+from calc.graph import Special
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+
+def by_cases(general: Quantity, case: Quantity, special: Special) -> Quantity:
+    """``case`` is the quantity of the special case in force, at the same sizes as ``general``."""
+    if general.text is None or case.text is None:
+        return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
+    condition = _condition(special)
+    ours = {t.site: t for t in general.terms}
+    theirs = {t.site: t for t in case.terms}
+    terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
+    assert general._evaluator is not None  # both were just derived
+    assert case._evaluator is not None
+    evaluator = _ByCases(general._evaluator, case._evaluator, special)
+    return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
+
+
+def held(general: Mapping[str, int], sizes: Mapping[str, int], special: Special) -> dict[str, int]:
+    """The sizes that the case in force holds beside those held in general; products move along."""
+    return {**general, **{name: sizes[name] for name, to in special.equal.items() if "*" not in to}}
+
+
+def _condition(special: Special) -> str:
+    equations = [f"Eq({name}, {to})" for name, to in special.equal.items()]
+    return equations[0] if len(equations) == 1 else f"And({', '.join(equations)})"
+
+
+def _piecewise(case: str | None, general: str | None, condition: str) -> str:
+    return str(general) if case == general else f"Piecewise(({case}, {condition}), ({general}, True))"
+
+
+@dataclass(frozen=True, slots=True)
+class _ByCases:
+    """Evaluates the quantity of the case that the sizes belong to."""
+
+    general: Evaluator
+    case: Evaluator
+    special: Special
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return self.general.sizes(given)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return (self.case if self.special.applies(sizes) else self.general).value(sizes)
+
+    def expr(self) -> sp.Expr:
+        import sympy as sp
+
+        from calc.algebra import to_sympy
+
+        case, general = self.case.expr(), self.general.expr()
+        if case == general:
+            return general
+        return sp.Piecewise((case, to_sympy(_condition(self.special))), (general, True), evaluate=False)
+
+
+def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:
+    text = _piecewise(case.expr if case else "0", general.expr if general else "0", condition)
+    known = case or general
+    assert known is not None
+    return QuantityTerm(site, text, case.value if case else 0, known.because, case.parts if case else ())
