@@ -23,9 +23,11 @@ from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_s
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
+from reports.inputs import Inputs
 from reports.memory import memory
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
+from reports.saying import declared, in_words
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -54,11 +56,13 @@ def build(
     timeline: Timeline | None = None,
     untimed: str = "",
     moved: bool = True,
+    inputs: Inputs | None = None,
 ) -> Page:
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
     ``untimed`` why no ``timeline``. ``moved`` asks which moment is the peak at other sizes, which takes a second for a large model.
+    ``inputs`` is what makes the page again, where it is to be written down.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
@@ -75,11 +79,11 @@ def build(
         step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
-        date=_date(),
+        date=inputs.date if inputs is not None else today(),
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(a, decided) for a in (*_declared(derivation), *derivation.assumptions)),
+        assumptions=tuple(_assumption(a, decided) for a in (*declared(derivation), *derivation.assumptions)),
         conventions=tuple(AssumptionRow(None, *convention) for convention in stated),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
@@ -100,6 +104,7 @@ def build(
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),
         sections=SECTIONS,
+        inputs=inputs.text() if inputs is not None else "",
     )
 
 
@@ -107,7 +112,7 @@ def _subtitle(options: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
-def _date() -> str:
+def today() -> str:
     """Today, or the date that SOURCE_DATE_EPOCH fixes so that two runs give equal bytes."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     if not fixed:
@@ -156,29 +161,10 @@ def _answer(chapter: Chapter) -> Answer:
     return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 
 
-def _declared(derivation: Derivation) -> Iterator[Assumption]:
-    """Conditions that the model's dimensions declare, unless the record states them too."""
-    stated = {a.expr for a in derivation.assumptions}
-    for dim in derivation.dims:
-        conditions = []
-        if dim.multiple_of is not None:
-            conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
-        if dim.at_most is not None:
-            why = "no more can be chosen than there are" if dim.decided_at else f"the model is made for at most {dim.at_most}"
-            conditions.append((f"{dim.name} <= {dim.at_most}", why))
-        for expr, because in conditions:
-            if expr not in stated:
-                yield Assumption(expr, because)
-
-
 def _assumption(assumption: Assumption, decided: Collection[str]) -> AssumptionRow:
     """``decided`` are the sizes that data decide: what is expected of them is no condition of the closed forms."""
     written = latex.relation(assumption.expr)
-    divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", assumption.expr)
-    equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", assumption.expr)
-    plain = f"{equal.group(1)} = {equal.group(2)}" if equal else assumption.expr
-    words = f"{divides.group(2)} divides {divides.group(1)}" if divides else plain.replace("<=", "≤").replace(">=", "≥")
-    formula = Formula((written,), (words,), latex.width(written) > latex.WIDE) if written else None
+    formula = Formula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN

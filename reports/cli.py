@@ -18,6 +18,7 @@ from reports.cli_common import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED
 
 # Each command, with its file and function: read when it is asked for, so that a short question stays short.
 COMMANDS = {
+    "ask": "cli_ask:ask",
     "bytes-per-parameter": "cli_recipes:bytes_per_parameter",
     "check": "cli_check:check",
     "checkpoint": "cli_memory:checkpoint",
@@ -33,7 +34,9 @@ COMMANDS = {
     "measure": "cli_measure:measure",
     "optimizer": "cli_optimizer:optimizer",
     "report": "cli_check:report",
+    "roofline": "cli_roofline:roofline",
     "storage": "cli_storage:storage",
+    "verify": "cli_verify:verify",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import shlex
 import tempfile
@@ -19,13 +20,14 @@ from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
 from calc.inference import Inference
 from calc.live import Timeline
-from calc.measuring import Measured
+from calc.measuring import Asked, Measured
 from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.saving import Saving
 from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown
-from reports.build import build
+from reports.build import build, today
+from reports.inputs import Inputs, digest_of, file_of
 from reports.page import Command, Page
 from reports.request import Request as Request
 from reports.request import json_text as json_text
@@ -120,8 +122,25 @@ def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | Non
         return None, str(error)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A report before it is written: its texts by file name. ``environment`` is of this machine, whatever was noted in them."""
+
+    page: Page
+    texts: Mapping[str, str]
+    environment: Mapping[str, str]
+    checks: Any
+    unchecked: str
+
+
 def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:
     """Derive, check at small sizes, and write the three files; none is written before all of them can be."""
+    made = make(request, device, progress)
+    return Outcome(made.page, write_all(directory, made.texts), made.checks, made.unchecked)
+
+
+def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None) -> Made:
+    """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one."""
     derivation = derive(request, progress)
     checks, unchecked = None, ""
     try:
@@ -130,14 +149,45 @@ def report(request: Request, directory: Path, device: str, progress: Progress) -
         unchecked = str(error)
     live, untimed = timeline(derivation, progress)
     progress("writing the report")
+    inputs = _inputs(request, derivation, checks, device)
+    environment = inputs.environment
+    if stamp is not None:
+        derivation, checks = _stamped(derivation, checks, stamp.environment)
+        inputs = replace(_inputs(request, derivation, checks, device), date=stamp.date)
     compared = comparisons(derivation)
-    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked, live, untimed)
+    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked, live, untimed, inputs=inputs)
     texts = {
         "report.md": markdown.write(made),
         "report.html": html.write(made),
-        "report.json": json_text(to_json(derivation, checks, compared, live)),
+        "report.json": json_text({**to_json(derivation, checks, compared, live), "inputs": json.loads(inputs.text())}),
     }
-    return Outcome(made, write_all(directory, texts), checks, unchecked)
+    return Made(made, texts, environment, checks, unchecked)
+
+
+def _inputs(request: Request, derivation: Derivation, checks: Any, device: str) -> Inputs:
+    """What makes this report again."""
+    file = file_of(request.model)
+    environment = {**derivation.provenance, **{f"check: {name}": value for name, value in getattr(checks, "provenance", {}).items()}}
+    return Inputs(
+        kind="report",
+        model=request.written or request.model,
+        sizes=dict(request.sizes),
+        options=request.options.to_json(),
+        device=device,
+        digest=digest_of(file) if file is not None else "",
+        date=today(),
+        environment={"source": derivation.source, **{name: str(value) for name, value in environment.items()}},
+    )
+
+
+def _stamped(derivation: Derivation, checks: Any, environment: Mapping[str, str]) -> tuple[Derivation, Any]:
+    """With the versions and the machine that were noted, in place of those here."""
+    versions = {name: environment.get(name, value) for name, value in derivation.provenance.items()}
+    derivation = replace(derivation, provenance=versions, source=environment.get("source", derivation.source))
+    if checks is not None:
+        there = {name: environment.get(f"check: {name}", value) for name, value in checks.provenance.items()}
+        checks = replace(checks, provenance=there)
+    return derivation, checks
 
 
 def _widths(request: Request, derivation: Derivation) -> dict[str, int]:
@@ -171,13 +221,12 @@ def no_cuda() -> str:
     return absent()
 
 
-def measure(request: Request, device: str, repetitions: int, fit: bool, progress: Progress) -> Measured:
-    """Steps of a model on a CUDA device, beside what was predicted."""
+def measure(request: Request, asked: Asked, command: str) -> Measured:
+    """Real steps of a model, timed; on a CUDA device their memory as well. ``command`` is kept with the measurement."""
     from calc.measuring import measured
 
-    progress(f"loading {request.model}")
-    spec = calc.load(request.model)
-    return measured(spec, request.sizes, options=request.options, device=device, repetitions=repetitions, fit=fit, progress=progress)
+    asked.progress(f"loading {request.model}")
+    return replace(measured(calc.load(request.model), (request.sizes,), request.options, asked), command=command)
 
 
 def check_json(checks: Any) -> dict[str, Any]:
@@ -245,7 +294,7 @@ def _differing(request: Request, checks: Any) -> set[str]:
 
 
 def _line(request: Request, sizes: Mapping[str, int]) -> str:
-    words = [shlex.quote(request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
+    words = [shlex.quote(request.written or request.model), *(f"-d {name}={value}" for name, value in sizes.items())]
     default = Options().to_json()
     words += [f"--{name.replace('_', '-')} {value}" for name, value in request.options.to_json().items() if value != default.get(name)]
     return " ".join(words)

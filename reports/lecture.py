@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +27,7 @@ from calc.reckoning import Reckoning
 from reports import expressions, html, job, markdown, numbers, rulebook
 from reports.chapters import Anchors, known_sizes, step_view
 from reports.gradients import entries
+from reports.inputs import Inputs
 from reports.lecture_page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
 from reports.numbers import NBSP
 from reports.page import Badge, Command
@@ -79,22 +81,29 @@ class Outcome:
 def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
     """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
     job.write_all(directory, {})  # a folder that cannot be made is refused before minutes of work
+    outcome, texts = make(progress)
+    return replace(outcome, files=job.write_all(directory, texts))
+
+
+def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[Outcome, dict[str, str]]:
+    """The audit, and its texts by file name; with ``stamp`` those of that day, under the versions noted then."""
     lab = Lab(progress)
     found = audit(lab, progress=progress)
     worked = []
     for system in SYSTEMS:
         progress(f"system {system.number}: {system.title}")
         worked.append((system, system.work(lab)))
-    page = build(found, tuple(worked))
-    texts = {
+    outcome = Outcome(found, tuple(worked), ())
+    inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
+    page = build(found, tuple(worked), inputs)
+    return outcome, {
         "lecture.md": markdown.write(page, "lecture.j2"),
         "lecture.html": html.write(page, "lecture.j2"),
-        "lecture.json": job.json_text(document(Outcome(found, tuple(worked), ()))),
+        "lecture.json": job.json_text({**document(outcome), "inputs": json.loads(inputs.text())}),
     }
-    return Outcome(found, tuple(worked), job.write_all(directory, texts))
 
 
-def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePage:
+def build(found: Audit, systems: tuple[tuple[System, Worked], ...], inputs: Inputs) -> LecturePage:
     anchors = Anchors()
     count = len(found.claims)
     checks = [check for _, worked in systems for check in worked.checks]
@@ -105,13 +114,13 @@ def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePa
         subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew;"
         f" {len(systems)} systems, derived and checked",
         sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
-        date=_date(),
+        date=inputs.date,
         tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in found.tally.items()),
         disputes=tuple(_disputes(found)),
         topics=tuple(_topics(found)),
         systems=tuple(_system(system, worked, anchors) for system, worked in systems),
         rules=rulebook.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
-        provenance=tuple(_provenance()),
+        provenance=tuple((name, inputs.environment.get(name, value)) for name, value in provenance()),
         commands=(
             Command("Make this report again, from nothing but the installed program:", "napkin lecture -o ."),
             Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
@@ -120,6 +129,7 @@ def build(found: Audit, systems: tuple[tuple[System, Worked], ...]) -> LecturePa
             ),
         ),
         sections=SECTIONS,
+        inputs=inputs.text(),
     )
 
 
@@ -129,7 +139,8 @@ def _date() -> str:
     return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "demand"
 
 
-def _provenance() -> Iterator[tuple[str, str]]:
+def provenance() -> Iterator[tuple[str, str]]:
+    """Versions here, and what else there is to know of how the audit is made."""
     from importlib import metadata
 
     yield "napkin", job.version()
@@ -309,4 +320,4 @@ def summary(found: Audit) -> str:
 def document(outcome: Outcome) -> dict[str, Any]:
     """The audit as plain data, with the versions of what it was computed by."""
     found = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
-    return {**found, "provenance": dict(_provenance())}
+    return {**found, "provenance": dict(provenance())}

@@ -90,7 +90,7 @@ class SystemView:
 
 @dataclass(frozen=True, slots=True)
 class LecturePage:
-    """The whole audit, ready to write."""
+    """The whole audit, ready to write. ``inputs`` is a line from which it can be made again."""
 
     model: str
     step: str
@@ -105,3 +105,4 @@ class LecturePage:
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
     sections: Mapping[str, str]
+    inputs: str = ""

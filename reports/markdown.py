@@ -32,6 +32,7 @@ def write(page: Page | LecturePage, template: str = "report.j2") -> str:
         "inline_math": _inline,
         "equations": _equations,
         "prose": prose.markdown,
+        "verbatim": Markup,  # a line that was made so that nothing in it can end a comment
     }
     text = render(environment(escape.markdown, filters, page.sections), "markdown.j2", page, template)
     text = re.sub(r"[ \t]+\n", "\n", text)

@@ -439,7 +439,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole report."""
+    """A whole report. ``inputs`` is a line from which it can be made again; empty where it is not written down."""
 
     model: str
     step: str
@@ -470,3 +470,4 @@ class Page:
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
     sections: Mapping[str, str]
+    inputs: str = ""

@@ -14,12 +14,13 @@ from calc.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A model, sizes, and how the step runs."""
+    """A model, sizes, and how the step runs. ``written`` is how a report names the model, where that is not how it is loaded."""
 
     model: str
     sizes: Mapping[str, int] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
     cache: bool = True
+    written: str = ""
 
 
 def sizes_from(assignments: Sequence[str]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from calc.lecture.lab import Lab
 from calc.lecture.system import System, Worked
 from calc.lecture.systems import system
 from reports import cli, html, lecture, markdown
+from reports.inputs import Inputs
 from reports.lecture_page import LecturePage
 from tests.reports.test_html import Reader
 
@@ -33,7 +34,7 @@ def page() -> LecturePage:
     lab = Lab()
     systems: list[tuple[System, Worked]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
     with mock.patch("calc.lecture.audit.DISPUTES", WEEKS):
-        return lecture.build(audit(lab, NAMES), tuple(systems))
+        return lecture.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"))
 
 
 def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:

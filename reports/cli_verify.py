@@ -1,0 +1,175 @@
+"""``napkin verify``: whether a report, or the numbers of a live document, still are what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calc.errors import BadInputError
+from reports.cli_common import FAILED, HELD, talk
+
+if TYPE_CHECKING:
+    from reports.live.document import Document
+    from reports.live.verify import Finding
+
+_FORMATS = ("text", "github", "json")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--fix", "fix", is_flag=True, help="Of a live document: rewrite wrong digits in place; units and inequalities are left to you."
+)
+@click.option("--diff", "diff", is_flag=True, help="Of a live document: show what --fix would change, and change nothing.")
+@click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Of messages: text, github or json.")
+@click.option("--require-claims", type=click.IntRange(0), default=0, metavar="INTEGER", help="Fail a live document with fewer claims.")
+@click.option("--unmarked", is_flag=True, help="Of a live document: list the numbers that no comment stands behind.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."
+)
+@click.option("--no-cache", is_flag=True, help="Record steps anew, and keep no recording.")
+def verify(files: Sequence[str], form: str, **how: Any) -> int:
+    """Make reports again and compare, or check every marked number of live documents.
+
+    A FILE that Napkin wrote (.html, .md, .json) is made again from the inputs it carries: any number that was edited, and any drift since,
+    is pointed out. Any other .md is a live document: ```napkin blocks define models and names, and <!--= EXPRESSION --> behind a number
+    says what it must equal. Exit 1 where something does not hold or cannot be verified.
+    """
+    if form not in _FORMATS:
+        raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
+    if how["fix"] and how["diff"]:
+        raise click.UsageError("--diff shows what --fix would do: give one of them")
+    outcomes = [_one(Path(file), form, **how) for file in files]
+    if form == "json":
+        from reports.job import json_text
+
+        click.echo(json_text({"schema": 1, "files": [document for _, document in outcomes]}), nl=False)
+    return HELD if all(ok for ok, _ in outcomes) else FAILED
+
+
+def _one(file: Path, form: str, sources: Sequence[str], **how: Any) -> tuple[bool, dict[str, Any]]:
+    from reports import verify as reports_
+
+    text = reports_.read_text(file)
+    inputs = reports_.inputs_of(file, text)
+    if inputs is not None:
+        return _report(file, text, inputs, sources, form)
+    if file.suffix != ".md":
+        raise BadInputError(f"{file.name} carries no inputs, so it is no report of Napkin's: nothing in it can be verified")
+    return _document(file, text, sources, form, **how)
+
+
+def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], form: str) -> tuple[bool, dict[str, Any]]:
+    from reports.inputs import file_of
+    from reports.verify import summary, verify
+
+    own = file_of(inputs.model)
+    named = [Path(s) for s in sources if own is None or Path(s).name == own.name]
+    with talk() as say:
+        found = verify(file, text, inputs, named[0] if named else None, say)
+    for note in found.notes:
+        click.echo(f"{file}: {note}", err=True)
+    if form == "text":
+        for line in summary(found, str(file)):
+            _say(line)
+        if found.ok:
+            _say(f"{file}: verified: made again from its inputs, every character is the same")
+    elif form == "github":
+        for each in found.differences[:20]:
+            _annotate(file, each.line, each.column, f"says {each.says!r}, right is {each.right!r}")
+        if found.because:
+            _annotate(file, 1, 1, f"not verified: {found.because}")
+    verdict = "verified" if found.ok else "not verified" if found.because else "differs"
+    places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in found.differences]
+    body = {"kind": "report", "verdict": verdict, "because": found.because or None, "differences": places, "notes": list(found.notes)}
+    return found.ok, {"file": str(file), **body}
+
+
+def _document(
+    file: Path, text: str, sources: Sequence[str], form: str, fix: bool, diff: bool, require_claims: int, unmarked: bool, no_cache: bool
+) -> tuple[bool, dict[str, Any]]:
+    from reports.live.document import read
+    from reports.live.engine import Engine
+    from reports.live.verify import judge
+    from reports.live.verify import unmarked as unmarked_in
+
+    try:
+        document = read(text)
+        with talk() as say:
+            engine = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say)
+            findings = judge(document, engine.run(document.statements))
+    except BadInputError as error:
+        raise BadInputError(f"{file}: {error}") from None
+    wrong = [f for f in findings if not f.holds]
+    bare = list(unmarked_in(document)) if unmarked else []
+    few = len(findings) < require_claims
+    _tell(file, form, findings, bare, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
+    if diff or fix:
+        _rewrite(file, text, document, findings, diff)
+    left = [f for f in wrong if not (fix and f.right)]
+    listed = [
+        {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
+        | {"because": f.message or None}
+        for f in findings
+    ]
+    ok = not left and not few
+    numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
+    return ok, {"file": str(file), "kind": "document", "verdict": "holds" if ok else "fails", "claims": listed, "unmarked": numbers}
+
+
+def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tuple[int, int, str]], few: str) -> None:
+    places = [(f.claim.line, f.claim.column, f.message) for f in findings if not f.holds]
+    if form == "github":
+        for line, column, message in places:
+            _annotate(file, line, column, message)
+        for line, column, number in bare:
+            click.echo(f"::warning file={_property(str(file))},line={line},col={column}::{number} has no claim behind it")
+        if few:
+            _annotate(file, 1, 1, few)
+    if form != "text":
+        return
+    for line, column, message in places:
+        _say(f"{file}:{line}:{column}: {message}")
+    for line, column, number in bare:
+        _say(f"{file}:{line}:{column}: {number} has no claim behind it")
+    if few:
+        _say(f"{file}: {few}")
+    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")
+
+
+def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> None:
+    import difflib
+
+    from reports.job import write_all
+    from reports.live.verify import fixed
+
+    new = fixed(document, findings)
+    if diff:
+        lines = difflib.unified_diff(text.splitlines(), new.splitlines(), str(file), str(file), lineterm="")
+        for line in lines:
+            _say(line)
+    elif new != text:
+        write_all(file.resolve().parent, {file.name: new})
+        click.echo(f"rewrote {sum(bool(f.right) for f in findings)} numbers of {file}", err=True)
+
+
+def _say(line: str) -> None:
+    from reports.escape import visible
+
+    click.echo(visible(line))
+
+
+def _annotate(file: Path, line: int, column: int, message: str) -> None:
+    """An annotation as GitHub's workflow commands take it."""
+    from reports.escape import visible
+
+    click.echo(f"::error file={_property(str(file))},line={line},col={column}::{visible(message).replace('%', '%25')}")
+
+
+def _property(text: str) -> str:
+    from reports.escape import visible
+
+    return visible(text).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,99 @@
+"""What a report was made from, as a line that travels in it: enough to make it again, and nothing else.
+
+It stands in HTML as a ``meta`` element, in Markdown as a comment, in JSON under ``inputs``. What a reader sees is never read from it: a
+report is verified by making it again from this and comparing every character.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calc.errors import BadInputError
+
+_LONGEST = 20_000
+_HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,20000})">')
+_MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,20000}\}) -->$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """``kind`` says which command made it; ``digest`` is the SHA-256 of a user's own file, ``date`` and ``environment`` what was noted of
+    the day and the machine."""
+
+    kind: str
+    model: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+    digest: str = ""
+    date: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line of JSON in which no character can end a comment or an attribute."""
+        line = json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=True, sort_keys=True)
+        for sign in "<>&'`":
+            line = line.replace(sign, f"\\u{ord(sign):04x}")
+        return line.replace("--", "-\\u002d")
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+def file_of(model: str) -> Path | None:
+    """The user's own file in a model's word; ``None`` for a built-in."""
+    if model.startswith("hf:"):
+        return Path(model.removeprefix("hf:"))
+    path, colon, _ = model.rpartition(":")
+    return Path(path) if colon and path.endswith(".py") else None
+
+
+def embedded(text: str, suffix: str) -> Inputs | None:
+    """The inputs of a report; ``None`` where there are none. Malformed ones are refused."""
+    if suffix == ".json":
+        return _of_json(text)
+    found = (_HTML if suffix == ".html" else _MARKDOWN).search(text)
+    if found is None:
+        return None
+    written = found["inputs"].replace("&#34;", '"') if suffix == ".html" else found["inputs"]
+    return _read(_parsed(written))
+
+
+def _of_json(text: str) -> Inputs | None:
+    body = _parsed(text)
+    if not isinstance(body, dict) or "inputs" not in body:
+        return None
+    return _read(body["inputs"])
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"not JSON: {str(error)[:100]}") from None
+
+
+_TEXTS = ("kind", "model", "device", "digest", "date")
+
+
+def _read(body: Any) -> Inputs:
+    if not isinstance(body, dict) or not body.keys() <= Inputs.__dataclass_fields__.keys() or "kind" not in body:
+        raise BadInputError("its inputs are not as Napkin writes them: make the report anew")
+    plain = all(isinstance(body.get(name, ""), str) and len(body.get(name, "")) <= _LONGEST for name in _TEXTS)
+    sizes, words = body.get("sizes", {}), (body.get("options", {}), body.get("environment", {}))
+    sized = isinstance(sizes, dict) and all(type(size) is int for size in sizes.values())
+    worded = all(isinstance(each, dict) and all(isinstance(value, str) for value in each.values()) for each in words)
+    if not (plain and sized and worded):
+        raise BadInputError("its inputs are not as Napkin writes them: make the report anew")
+    return Inputs(**body)

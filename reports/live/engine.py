@@ -1,0 +1,205 @@
+"""What the names of a document stand for: quantities of models, answers of questions, figures of devices.
+
+Checking a document runs no code of it: a model of a user's own file is loaded only where the user names that file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+from calc.errors import BadInputError
+from reports.live import units
+from reports.live.document import Statement
+from reports.live.language import LanguageError, Value, evaluate
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,59}")
+_KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
+Progress = Callable[[str], None]
+
+
+class Named(Protocol):
+    """Values by dotted name."""
+
+    def value(self, path: str) -> Value: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Values that are there already."""
+
+    what: str
+    values: Mapping[str, Value]
+
+    def value(self, path: str) -> Value:
+        if path not in self.values:
+            raise BadInputError(f"{self.what} has no {path[:60]!r}: it has {', '.join(list(self.values)[:40])}")
+        return self.values[path]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names a document defines, in order."""
+
+    named: dict[str, Named] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def lookup(self, path: str) -> Value:
+        """The value of ``L`` or of ``g.memory.peak``."""
+        head, dot, rest = path.partition(".")
+        if dot and head in self.named:
+            return self.named[head].value(rest)
+        if not dot and head in self.values:
+            return self.values[head]
+        if head in self.named:
+            raise BadInputError(f"{head[:40]} is a whole: say which number of it, as {head[:40]}.parameters")
+        known = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
+        raise BadInputError(f"{head[:40]!r} is not defined before: there is {known[:300]}")
+
+    def free(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise BadInputError(f"{name[:40]!r} is no name: use letters, digits and underscores")
+        if name in self.named or name in self.values or name in ("max", "min"):
+            raise BadInputError(f"{name} is defined already: choose another name")
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where the numbers come from. ``folder`` is the document's own; ``files`` are what the user named."""
+
+    folder: Path
+    files: tuple[Path, ...] = ()
+    cache: bool = True
+    progress: Progress = lambda _: None
+
+    def run(self, statements: Sequence[Statement]) -> Scope:
+        """All statements, one after another."""
+        scope = Scope()
+        for statement in statements:
+            try:
+                self._run(statement, scope)
+            except LanguageError as error:
+                raise BadInputError(f"line {statement.line}, column {statement.column + error.column}: {error}") from None
+            except BadInputError as error:
+                raise BadInputError(f"line {statement.line}: {error}") from None
+        return scope
+
+    def _run(self, statement: Statement, scope: Scope) -> None:
+        text = statement.text
+        word = text.split(None, 1)[0]
+        assigned = re.match(r"([A-Za-z_]\w*)\s*=(?!=)\s*", text)
+        if assigned:
+            try:
+                scope.values[scope.free(assigned[1])] = evaluate(text[assigned.end() :], scope.lookup)
+            except LanguageError as error:
+                raise LanguageError(str(error), error.column + assigned.end()) from None
+            return
+        makers = {"model": self._model, "ask": self._ask, "device": self._device}
+        if word not in makers:
+            raise BadInputError(f"{word[:40]!r} begins no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError as error:
+            raise BadInputError(f"cannot read {text[:60]!r}: {error}") from None
+        if len(words) < 4 or "as" not in words[2:]:
+            raise BadInputError(f"{text[:60]!r} gives no name: write {word} {words[1] if len(words) > 1 else '…'} … as NAME")
+        at = len(words) - 1 - words[::-1].index("as")
+        if at + 1 >= len(words):
+            raise BadInputError(f"{text[:60]!r} gives no name behind as")
+        name, given = scope.free(words[at + 1]), _given([*words[2:at], *words[at + 2 :]])
+        scope.named[name] = makers[word](words[1], given)
+
+    def _model(self, model: str, given: Mapping[str, str]) -> Named:
+        from calc.options import made
+        from reports import job
+
+        options = {key: given[key] for key in given if key in _OPTIONS}
+        sizes = job.sizes_from([f"{key}={value}" for key, value in given.items() if key not in _OPTIONS])
+        request = job.Request(self._word(model), sizes, made(**options), cache=self.cache)
+        return Model(model, job.derive(request, self.progress))
+
+    def _word(self, model: str) -> str:
+        """The model's word with the user's own path in it; a file that the user did not name is not opened."""
+        if model.startswith("hf:"):
+            return f"hf:{self.folder / model.removeprefix('hf:')}"
+        if ".py" not in model:
+            return model
+        file, colon, name = model.rpartition(":")
+        for named in self.files:
+            if colon and named.name == Path(file).name:
+                return f"{named}:{name}"
+        raise BadInputError(f"{model[:60]} is code: it runs only where you name the file, as napkin verify … --source {file[:60]}")
+
+    def _ask(self, question: str, given: Mapping[str, str]) -> Named:
+        import calc
+
+        answer = calc.ask(question, **given)
+        return Table(f"the answer to {question}", _answered(answer))
+
+    def _device(self, name: str, given: Mapping[str, str]) -> Named:
+        from calc.hardware import accelerator
+
+        if given:
+            raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set")
+        found = accelerator(name)
+        values = {"memory": Value(Fraction(found.memory), units.BYTE), "bandwidth": Value(Fraction(found.bandwidth), units.BYTE_RATE)}
+        for dtype, peak in found.peaks.items():
+            values[dtype] = Value(peak.dense, units.FLOP_RATE)
+        if found.link is not None:
+            values["link"] = Value(Fraction(found.link), units.BYTE_RATE)
+        if found.watts is not None:
+            values["watts"] = Value(Fraction(found.watts), units.WATT)
+        return Table(name, values)
+
+
+_OPTIONS = ("optimizer", "precision", "attention", "mode", "implementation", "checkpointing", "accumulation", "zero_grad")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Quantities of a derivation, its sizes, and of each quantity what stands under ``term``."""
+
+    word: str
+    derivation: Any
+
+    def value(self, path: str) -> Value:
+        if path in self.derivation.sizes:
+            return Value(Fraction(self.derivation.sizes[path]))
+        if path not in self.derivation:
+            raise BadInputError(f"{self.word[:40]} has no quantity {path[:60]!r}: see napkin list quantities")
+        quantity = self.derivation[path]
+        if quantity.value is None:
+            raise BadInputError(f"{path} of {self.word[:40]} is unknown: {quantity.unknown}")
+        return Value(Fraction(quantity.value), _KINDS[str(quantity.unit)])
+
+
+def _given(words: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign or not key or not value:
+            raise BadInputError(f"cannot read {word[:40]!r}: write key=value, as in B=8")
+        if key in found:
+            raise BadInputError(f"{key[:40]} is given twice: give it once")
+        found[key] = value
+    return found
+
+
+def _answered(answer: Any) -> dict[str, Value]:
+    """The letters and keys of an answer, and ``answer`` itself."""
+    found: dict[str, Value] = {}
+    for line in (*answer.reckoning.givens, *answer.reckoning.lines):
+        known = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
+        found[line.letter] = Value(line.value * known[1], known[0])
+    for given in answer.inputs:
+        if given.letter in found:
+            found[given.key] = found[given.letter]
+    known = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
+    found[answer.key] = found["answer"] = Value(answer.value * known[1], known[0])
+    return found

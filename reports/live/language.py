@@ -1,0 +1,211 @@
+"""The expressions of live documents: numbers with units, names, + − × ÷ and powers, ``max`` and ``min``. Nothing else can be said in it.
+
+Values are exact fractions with a unit. Sums need equal units, powers whole exponents; texts, numbers and exponents are bounded, so that no
+document can keep a checker busy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from reports.live import units
+from reports.live.units import Kind
+
+LONGEST = 500
+_DEEPEST = 50
+_LARGEST_POWER = 64
+_MOST_BITS = 4096
+_LARGEST_EXPONENT = 60
+
+
+class LanguageError(BadInputError):
+    """An expression that says nothing; ``column`` is where, from 0."""
+
+    def __init__(self, message: str, column: int) -> None:
+        super().__init__(message)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An exact number and its unit. ``approximate`` where what it was made of is rounded (a measured or published rate is not)."""
+
+    number: Fraction
+    kind: Kind = units.NUMBER
+
+
+Lookup = Callable[[str], Value]
+"""The value of a name, dots included; raises BadInputError where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    column: int
+
+
+_TOKENS = re.compile(
+    r"(?P<number>(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-zµ$%][\w$]*(?:\.[A-Za-z_]\w*)*)|(?P<sign>\*\*|[-+*/(),^%])"
+)
+
+
+def evaluate(text: str, lookup: Lookup) -> Value:
+    """What an expression comes to."""
+    if len(text) > LONGEST:
+        raise LanguageError(f"an expression of {len(text):,} characters: {LONGEST} are enough for any sum", 0)
+    reader = _Reader(_tokens(text), lookup)
+    found = reader.sum(0)
+    reader.require_end()
+    return found
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        match = _TOKENS.match(text, at)
+        if match is None:
+            raise LanguageError(f"{text[at]!r} means nothing here: numbers, names, + - * / **, max and min do", at)
+        assert match.lastgroup is not None
+        found.append(_Token(match.lastgroup, match.group(), at))
+        at = match.end()
+    return [*found, _Token("end", "", len(text))]
+
+
+class _Reader:
+    """Reads by precedence: sums, products, signs, powers, atoms."""
+
+    def __init__(self, tokens: Sequence[_Token], lookup: Lookup) -> None:
+        self.tokens = tokens
+        self.lookup = lookup
+        self.at = 0
+
+    @property
+    def next(self) -> _Token:
+        return self.tokens[self.at]
+
+    def take(self) -> _Token:
+        token = self.tokens[self.at]
+        self.at += 1
+        return token
+
+    def takes(self, *signs: str) -> str:
+        if self.next.kind == "sign" and self.next.text in signs:
+            return self.take().text
+        return ""
+
+    def require_end(self) -> None:
+        if self.next.kind != "end":
+            raise LanguageError(f"{self.next.text!r} follows what is complete: is an operator missing?", self.next.column)
+
+    def sum(self, depth: int) -> Value:
+        if depth > _DEEPEST:
+            raise LanguageError("brackets in brackets too deep to read", self.next.column)
+        left = self.product(depth)
+        while sign := self.takes("+", "-"):
+            column = self.next.column
+            right = self.product(depth)
+            if left.kind != right.kind:
+                raise LanguageError(f"cannot add {_said(left)} and {_said(right)}", column)
+            left = Value(left.number + (right.number if sign == "+" else -right.number), left.kind)
+        return left
+
+    def product(self, depth: int) -> Value:
+        left = self.signed(depth)
+        while sign := self.takes("*", "/"):
+            column = self.next.column
+            right = self.signed(depth)
+            if sign == "/" and not right.number:
+                raise LanguageError("division by 0", column)
+            number = left.number * right.number if sign == "*" else left.number / right.number
+            left = _bounded(Value(number, units.times(left.kind, right.kind, 1 if sign == "*" else -1)), column)
+        return left
+
+    def signed(self, depth: int) -> Value:
+        negative = False
+        while sign := self.takes("-", "+"):
+            negative ^= sign == "-"
+        found = self.power(depth)
+        return Value(-found.number, found.kind) if negative else found
+
+    def power(self, depth: int) -> Value:
+        base = self.atom(depth)
+        if not self.takes("**", "^"):
+            return base
+        column = self.next.column
+        exponent = self.signed(depth + 1) if depth < _DEEPEST else base
+        if exponent.kind or exponent.number.denominator != 1 or abs(exponent.number) > _LARGEST_POWER:
+            raise LanguageError(f"an exponent is a whole number, at most {_LARGEST_POWER}", column)
+        n = int(exponent.number)
+        if n < 0 and not base.number:
+            raise LanguageError("division by 0", column)
+        size = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
+        if size * abs(n) > _MOST_BITS:
+            raise LanguageError("a number too large for any capacity", column)
+        return Value(base.number**n, units.raised(base.kind, n))
+
+    def atom(self, depth: int) -> Value:
+        token = self.take()
+        if token.kind == "number":
+            return self.number(token)
+        if token.kind == "name" and self.next.text == "(":
+            return self.call(token, depth)
+        if token.kind == "name":
+            try:
+                return self.lookup(token.text)
+            except LanguageError:
+                raise
+            except BadInputError as error:
+                raise LanguageError(str(error), token.column) from None
+        if token.text == "(":
+            found = self.sum(depth + 1)
+            if not self.takes(")"):
+                raise LanguageError("a bracket is not closed", token.column)
+            return found
+        raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
+
+    def number(self, token: _Token) -> Value:
+        """A number, with the unit that stands right behind it."""
+        exponent = re.search(r"[eE]([+-]?\d+)$", token.text)
+        if len(token.text) > 80 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > _LARGEST_EXPONENT)):
+            raise LanguageError(f"a number too large: exponents go to {_LARGEST_EXPONENT}", token.column)
+        number = Fraction(token.text.replace("_", ""))
+        for length in (3, 1):  # FLOP/s is three tokens
+            text = "".join(t.text for t in self.tokens[self.at : self.at + length])
+            found = units.meanings(text) if self.next.kind in ("name", "sign") and text not in ("", *"*/+-(),^") else []
+            if found and self.tokens[self.at + length].text != "(":
+                self.at += length
+                return Value(number * found[0].scale, found[0].kind)
+        return Value(number)
+
+    def call(self, name: _Token, depth: int) -> Value:
+        if name.text not in ("max", "min"):
+            raise LanguageError(f"{name.text!r} is no function here: there are max and min", name.column)
+        self.take()
+        values = [self.sum(depth + 1)]
+        while self.takes(","):
+            values.append(self.sum(depth + 1))
+        if not self.takes(")"):
+            raise LanguageError("a bracket is not closed", name.column)
+        if any(v.kind != values[0].kind for v in values):
+            raise LanguageError(f"cannot compare {' and '.join(_said(v) for v in values[:3])}", name.column)
+        choose = max if name.text == "max" else min
+        return choose(values, key=lambda v: v.number)
+
+
+def _bounded(value: Value, column: int) -> Value:
+    if max(value.number.numerator.bit_length(), value.number.denominator.bit_length()) > _MOST_BITS:
+        raise LanguageError("a number too large for any capacity", column)
+    return value
+
+
+def _said(value: Value) -> str:
+    return units.named(value.kind) or "a bare number"
