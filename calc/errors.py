@@ -118,6 +118,10 @@ class UndecidedSizeError(DataDependentError):
         self.place, self.where, self.shape, self.ways, self.share = place, where, shape, ways, share
 
 
+class UnlikeTurnsError(TraceError):
+    """The operators of a loop have other sizes at every turn or count: how many alike ones run has no closed form, though sums have."""
+
+
 class CertificateError(TraceError):
     """A closed form disagrees with a recording at ``sizes`` (of the basis symbols) outside its derivation."""
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "optimizer": "cli_optimizer:optimizer",
     "report": "cli_check:report",
     "roofline": "cli_roofline:roofline",
+    "roofline": "cli_roofline:roofline",
     "storage": "cli_storage:storage",
     "verify": "cli_verify:verify",
 }

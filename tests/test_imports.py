@@ -31,6 +31,7 @@ LAZY = (
     "calc.inference",
     "calc.initialisation",
     "calc.saving",
+    "calc.stepwork",
     "calc.recipes",
     "calc.measuring",
     "calc.pipeline",

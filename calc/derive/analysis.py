@@ -58,7 +58,7 @@ class Analysis:
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
     """Fold every record and interpolate over the loop counts."""
-    algebra = Algebra(graph.symbols, _texts(graph.records))
+    algebra = Algebra(graph.symbols, sizes_read(graph.records))
     sites = Sites(graph.records)
     interpolate = Interpolation(graph.records, graph.loops, algebra)
     frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
@@ -87,7 +87,7 @@ def _entries(folder: Folder, frame: Frame) -> list[list[Entry]]:
         raise coverage.refused(frame) or error from None
 
 
-def _texts(records: Sequence[Record]) -> Iterator[str]:
+def sizes_read(records: Sequence[Record]) -> Iterator[str]:
     """Every size that a fold may read."""
     for record in records:
         for storage in record.storages:

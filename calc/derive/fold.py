@@ -123,11 +123,15 @@ class Folder:
             yield from self._traffic(op, cost)
 
     def cost(self, op: Op) -> Cost:
-        key = (op.name, _signature(op.args), _signature((("", op.outputs),)))
+        key = self.key(op)
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = cost_of(self.operator(op), op.site, self.registry)
         return found
+
+    def key(self, op: Op) -> tuple[Any, ...]:
+        """What operators of one cost have in common: the name, numbers and the shapes of all tensors."""
+        return op.name, _signature(op.args), _signature((("", op.outputs),))
 
     def operator(self, op: Op) -> Operator:
         """The operator with sizes that compute, as rules see it."""
@@ -162,10 +166,14 @@ class Folder:
             yield _flop_entry(f"{phase}.matmul", op, term)
             if op.phase != "optimizer":
                 yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
-        for term in cost.matmul if op.node == AGAIN else cost.recompute:
+        for term in self.repeated(op, cost):
             yield _flop_entry(f"{phase}.recompute", op, term)
         for term in cost.elementwise:
             yield _flop_entry(f"{phase}.elementwise", op, term)
+
+    def repeated(self, op: Op, cost: Cost) -> tuple[Term, ...]:
+        """The products that only repeat what the forward did."""
+        return cost.matmul if op.node == AGAIN else cost.recompute
 
     def _mask(self, op: Op, cost: Cost, record: Record) -> Any:
         """Length of the square causal mask that the model's own call declares for this operator's products, if any."""
@@ -180,9 +188,13 @@ class Folder:
         return query
 
     def _traffic(self, op: Op, cost: Cost) -> Iterator[Entry]:
-        moved = self._moved(op, cost.reads, self._default_reads(op)) + self._moved(op, cost.writes, self._default_writes(op))
+        moved = self.moved(op, cost)
         if moved.count != 0:
             yield Entry(f"bytes_moved.{op.phase}", op.site, op.name, "reads and writes", (moved.count,), moved)
+
+    def moved(self, op: Op, cost: Cost) -> Amount:
+        """Bytes that the operator reads and writes."""
+        return self._moved(op, cost.reads, self._default_reads(op)) + self._moved(op, cost.writes, self._default_writes(op))
 
     def _moved(self, op: Op, stated: Iterable[tuple[Any, str]] | None, default: Iterable[tuple[Any, str]]) -> Amount:
         total = Amount(0, Unit.BYTE)

@@ -1,0 +1,275 @@
+"""Every operator of the counted step with what it does and moves, those alike together: what a roofline and a prediction of time read.
+
+The folds are those of the quantities, so that FLOPs and bytes add up to ``flops.*`` and ``bytes_moved.*``. Beside the traffic of eager
+execution, where every operator reads its arguments from memory and writes its results there, stands a lower one with fusion:
+
+    Operators that make no product and whose rule states no traffic of its own, following one another within a phase (views between
+    them are no operators), run as one kernel. It reads every tensor that was there before it once, and writes once every tensor that
+    an operator after it reads or that outlives the step. All other operators move what they move in eager execution.
+
+Views of one storage that are alike (same shape, same type) count as one tensor. A compiler may fuse less: this is a lower model, and
+never above the traffic of eager execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc import rules  # noqa: F401  # importing the rules registers them
+from calc.algebra import Algebra, Poly
+from calc.basis import Folding
+from calc.cost import REGISTRY, Cost, Operator, Registry, View
+from calc.derive.analysis import sizes_read
+from calc.derive.fold import PHASES, Folder
+from calc.derive.loops import Interpolation, Sites
+from calc.dtypes import item_size
+from calc.errors import CertificateError, UnlikeTurnsError
+from calc.graph import Graph, Op, Record, Tensor
+from calc.resolving import resolve
+
+_OUTLIVES = ("parameter", "gradient", "buffer", "optimizer state", "master weight", "input")
+SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "fused_launches")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One operator, or ``times`` alike ones. Counts are of one of them: FLOPs, bytes, kernels.
+
+    ``site`` has ``*`` for the index in a loop. A view has no traffic and no kernel. ``fused_launches`` is 1 for the first of a fused run.
+    """
+
+    phase: str
+    site: str
+    operator: Operator
+    matmul: Any
+    elementwise: Any
+    recompute: Any
+    moved: Any
+    fused: Any
+    launches: int
+    fused_launches: int
+    times: Any = 1
+
+    @property
+    def name(self) -> str:
+        return self.operator.name
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The operators of a graph's step, with sizes and numbers as polynomials in basis symbols."""
+
+    graph: Graph
+    registry: Registry
+    algebra: Algebra
+    fold: Folding
+    works: tuple[Work, ...]
+
+    def total(self, field: str, phase: str) -> str:
+        """Closed form of one of ``SUMMED`` over a phase, in the model's dimensions."""
+        return self.fold.outer.text(self.fold(self._sum(field, phase)))
+
+    def _sum(self, field: str, phase: str) -> Poly:
+        zero = self.algebra.constant(0)
+        return sum((w.times * getattr(w, field) for w in self.works if w.phase == phase), start=zero)
+
+    def at(self, sizes: Mapping[str, int] | None = None) -> tuple[Work, ...]:
+        """The same at ``sizes`` (those not given as recorded), in integers; what does not run there is left out.
+
+        Raises ``UnlikeTurnsError`` where the number of alike operators has no closed form.
+        """
+        return self.at_all(resolve(self.graph, sizes or {}))
+
+    def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
+        """The same where all dimensions are given."""
+        special = self.graph.special_at(values)
+        if special is not None:
+            return operators(special.graph, self.registry).at_all(values)
+        known = self.graph.as_basis().values(values)
+        read = _Remembered(lambda size: self.algebra.value(size, known))
+        found = (_evaluated(w, read) for w in self.works)
+        return tuple(w for w in found if w.times)
+
+
+def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
+    """The operators of every record of ``graph`` and how their number grows with its loop counts, compared with its certificates."""
+    algebra = Algebra(graph.symbols, sizes_read(graph.records))
+    sites = Sites(graph.records)
+    interpolate = Interpolation(graph.records, graph.loops, algebra)
+    folder = Folder(algebra.parse, registry)
+    counts: dict[Any, list[int]] = {}
+    samples: dict[Any, Work] = {}
+    for i, record in enumerate(graph.records):
+        for key, work in _recorded(record, folder, sites):
+            counts.setdefault(key, [0] * len(graph.records))[i] += 1
+            samples.setdefault(key, work)
+    one = algebra.constant(1)
+    works = tuple(replace(samples[key], times=interpolate([one * n for n in number])) for key, number in counts.items())
+    found = Operators(graph, registry, algebra, Folding(graph.as_basis(), algebra), works)
+    for record in graph.certificates:
+        _certify(found, record, sites, registry)
+    return found
+
+
+def of_record(graph: Graph, record: Record, registry: Registry = REGISTRY) -> tuple[Work, ...]:
+    """The operators of a concrete ``record`` of the graph's step, those alike together, in integers."""
+    numbers: dict[Any, int] = {}
+    samples: dict[Any, Work] = {}
+    for key, work in _recorded(record, Folder(int, registry), Sites(graph.records)):
+        numbers[key] = numbers.get(key, 0) + 1
+        samples.setdefault(key, work)
+    return tuple(replace(samples[key], times=number) for key, number in numbers.items())
+
+
+def _certify(found: Operators, record: Record, sites: Sites, registry: Registry) -> None:
+    """Every total is that of a concrete record at sizes outside the derivation."""
+    here = [work for _, work in _recorded(record, Folder(int, registry), sites)]
+    for phase in PHASES:
+        for field in SUMMED:
+            derived = found.algebra.value(found._sum(field, phase), record.sizes)
+            counted = sum(int(getattr(w, field)) for w in here if w.phase == phase)
+            if derived != counted:
+                raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a record", record.sizes)
+
+
+class _Remembered:
+    """A polynomial's value, worked out once."""
+
+    def __init__(self, value: Callable[[Any], int]) -> None:
+        self._value = value
+        self._known: dict[Any, int] = {}
+
+    def __call__(self, size: Any) -> int:
+        if isinstance(size, int):
+            return size
+        if size not in self._known:
+            self._known[size] = self._value(size)
+        return self._known[size]
+
+
+def _evaluated(work: Work, read: _Remembered) -> Work:
+    times = read(work.times)
+    if times < 0:
+        raise UnlikeTurnsError(
+            f"the operators at {work.site or 'the top level'} have other sizes wherever a loop runs more often:"
+            " record the step at these sizes"
+        )
+    counts = {name: read(getattr(work, name)) for name in ("matmul", "elementwise", "recompute", "moved", "fused")}
+    return replace(work, operator=_sized(work.operator, read), times=times, **counts)
+
+
+def _sized(operator: Operator, read: _Remembered) -> Operator:
+    def sized(value: Any) -> Any:
+        if isinstance(value, View):
+            return View(tuple(read(s) for s in value.shape), value.dtype, read(value.distinct))
+        return tuple(sized(v) for v in value) if isinstance(value, tuple) else value
+
+    return Operator(operator.name, {n: sized(v) for n, v in operator.args.items()}, sized(operator.outputs), operator.mutates)
+
+
+# -- one record -------------------------------------------------------------------------------------------------------
+
+
+def _recorded(record: Record, folder: Folder, sites: Sites) -> Iterator[tuple[Any, Work]]:
+    """Each operator of the counted step, with what it is alike by."""
+    mine = [op for op in record.ops if op.step == 2 and op.phase in PHASES]
+    last_read = _last_reads(mine)
+    for run in _runs(mine, folder):
+        fused = _fused(run, record, folder, last_read) if len(run) > 1 else {}
+        for place, op in enumerate(run):
+            work = _work(op, folder, sites, fused.get(op.index), place == 0)
+            yield (work.phase, work.site, *folder.key(op), work.recompute, work.fused, work.fused_launches), work
+
+
+def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool) -> Work:
+    cost = folder.cost(op)
+    moved = folder.moved(op, cost).count
+    launches = int(_launches(op, cost, folder))
+    return Work(
+        phase=op.phase,
+        site=sites.general(op.site),
+        operator=folder.operator(op),
+        matmul=_flops(cost.matmul),
+        elementwise=_flops(cost.elementwise),
+        recompute=_flops(folder.repeated(op, cost)),
+        moved=moved,
+        fused=moved if fused is None else fused,
+        launches=launches,
+        fused_launches=int(launches and first),
+    )
+
+
+def _flops(terms: Iterable[Any]) -> Any:
+    return sum((t.count for t in terms), start=0)
+
+
+def _last_reads(ops: Sequence[Op]) -> dict[int, int]:
+    """The last operator of the step that reads each storage."""
+    return {tensor.storage: op.index for op in ops for _, tensor in _tensors(op)}
+
+
+def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:
+    for name, value in op.args:
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Tensor):
+                yield name, item
+
+
+def _runs(ops: Sequence[Op], folder: Folder) -> Iterator[list[Op]]:
+    """Operators that run as one kernel if fused; every other one by itself. A view joins no run and ends none."""
+    run: list[Op] = []
+    for op in ops:
+        cost = folder.cost(op)
+        if not _launches(op, cost, folder):
+            yield [op]
+            continue
+        if run and (op.phase != run[0].phase or not _fuses(op, cost)):
+            yield run
+            run = []
+        if _fuses(op, cost):
+            run.append(op)
+        else:
+            yield [op]
+    if run:
+        yield run
+
+
+def _launches(op: Op, cost: Cost, folder: Folder) -> bool:
+    """It is no view: a kernel runs for it."""
+    return bool(cost.matmul) or folder.moved(op, cost).count != 0
+
+
+def _fuses(op: Op, cost: Cost) -> bool:
+    """It makes no product, its traffic is its arguments and results, and it has a result: what a program reads ends a kernel."""
+    return not cost.matmul and cost.reads is None and cost.writes is None and bool(op.outputs or op.mutates)
+
+
+def _fused(run: Sequence[Op], record: Record, folder: Folder, last_read: Mapping[int, int]) -> dict[int, Any]:
+    """Bytes of each operator of a run: a tensor's one read stands at the first that reads it, its one write at the last that writes it."""
+    end = run[-1].index
+    made: set[int] = set()
+    read: set[Any] = set()
+    moved: dict[int, Any] = {op.index: 0 for op in run}
+    writes: dict[Any, tuple[int, Tensor]] = {}
+    for op in run:
+        for _, tensor in _tensors(op):
+            if tensor.storage not in made and _alike(tensor) not in read:
+                read.add(_alike(tensor))
+                moved[op.index] += _bytes(tensor, folder)
+        for tensor in op.outputs or tuple(t for name, t in _tensors(op) if name in op.mutates):
+            made.add(tensor.storage)
+            writes[_alike(tensor)] = (op.index, tensor)
+    for index, tensor in writes.values():
+        if last_read.get(tensor.storage, -1) > end or record.storages[tensor.storage].role in _OUTLIVES:
+            moved[index] += _bytes(tensor, folder)
+    return moved
+
+
+def _alike(tensor: Tensor) -> Any:
+    return tensor.storage, tensor.shape, tensor.dtype, tensor.distinct
+
+
+def _bytes(tensor: Tensor, folder: Folder) -> Any:
+    return item_size(tensor.dtype) * folder.read(tensor.distinct)

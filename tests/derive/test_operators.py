@@ -1,0 +1,127 @@
+"""Operators one by one add up to what is derived of the step, and fusion only ever takes traffic away."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from unittest import mock
+
+import pytest
+
+import calc
+from calc.cost import REGISTRY
+from calc.derivation import Derivation
+from calc.derive.operators import Operators, Work, operators
+from calc.errors import CertificateError, UnknownOperatorError, UnlikeTurnsError
+from calc.graph import Graph
+from calc.stepwork import step_work
+from tests.derive.models import SMALL
+from tests.zoo import ZOO, Exhibit
+
+QUICK = ("two-layer", "cruncher")
+PHASES = ("forward", "backward", "optimizer")
+QUANTITY = {
+    "matmul": "flops.{}.matmul",
+    "elementwise": "flops.{}.elementwise",
+    "moved": "bytes_moved.{}",
+    "recompute": "flops.{}.recompute",
+}
+SOME = random.Random(5).sample([name for name, exhibit in ZOO.items() if not exhibit.slow and not exhibit.wrong], 4)
+
+Traced = Callable[[str], tuple[Graph, Derivation]]
+
+
+@pytest.fixture(scope="session")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    """A built-in model's graph with the derivation from it, each made once."""
+    folder = tmp_path_factory.getbasetemp() / "operators-cache"
+
+    @cache
+    def make(name: str) -> tuple[Graph, Derivation]:
+        with mock.patch.dict(os.environ, NAPKIN_CACHE=str(folder)):
+            graph = calc.trace(calc.load(name), optimizer="spec" if name == "cruncher" else "adamw")
+        return graph, calc.derive(graph)
+
+    return make
+
+
+def _recorded_again(exhibit: Exhibit) -> tuple[Operators, tuple[Work, ...]]:
+    """From a record at the very sizes, where operators differ from turn to turn."""
+    made = step_work(exhibit.make(), exhibit.sizes, options=exhibit.options, cache=False)
+    return made.operators, made.works
+
+
+def _assert_adds_up(found: Operators, works: Sequence[Work], derivation: Derivation, sizes: Mapping[str, int]) -> None:
+    """As expressions and, of ``works`` at ``sizes``, as integers."""
+    for phase in PHASES:
+        for field, name in QUANTITY.items():
+            if name.format(phase) in derivation.quantities and derivation[name.format(phase)].text is not None:
+                quantity = derivation[name.format(phase)]
+                assert quantity.at(**sizes) == sum(w.times * getattr(w, field) for w in works if w.phase == phase), (phase, field)
+                if not found.graph.special:
+                    assert quantity.text == found.total(field, phase), (phase, field)
+
+
+@pytest.mark.parametrize("name", [*QUICK, pytest.param("gpt2", marks=pytest.mark.slow)])
+def test_operators_add_up_to_the_quantities(name: str, traced: Traced) -> None:
+    """FLOPs and bytes of every phase, exactly: as closed forms, and at sizes with another depth."""
+    graph, derivation = traced(name)
+    found = operators(graph)
+
+    _assert_adds_up(found, found.at(SMALL[name]), derivation, SMALL[name])
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in SOME else [pytest.mark.slow]) for n, e in ZOO.items() if not e.wrong])
+def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> None:
+    """Of each operator, fused bytes are at most the eager ones; a fused run launches once."""
+    exhibit = ZOO[name]
+    graph = calc.trace(exhibit.make(), exhibit.sizes, cache=False, **exhibit.options.to_json())
+    found = operators(graph)
+    try:
+        works = found.at()
+    except UnlikeTurnsError:
+        found, works = _recorded_again(exhibit)
+
+    _assert_adds_up(found, works, calc.derive(found.graph), {})
+    for work in works:
+        assert 0 <= work.fused <= work.moved
+        assert 0 <= work.fused_launches <= work.launches <= 1
+
+
+def test_adamw_fused_moves_44_bytes_a_parameter_and_84_eager(traced: Traced) -> None:
+    """The loop implementation reads its step count midway. Eager: mul_ 8, lerp_ 12, mul_ 8, addcmul_ 16, sqrt 8, div 8, add_ 8,
+    addcdiv_ 16. Fused before the count: p, m, v, g read and p, m, v written; after it: v, m, p read and p written; 4 bytes each.
+    Each of two counts is read and written by its addition, and read once more."""
+    found = operators(traced("two-layer")[0])
+
+    assert "84*D**2 + 84*D*K + 24" == found.total("moved", "optimizer")
+    assert f"{4 * (4 + 3) + 4 * (3 + 1)}*D**2 + 44*D*K + {2 * 4 * 3}" == found.total("fused", "optimizer")
+
+
+def test_a_tensor_that_nobody_reads_again_is_not_written_by_a_fused_run(traced: Traced) -> None:
+    """The quotient of √v exists only between two operators of AdamW: it is neither read nor written."""
+    works = operators(traced("two-layer")[0]).at(SMALL["two-layer"])
+
+    assert {0} == {w.fused for w in works if w.name == "aten.div.Tensor" and w.phase == "optimizer"}
+
+
+def test_a_count_that_differs_from_a_certificate_is_refused(traced: Traced) -> None:
+    """Planted: the record that certifies loses its last product."""
+    graph, _ = traced("two-layer")
+    record = graph.certificates[0]
+    lost = next(op.index for op in reversed(record.ops) if op.name == "aten.mm.default")
+    planted = replace(graph, certificates=(replace(record, ops=tuple(op for op in record.ops if op.index != lost)),))
+
+    with pytest.raises(CertificateError, match="of the backward: "):
+        operators(planted)
+
+
+def test_an_operator_without_a_rule_is_refused(traced: Traced) -> None:
+    """Never counted as nothing."""
+    graph, _ = traced("two-layer")
+
+    with pytest.raises(UnknownOperatorError, match=r"^no cost rule for operator aten\.mm\.default at "):
+        operators(graph, REGISTRY.without("aten.mm.default"))

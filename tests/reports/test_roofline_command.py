@@ -1,0 +1,123 @@
+"""``napkin roofline``: totals, bounds and closed forms of a step under a device's ceilings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reports import cli
+
+# Two products of 3 rows: 7 x 7 and 7 x 5.
+SIZES = ("-d", "B=3", "-d", "D=7", "-d", "K=5", "--optimizer", "sgd")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NAPKIN_CACHE", str(tmp_path_factory.getbasetemp() / "roofline-cache"))
+        yield
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["roofline", "two-layer", *SIZES, *words])
+
+
+def _document(*words: str) -> Any:
+    found = _run("--gpu", "a100-sxm-80", "--json", *words)
+    assert 0 == found.exit_code, found.stderr
+    return json.loads(found.stdout)
+
+
+def test_the_totals_are_those_of_the_derivation() -> None:
+    """FLOPs and bytes of each phase, by the command that derives them."""
+    derived = json.loads(CliRunner().invoke(cli.napkin, ["derive", "two-layer", *SIZES, "--json"]).stdout)["quantities"]
+    found = _document()
+
+    for phase, sums in found["eager"]["phases"].items():
+        assert derived[f"flops.{phase}.total"]["value"] == sums["flops"]
+        assert derived[f"bytes_moved.{phase}"]["value"] == sums["bytes"]
+        assert derived[f"bytes_moved.{phase}"]["expr"] == found["closed_forms"][phase]["moved"]
+
+
+def test_the_first_product_is_timed_by_what_bounds_it() -> None:
+    """3 x 7 times 7 x 7 in fp32: 294 FLOP at 19.5 TFLOP/s take less than (21 + 49 + 21) * 4 bytes at 2,039 GB/s; a launch is 5 µs."""
+    row = _document()["eager"]["operators"][0]
+    free = _document("--launch", "0")["eager"]["operators"][0]
+
+    assert ("aten.mm.default", 2 * 3 * 7 * 7, (21 + 49 + 21) * 4) == (row["operator"], row["flops"], row["bytes"])
+    assert ("launch", 5e-6) == (row["bound"], row["seconds"])
+    assert ("memory", 364 / 2039e9) == (free["bound"], free["seconds"])
+
+
+def test_the_rate_of_products_can_be_chosen() -> None:
+    """tf32 at 156 TFLOP/s: its ridge is at 156 / 2.039 FLOP per byte."""
+    found = _document("--dtype", "tf32")["ceilings"]
+
+    assert {"tf32": 156 * 10**12} == found["products"]
+    assert pytest.approx(156e12 / 2039e9) == found["ridge"]["tf32"]
+
+
+def test_the_table_says_what_dominates() -> None:
+    """At these sizes every kernel waits to be launched: 10 of them."""
+    found = _run("--gpu", "h100-sxm", "--top", "2")
+
+    assert 0 == found.exit_code
+    assert "100.0 % of the eager time is bound by launches" in found.stdout.replace("\u00a0", " ")
+    assert "ASSUMPTION: 5 µs from one kernel to the next" in found.stdout
+    assert "dense fp32" in found.stdout
+
+
+def test_a_device_of_ones_own_is_a_ceiling_too(tmp_path: Path) -> None:
+    """From a file of the catalogue's layout."""
+    file = tmp_path / "own.toml"
+    file.write_text(
+        '[my-gpu]\nname = "Mine"\nvendor = "me"\narchitecture = "x"\nyear = 2026\nmemory = 1000000000\nbandwidth = 1000000000\n'
+        'source = "its box"\npeak.fp32 = { dense = 1, engine = "all" }\n'
+    )
+
+    assert 0 == _run("--gpu", "my-gpu", "--hardware", str(file)).exit_code
+
+
+BAD = {
+    "no device": ((), "napkin: Missing option '--gpu'."),
+    "format": (
+        ("--gpu", "v100-sxm2-32", "--dtype", "bf16"),
+        "napkin: NVIDIA V100 SXM2 32GB (16GB exists) has no published rate in 'bf16': it has fp64, fp32, fp16, fp16_cuda, int8",
+    ),
+    "launch": (
+        ("--gpu", "l4", "--launch", "5us"),
+        "napkin: --launch '5us' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+    ),
+    "negative launch": (
+        ("--gpu", "l4", "--launch", "-1"),
+        "napkin: --launch '-1' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+    ),
+    "endless launch": (
+        ("--gpu", "l4", "--launch", "1e999999"),
+        "napkin: --launch '1e999999' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+    ),
+    "dots": (
+        ("--gpu", "l4", "--launch", "1.2.3"),
+        "napkin: --launch '1.2.3' is no time between kernels: write seconds from 0 to 1, as in 5e-6",
+    ),
+    "top": (("--gpu", "l4", "--top", "0"), "napkin: --top 0 shows nothing: give 1 or more"),
+    "file": (
+        ("--gpu", "mine", "--hardware", "/nowhere.toml"),
+        "napkin: cannot read the accelerators of /nowhere.toml: [Errno 2] No such file or directory: '/nowhere.toml'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_exit_2(case: tuple[tuple[str, ...], str]) -> None:
+    """Before any work is done."""
+    words, line = case
+
+    found = _run(*words)
+
+    assert (2, "", f"{line}\n") == (found.exit_code, found.stdout, found.stderr)
