@@ -6,6 +6,9 @@ notes; what a model really executes and keeps is derived elsewhere, and may be p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
 from calc.errors import BadInputError
 from calc.hardware import Accelerator
 from calc.reckoning import Line, Number, Reckoning, given, reckon
@@ -77,14 +80,14 @@ def largest_model(device: Accelerator, count: Number, bytes_per_parameter: Numbe
     )
 
 
-def utilization(flops: Number, seconds: Number, peak: Number, dtype: str) -> Reckoning:
-    """FLOP/s achieved over the peak of that format. More than 1 is refused, with what it means."""
+def utilization(flops: Number, seconds: Number, peak: Number, dtype: str, device: Accelerator | None = None) -> Reckoning:
+    """FLOP/s achieved over the dense peak of that format, of ``device`` where it is known. More than 1 is refused, with what it means."""
     found = reckon(
         "utilization",
         (
             given("F", flops, "FLOP", "FLOPs done"),
             given("s", seconds, "s", "time", "measured"),
-            given("P", peak, "FLOP/s", f"dense peak in {dtype}", "published"),
+            given("P", peak, "FLOP/s", f"dense peak in {dtype}", "published" if device is None else device.source),
         ),
         (
             Line("R", "F/s", "FLOP/s", "rate achieved", "amount over time"),
@@ -92,11 +95,29 @@ def utilization(flops: Number, seconds: Number, peak: Number, dtype: str) -> Rec
         ),
     )
     if found.value > 1:
-        raise BadInputError(
-            f"utilization {float(found.value):.3g} is above 1: no device outruns its peak, so the peak is not that of {dtype}, the time was"
-            " taken before the device had finished, or fewer FLOPs ran; give the dense peak of the format and synchronise before timing"
-        )
+        raise BadInputError(f"utilization {float(found.value):.3g} is above 1: {_above_peak(found['R'], dtype, device)}")
     return found
+
+
+def _above_peak(rate: Fraction, dtype: str, device: Accelerator | None) -> str:
+    """What a rate above the peak of ``dtype`` means: the formats whose own peak allows it, where the device is known."""
+    early = "the time was taken before the device had finished, or fewer FLOPs ran"
+    if device is None:
+        return (
+            f"no device outruns its peak, so the peak is not that of {dtype}, {early};"
+            " give the dense peak of the format and synchronise before timing"
+        )
+    done = f"{device.name} cannot do {float(rate):.4g} FLOP/s in {dtype}"
+    floating = {name: peak.dense for name, peak in device.peaks.items() if not name.startswith("int")}
+    allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
+    if not allowing:
+        return f"{done}, nor in any other format: {early}; synchronise before timing"
+    published = float(device.peak(dtype))
+    return f"{done}, whose dense peak is {published:.4g}; the products ran in {_or(allowing)}, with a peak of their own, or {early}"
+
+
+def _or(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def decode_bound(weights: Number, cache: Number, device: Accelerator, sequences: Number = 1) -> Reckoning:

@@ -1,73 +1,84 @@
-"""Measured steps on a device beside what was predicted of them: the allocator's peaks, each repetition, and the largest batch that fits.
+"""Measured steps: their times, on whatever device there is, and on a CUDA device their memory, beside what was derived of both.
 
-The prediction is the CUDA allocator's rules on the recorded step, with the workspaces that libraries take, at the very sizes; it is
-made before the run and nothing of it is adjusted afterwards. Without a device nothing is measured, and that is what comes out.
-Importing this module does not import torch.
+One training is set up for all sizes of a measurement, so that its runs differ in their inputs alone. Nothing stands in for a device
+that is not here: then nothing is measured, and that is what comes out. Importing this module does not import torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from calc.allocator import Simulated, workspace_of
 from calc.derivation import Derivation
+from calc.device_memory import Memory, Predicted, fitting, largest_expected, predicted
 from calc.document import number
 from calc.errors import MeasurementError
 from calc.options import Options
-from calc.pipeline import derive, timeline
-from calc.recomputing import largest
+from calc.pipeline import derive
+from calc.repeat import How
 from calc.spec import Spec
+from calc.timing import TimedStep, Work, ceiling_of, throughput_of, timed_step, work_from
 
 if TYPE_CHECKING:
-    from calc.measure.cuda_memory import CudaMemory, Fits
+    from calc.measure.cuda_memory import Fits
+    from calc.measure.training import Training
 
+KIND = "measurement of a training step"
 Progress = Callable[[str], None]
-
-# Threads that call cuBLAS in a training step, each with a workspace of its own: the program's, and autograd's for the device.
-CALLERS = 2
+Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
-    """What the steps should take at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why."""
+class Run:
+    """One size: the time of its steps, and their memory where the device's allocator tells it."""
 
-    sizes: Mapping[str, int]
-    first: Simulated
-    steady: Simulated
-    workspace: int | None
-    unknown: str = ""
-
-    @property
-    def allocated(self) -> int | None:
-        """Of a steady step, workspaces included."""
-        return None if self.workspace is None else self.steady.allocated + self.workspace
+    sizes: Sizes
+    time: TimedStep
+    memory: Memory | None = None
 
     def to_json(self) -> dict[str, Any]:
-        steps = {"live": self.steady.live, "allocated": self.steady.allocated, "reserved": self.steady.reserved}
-        first = {"first_step": {"live": self.first.live, "allocated": self.first.allocated, "reserved": self.first.reserved}}
-        whole = {"workspaces": number(self.workspace), "max_memory_allocated": number(self.allocated), "because": self.unknown or None}
-        return {**{name: number(value) for name, value in steps.items()}, **first, **whole}
+        memory = None if self.memory is None else self.memory.to_json()
+        return {"sizes": {name: number(value) for name, value in self.sizes.items()}, "time": self.time.to_json(), "memory": memory}
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One model and recipe on one machine. ``runs`` are pairs of what was predicted and what was read."""
+    """One model and recipe on one machine. ``expected`` is the largest B that was predicted to fit in ``room`` bytes."""
 
     model: str
     source: str
     options: Mapping[str, str]
     machine: Mapping[str, Any]
-    runs: tuple[tuple[Predicted, CudaMemory], ...]
+    runs: tuple[Run, ...]
     fits: Fits | None = None
     expected: int | None = None
     room: int | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to measure beside a model and its sizes. ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in
+    FLOP/s and ``gpu`` say what to compare with, where that is not known of the machine."""
+
+    device: str = "cpu"
+    memory: int = 3
+    fit: bool = False
+    peak: Fraction | None = None
+    gpu: str | None = None
+    how: How = field(default_factory=How)
+    progress: Progress = field(default=lambda _: None)
+
+    @property
+    def on_cuda(self) -> bool:
+        return self.device.startswith("cuda")
 
 
 def absent() -> str:
-    """Why nothing is measured here; empty where there is a CUDA device."""
+    """Why nothing is measured on a CUDA device here; empty where there is one."""
     from calc.measure.cuda_memory import require_cuda
 
     try:
@@ -77,101 +88,71 @@ def absent() -> str:
     return ""
 
 
-def off(predicted: int | None, measured: int | None) -> Fraction | None:
-    """How far a prediction lies from what was measured, as a share of the latter."""
-    return None if predicted is None or not measured else Fraction(predicted - measured, measured)
-
-
-def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> Predicted:
-    """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
-    found = timeline(derivation, progress=progress)
-    if not found.allocated:
-        raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
-    first, steady = found.allocated
-    each = workspace_of(capability)
-    unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
-    return Predicted(found.sizes, first, steady, None if each is None else CALLERS * each, unknown)
-
-
-def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:
-    """The largest B whose predicted peak is within ``room`` bytes: from the closed form of live bytes, then down to where rounding and
-    workspaces fit as well. ``None`` where workspaces are not known or B is no dimension."""
-    if "B" not in derivation.sizes or workspace_of(capability) is None:
-        return None
-    free = {name: value for name, value in derivation.sizes.items() if not derivation.spec.dimensions[name].tied}
-    beside = 0  # what a prediction has beyond live bytes: nearly the same at any B, so one or two rounds do
-    while room > beside:
-        size = largest(derivation, "B", room - beside)
-        if not size:
-            return size
-        there = derive(derivation.spec, {**free, "B": size}, options=Options(**derivation.options), progress=progress)
-        whole = predicted(there, capability, progress).allocated
-        if whole is None or whole <= room:
-            return size
-        beside = max(beside, whole - there["memory.peak"].at())
-    return 0
-
-
-def measured(
-    spec: Spec,
-    sizes: Mapping[str, int] | None = None,
-    *,
-    options: Options,
-    device: str = "cuda",
-    repetitions: int = 3,
-    fit: bool = False,
-    progress: Progress = lambda _: None,
-) -> Measured:
-    """Steps of ``spec`` on a CUDA device at ``sizes``, beside their prediction; with ``fit``, the largest B that runs as well."""
-    return several(spec, (sizes or {},), options=options, device=device, repetitions=repetitions, fit=fit, progress=progress)
-
-
-def several(
-    spec: Spec,
-    cases: tuple[Mapping[str, int], ...],
-    *,
-    options: Options,
-    device: str = "cuda",
-    repetitions: int = 3,
-    fit: bool = False,
-    progress: Progress = lambda _: None,
-) -> Measured:
-    """The same at several sizes. The module is built once, for the first: the others may differ in what only inputs depend on."""
-    from calc.measure.cuda_memory import empty, fed, memory_of, require_cuda, stepped
-    from calc.measure.cuda_memory import room as free_room
+def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> Measured:
+    """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
+    depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
+    from calc.measure.cuda_memory import empty, fed, require_cuda
     from calc.measure.machine import machine
+    from calc.measure.room import require_room
     from calc.measure.training import training
 
-    require_cuda()
-    facts = machine(device)
-    capability = (facts["device"]["capability"][0], facts["device"]["capability"][1])
-    derived = [derive(spec, case, options=options, progress=progress) for case in cases]
-    expected = [predicted(d, capability, progress) for d in derived]
-    empty()
-    runs, fits, room, most = [], None, None, None
-    with training(spec, spec.sizes(cases[0]), options, device) as run:
-        progress(f"running on {facts['device']['name']}")
-        first = stepped(run, device)
-        for i, (case, before) in enumerate(zip(cases, expected, strict=True)):
-            found = memory_of(fed(run, spec.sizes(case)), repetitions=repetitions)
-            runs.append((before, replace(found, first=None if i else first)))
-        if fit:
-            room = free_room(device)
-            most = largest_expected(derived[-1], room, capability, progress)
-            fits = _fitting(run, spec.sizes(cases[-1]), most or 1, progress)
-    return Measured(spec.name, spec.source, options.to_json(), facts, tuple(runs), fits, most, room)
+    if asked.on_cuda:
+        require_cuda()
+        empty()
+    else:
+        require_room(spec, spec.sizes(cases[0]), options.trains)
+    facts = machine(asked.device)
+    derivations = _derivations(spec, cases, options, asked)
+    expected = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.on_cuda else []
+    work = [work_from(derivation, asked.how.compiled) for derivation in derivations]
+    with training(spec, spec.sizes(cases[0]), options, asked.device) as run:
+        asked.progress(f"running on {facts['device']['name']}")
+        memory = _memory(run, cases, expected, asked) or [None] * len(cases)
+        times = [_timed(fed(run, spec.sizes(case)), does, facts, asked) for case, does in zip(cases, work, strict=True)]
+        fits = _fits(run, cases[-1], derivations[-1](), facts, asked) if asked.fit and asked.on_cuda else (None, None, None)
+    runs = tuple(Run(time.measured.sizes, time, read) for time, read in zip(times, memory, strict=True))
+    return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
 
-def _fitting(run: Any, at: Mapping[str, int], start: int, progress: Progress) -> Fits:
-    from calc.measure.cuda_memory import boundary, still_runs
+def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> list[Callable[[], Derivation]]:
+    """Each made when it is first asked for, and once."""
+    return [cache(partial(derive, spec, case, options=options, progress=asked.progress)) for case in cases]
 
-    free = {name: value for name, value in at.items() if not run.spec.dimensions[name].tied}
 
-    def fits(size: int) -> bool:
-        progress(f"trying B = {size}")
-        return still_runs(run, run.spec.sizes({**free, "B": size}))
+def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
+    major, minor = facts["device"]["capability"]
+    return major, minor
 
-    return boundary("B", fits, 2**20, start)
+
+def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted], asked: Asked) -> list[Memory | None]:
+    """The allocator's peaks at each size; the very first step of the module is read too, and stands with the first."""
+    from calc.measure.cuda_memory import fed, memory_of, stepped
+
+    if not expected:
+        return []
+    first, found = stepped(run, asked.device), []
+    for i, (case, before) in enumerate(zip(cases, expected, strict=True)):
+        read = memory_of(fed(run, run.spec.sizes(case)), repetitions=asked.memory)
+        found.append(Memory(before, replace(read, first=None if i else first)))
+    return [*found]
+
+
+def _timed(run: Training, work: Work, facts: Mapping[str, Any], asked: Asked) -> TimedStep:
+    from calc.measure.step_time import time_of_steps
+
+    asked.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
+    found = time_of_steps(run, asked.how)
+    ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak)
+    return timed_step(found, work, throughput_of(run.sizes, run.batches), ceiling)
+
+
+def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], asked: Asked) -> tuple[Fits, int | None, int]:
+    """The largest B that runs, the one that was expected to, and the bytes that there were for it."""
+    from calc.measure.cuda_memory import room as free_room
+
+    room = free_room(asked.device)
+    most = largest_expected(derivation, room, _capability(facts), asked.progress)
+    return fitting(run, run.spec.sizes(case), most or 1, asked.progress), most, room
 
 
 def document(found: Measured) -> dict[str, Any]:
@@ -179,16 +160,11 @@ def document(found: Measured) -> dict[str, Any]:
     fits = None if found.fits is None else {**found.fits.to_json(), "predicted": found.expected, "room": number(found.room)}
     return {
         "schema": 1,
-        "kind": "measurement of memory",
+        "kind": KIND,
         "model": {"name": found.model, "source": found.source},
         "options": dict(found.options),
+        "command": found.command,
         **found.machine,
-        "runs": [_run(before, after) for before, after in found.runs],
+        "runs": [run.to_json() for run in found.runs],
         "fits": fits,
     }
-
-
-def _run(before: Predicted, after: CudaMemory) -> dict[str, Any]:
-    share = off(before.allocated, after.allocated)
-    made = {"sizes": {name: number(value) for name, value in after.sizes.items()}, "predicted": before.to_json()}
-    return {**made, "measured": after.to_json(), "off": None if share is None else float(share)}

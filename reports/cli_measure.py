@@ -1,8 +1,12 @@
-"""``napkin measure``: real steps on a CUDA device, with the allocator's peaks beside what was predicted."""
+"""``napkin measure``: real steps on this machine, timed; on a CUDA device their memory too, beside what was predicted."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import sys
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,42 +15,43 @@ from click.core import ParameterSource
 
 from reports.cli_common import model_arguments, request_of, talk
 
-_UNMEASURED = {"schema": 1, "kind": "measurement of memory", "verdict": "not measured"}
-
 
 @click.command()
 @model_arguments
-@click.option("--device", default="cuda", show_default=True, metavar="NAME", help="Where the steps run: cuda, or cuda:1 and so on.")
-@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps measured one by one.")
-@click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory.")
+@click.option("--device", metavar="NAME", help="Where the steps run: cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
+@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps timed, at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--warm-up", default=3, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps that do not count.")
+@click.option("--peak", metavar="RATE", help="FLOP/s in the format of the products, for MFU: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
+@click.option("--tf32", is_flag=True, help="Products and convolutions of fp32 in tf32, on a CUDA device.")
+@click.option("--compile", "compiled", is_flag=True, help="The model goes through torch.compile.")
+@click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory on a CUDA device.")
 @click.option("-o", "--output", metavar="FILE", help="Write the measurement as JSON, with machine, versions and every repetition.")
 @click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
 @click.option("--strict", is_flag=True, help="Fail where there is no device to measure on.")
 @click.pass_context
-def measure(
-    context: click.Context, /, device: str, repeat: int, fit: bool, output: str | None, as_json: bool, strict: bool, **words: Any
-) -> int:
-    """Run steps on a CUDA device: peak allocated and reserved, first step and steady ones, beside the prediction.
+def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **words: Any) -> int:
+    """Time real steps: forward, backward and optimizer apart, tokens per second, MFU and HFU, the modules that take longest.
 
-    The optimizer runs as foreach, which is torch's default there, unless --implementation says otherwise. Without a device nothing
-    is measured, and nothing is written.
+    On a CUDA device the allocator's peaks stand beside their prediction, and the optimizer runs as foreach, torch's default there,
+    unless --implementation says otherwise. Without the device asked for nothing is measured, and nothing is written.
     """
-    if not re.fullmatch(r"cuda(:\d{1,3})?", device):
-        raise click.UsageError(f"there is no allocator to ask on {device!r}: use cuda; on cpu napkin check measures live bytes")
-    from calc.measuring import document
-    from calc.optimizers import KNOWN
+    from calc.measuring import KIND, document
     from reports import job, measuring, terminal
 
-    known = KNOWN.get(words["optimizer"])
-    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and known is not None and "foreach" in known.ways:
-        words["implementation"] = "foreach"
-    request = request_of(**words)
     absent = job.no_cuda()
-    if absent:
-        click.echo(job.json_text({**_UNMEASURED, "because": absent}) if as_json else absent, nl=not as_json)
+    device = device or ("cpu" if absent else "cuda")
+    asked = _asked(device, **{name: words.pop(name) for name in ("repeat", "seconds", "warm_up", "peak", "gpu", "tf32", "compiled", "fit")})
+    if asked.on_cuda:
+        _foreach(context, words)
+    request = request_of(**words)
+    if absent and asked.on_cuda:
+        unmeasured = {"schema": 1, "kind": KIND, "verdict": "not measured", "because": absent}
+        click.echo(job.json_text(unmeasured) if as_json else absent, nl=not as_json)
         return 1 if strict else 0
     with talk() as say:
-        found = job.measure(request, device, repeat, fit, say)
+        found = job.measure(request, replace(asked, progress=say), command_line())
     if output is not None:
         measuring.write(found, Path(output))
         click.echo(f"wrote {click.format_filename(output)}", err=True)
@@ -55,3 +60,48 @@ def measure(
     else:
         measuring.show(found, terminal.console())
     return 0
+
+
+def command_line() -> str:
+    """The command as it was typed, for the record."""
+    return shlex.join(["napkin", *sys.argv[1:]])
+
+
+def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
+    """What to measure, refused before anything runs where it cannot be."""
+    from calc.measuring import Asked
+    from calc.repeat import How, Repeat
+
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", device):
+        raise click.UsageError(f"unknown device {device[:40]!r}: use cpu, cuda, or cuda:1 and so on")
+    on_cuda = device != "cpu"
+    if not on_cuda and (words["tf32"] or words["fit"]):
+        raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
+    if words["gpu"] is not None:
+        _require_known(words["gpu"], on_cuda)
+    how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
+    return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], how)
+
+
+def _require_known(gpu: str, on_cuda: bool) -> None:
+    from calc.hardware import accelerator
+
+    accelerator(gpu)
+    if not on_cuda:
+        raise click.UsageError("--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9")
+
+
+def rate_of(text: str | None) -> Fraction | None:
+    """A peak as it is typed."""
+    from calc.questions.values import read
+
+    return None if text is None else read("--peak", text, "FLOP/s").value
+
+
+def _foreach(context: click.Context, words: dict[str, Any]) -> None:
+    """The optimizer as torch runs it on CUDA by default."""
+    from calc.optimizers import KNOWN
+
+    known = KNOWN.get(words["optimizer"])
+    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and known is not None and "foreach" in known.ways:
+        words["implementation"] = "foreach"

@@ -123,3 +123,18 @@ def percent(value: Fraction, *, signed: bool = False) -> str:
 def times(value: Fraction) -> str:
     """A factor: ``×2.00``."""
     return f"×{NBSP}{significant(value)}"
+
+
+_SECONDS = (("s", 1), ("ms", 10**3), ("µs", 10**6), ("ns", 10**9))
+
+
+def duration(seconds: Fraction) -> str:
+    """A time to three significant figures, in the unit in which it is at least 1: ``12.3 ms``."""
+    unit, scale = next(((u, n) for u, n in _SECONDS if _rounded(abs(seconds) * n) >= 1), _SECONDS[-1])
+    return f"{significant(seconds * scale)}{NBSP}{unit}"
+
+
+def rate(per_second: Fraction, unit: str) -> str:
+    """So much in a second, to three significant figures: ``70.3 TFLOP/s``, ``12.3 ktokens/s``."""
+    tier = _tier(int(per_second), 1000, len(_SHORT))
+    return f"{significant(per_second / 1000**tier)}{NBSP}{_SHORT[tier]}{unit}/s"

@@ -50,6 +50,21 @@ def test_a_utilization_above_one_is_refused_with_the_reason() -> None:
         utilization(198, 1, 100, "bf16")
 
 
+def test_a_utilization_above_one_names_the_formats_whose_peak_explains_it() -> None:
+    """A product of 16384 x 32768 x 8192 in 0.12506 s is 70.33 TFLOP/s: 1.98 of an RTX 3090's fp32, and within its bf16."""
+    card = accelerator("rtx3090")
+    with pytest.raises(BadInputError) as caught:
+        utilization(2 * 16384 * 32768 * 8192, 0.12506, card.peak("fp32"), "fp32", card)
+    with pytest.raises(BadInputError, match=r"cannot do 8.796e\+15 FLOP/s in fp32, nor in any other format: the time was taken before the "):
+        utilization(2 * 16384 * 32768 * 8192, 0.001, card.peak("fp32"), "fp32", card)
+
+    assert str(caught.value) == (
+        "utilization 1.98 is above 1: NVIDIA GeForce RTX 3090 24GB cannot do 7.033e+13 FLOP/s in fp32, whose dense peak is 3.558e+13;"
+        " the products ran in bf16 (7.12e+13), fp16 (7.12e+13) or fp16_fp16acc (1.423e+14), with a peak of their own, or the time was"
+        " taken before the device had finished, or fewer FLOPs ran"
+    )
+
+
 @pytest.mark.parametrize("mfu", [0, -0.5, 1.01])
 def test_a_share_is_between_nothing_and_all(mfu: float) -> None:
     """Zero included in neither."""

@@ -17,33 +17,19 @@ from typing import Any, Protocol
 
 import torch
 
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import MeasurementError
 from calc.measure.collector import collector_off
+from calc.repeat import Repeat as Repeat
 
 BILLION = 10**9
 COARSE = 20  # ticks: what takes fewer is off by more than a twentieth, whatever else is right
 _READINGS = 2_000_000  # of a clock that does not move: a tenth of a second and more on any machine
-_TICKS = 7
+_TICKS = 20
 _MOST_CALLS = 2**20
 _EVENT_TICK = 500  # ns: "resolution of approximately 0.5 microseconds", CUDA Runtime API, cudaEventElapsedTime
 
 Clock = Callable[[], int]
 Around = Callable[[str], AbstractContextManager[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """How often: ``warm_up`` runs that do not count, then at least ``count`` that do, until they took ``seconds`` together, but never
-    more than ``most``."""
-
-    warm_up: int = 3
-    count: int = 5
-    seconds: float = 0.5
-    most: int = 1000
-
-    def __post_init__(self) -> None:
-        if self.warm_up < 0 or self.count < 1 or self.most < self.count or not 0 <= self.seconds < float("inf"):
-            raise BadInputError(f"{self} cannot be done: warm up 0 times or more, count once or more, at most as often as the most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +130,14 @@ class HostWatch:
 
     def tick(self) -> int:
         """The least nanoseconds by which the clock was seen to move, reading it again and again."""
-        steps = []
-        for _ in range(_TICKS):
-            begin = self._read()
-            end = next((now for now in (self._read() for _ in range(_READINGS)) if now > begin), None)
-            if end is None:
-                raise MeasurementError(
-                    f"the clock has stopped: {self.name} gave {begin} ns in {_READINGS:,} readings; nothing can be timed by it"
-                )
-            steps.append(end - begin)
-        return min(steps)
+        return min(self._step() for _ in range(_TICKS))
+
+    def _step(self) -> int:
+        clock, begin = self._clock, self._read()
+        for _ in range(_READINGS):
+            if (now := clock()) != begin:  # nothing else between two readings: it would count as the clock's
+                return self._moved(begin, now)
+        raise MeasurementError(f"the clock has stopped: {self.name} gave {begin} ns in {_READINGS:,} readings; nothing can be timed by it")
 
     def mark(self) -> int:
         self._synchronize()
@@ -166,12 +150,14 @@ class HostWatch:
 
     def _read(self) -> int:
         now = self._clock()
-        if self._last is not None and now < self._last:
-            raise MeasurementError(
-                f"the clock went back by {self._last - now} ns: {self.name} is not monotonic, so no time can be read off it"
-            )
+        self._moved(now if self._last is None else self._last, now)
         self._last = now
         return now
+
+    def _moved(self, begin: int, end: int) -> int:
+        if end < begin:
+            raise MeasurementError(f"the clock went back by {begin - end} ns: {self.name} is not monotonic, so no time can be read off it")
+        return end - begin
 
 
 class EventWatch:

@@ -18,8 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import calc
-from calc import measuring
-from calc.measuring import Measured, off
+from calc.device_memory import off
+from calc.measuring import Asked, Measured, absent, measured
 from reports.measuring import write
 from tests.gpu.recording import options_of, recorded
 
@@ -72,9 +72,8 @@ def main(words: Sequence[str] | None = None, models: Sequence[Model] = MODELS) -
     parser.add_argument("--seconds", type=float, default=540, help="begin no further measurement after so many seconds (540)")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args(words)
-    absent = measuring.absent()
-    if absent:
-        print(absent)
+    if because := absent():
+        print(because)
         return 0
     begin = time.monotonic()
     if len(models) > 1 and os.environ.get("NAPKIN_CACHE") != "off":
@@ -94,7 +93,7 @@ def _row(model: Model, recipe: str, device: str) -> Row:
         print(f"{model.name}, {recipe}: {words} …", file=sys.stderr, flush=True)
 
     try:
-        found = measuring.several(calc.load(model.of), model.sizes, options=options_of(recipe), device=device, fit=True, progress=say)
+        found = measured(calc.load(model.of), model.sizes, options_of(recipe), Asked(device, fit=True, progress=say))
     except Exception as error:  # whatever a kernel raises: the other rows still count
         return Row(model.name, recipe, None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     return Row(model.name, recipe, found)
@@ -123,9 +122,11 @@ def _lines(row: Row) -> Iterator[tuple[str, ...]]:
     if row.found is None:
         yield (*head, "", row.because, "", "", "", "not measured")
         return
-    for before, after in row.found.runs:
-        at = ", ".join(f"{name}={after.sizes[name]}" for name in ("B", "T") if name in after.sizes)
-        yield (*head, at, "max_memory_allocated", *_compared(before.allocated, after.allocated, PEAK_AIM))
+    for run in row.found.runs:
+        assert run.memory is not None
+        at = ", ".join(f"{name}={run.sizes[name]}" for name in ("B", "T") if name in run.sizes)
+        memory = (run.memory.predicted.allocated, run.memory.measured.allocated)
+        yield (*head, at, "max_memory_allocated", *_compared(*memory, PEAK_AIM))
     if row.found.fits is not None:
         yield (*head, "", "largest B", *_compared(row.found.expected, row.found.fits.largest, BATCH_AIM))
 

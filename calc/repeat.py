@@ -1,0 +1,36 @@
+"""How something is timed: how often, and in which of its ways. Plain data, for those who ask and those who measure. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """How often: ``warm_up`` runs that do not count, then at least ``count`` that do, until they took ``seconds`` together, but never
+    more than ``most``."""
+
+    warm_up: int = 3
+    count: int = 5
+    seconds: float = 0.5
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.warm_up < 0 or self.count < 1 or self.most < self.count or not 0 <= self.seconds < float("inf"):
+            raise BadInputError(f"{self} cannot be done: warm up 0 times or more, count once or more, at most as often as the most")
+
+
+STEPS = Repeat(warm_up=3, count=5, seconds=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a step is timed: how often, whether fp32 products are in tf32, whether torch compiles the model, whether modules are told
+    apart."""
+
+    repeat: Repeat = STEPS
+    tf32: bool = False
+    compiled: bool = False
+    sites: bool = True

@@ -1,0 +1,182 @@
+"""What follows from a measured time: throughput, and shares of a peak that is named; and the command that measures."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+import calc
+from calc.errors import BadInputError, TraceError
+from calc.hardware import accelerator
+from calc.measure.step_time import StepTime
+from calc.measure.timing import Timed, Times
+from calc.timing import Ceiling, Throughput, Work, ceiling_of, throughput_of, timed_step, work_from, work_of
+from reports import cli
+
+TINY = ("-d", "B=7", "-d", "d=11", "-d", "f=13")
+QUICK = ("--device", "cpu", "--repeat", "3", "--seconds", "0", "--warm-up", "1")
+CPU = {"device": {"kind": "cpu", "name": "Some Processor"}}
+
+
+def measured(*milliseconds: int, product_format: str = "bf16") -> StepTime:
+    """Repetitions of so many ms."""
+    times = Times(tuple(ms * 10**6 for ms in milliseconds))
+    return StepTime({"B": 2, "T": 5}, Timed(times, {}, "a clock", 1), product_format, False, ({}, {"because": {}}))
+
+
+def derivation(mode: str = "train", **flops: int | None) -> Any:
+    """A derivation as far as it is asked: FLOPs by the last words of their names."""
+    found = {name.replace("_", "."): SimpleNamespace(value=value, unknown="nobody knows") for name, value in flops.items()}
+
+    class Derived:
+        options = {"mode": mode}  # noqa: RUF012  # never changed
+
+        def __getitem__(self, name: str) -> Any:
+            return found[name.removeprefix("flops.")]
+
+    return Derived()
+
+
+def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
+    """100 and 120 FLOP in 2 ms are 50 000 and 60 000 FLOP/s: a quarter and three tenths of 200 000. 10 tokens in 2 ms are 5000/s."""
+    found = timed_step(measured(1, 2, 9), Work(100, 120), Throughput(10, "tokens"), Ceiling("bf16", Fraction(200_000), "as asked"))
+
+    assert found.mfu is not None
+    assert found.hfu is not None
+    assert (Fraction(1, 4), Fraction(3, 10), 5000) == (found.mfu.value, found.hfu.value, found.per_second)
+    assert {"mfu": 0.25, "hfu": 0.3, "because": None} == found.to_json()["utilization"]
+
+
+def test_without_a_peak_the_shares_are_unknown_and_say_why() -> None:
+    """Never 0; the throughput stands."""
+    found = timed_step(measured(2), Work(100, 120), Throughput(10, "tokens"), ceiling_of("fp32", CPU))
+
+    assert {
+        "mfu": None,
+        "hfu": None,
+        "because": "no peak is published here for this processor: give its FLOP/s in fp32 with --peak",
+    } == found.to_json()["utilization"]
+    assert 5000 == found.per_second
+
+
+def test_a_share_above_one_is_refused_with_the_peak_that_would_explain_it() -> None:
+    """The 1.97 case: a product in bf16 over the fp32 peak of an RTX 3090."""
+    card = accelerator("rtx3090")
+    ceiling = ceiling_of("fp32", {"device": {"kind": "cuda", "name": "NVIDIA GeForce RTX 3090"}})
+
+    assert (card, card.peak("fp32")) == (ceiling.device, ceiling.rate)
+    said = r"^utilization 1\.98 is above 1: .* whose dense peak is 3\.558e\+13; the products ran in bf16 \("
+    with pytest.raises(BadInputError, match=said):
+        timed_step(measured(125), Work(2 * 16384 * 32768 * 8192, None), Throughput(1, "products"), ceiling)
+
+
+def test_the_peak_is_that_of_the_format_used() -> None:
+    """The one that is given comes first, then the accelerator that is named, then the driver's own name of the device."""
+    h100 = {"device": {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3"}}
+    unknown = {"device": {"kind": "cuda", "name": "Some Card"}}
+
+    assert accelerator("h100-sxm").peak("tf32") == ceiling_of("tf32", h100).rate
+    assert accelerator("a100-sxm-80").peak("bf16") == ceiling_of("bf16", h100, gpu="a100-sxm-80").rate
+    given = ceiling_of("bf16", h100, gpu="a100-sxm-80", peak=Fraction(7))
+    assert (7, "as asked", None) == (given.rate, given.source, given.device)
+    said = "no peak is published here for a device that its driver calls Some Card: give its FLOP/s in bf16 with --peak"
+    assert said == ceiling_of("bf16", unknown).because
+    assert ceiling_of("fp9", h100).because.startswith("NVIDIA H100 SXM5 80GB has no published rate in 'fp9': it has ")
+
+
+def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_products() -> None:
+    """Forward 100, backward 250 of which 50 repeat the forward, optimizer 7: 300 the model needs, 357 run."""
+    found = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
+
+    assert Work(300, 357) == work_of(found)
+    assert Work(300, None, "what torch.compile keeps and what it runs again is not recorded") == work_of(found, compiled=True)
+    assert Work(100, 100) == work_of(derivation("infer", forward_matmul=100))
+    assert Work(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
+
+
+def test_a_step_that_is_not_derived_is_timed_all_the_same() -> None:
+    def refused() -> Any:
+        raise TraceError("it cannot be recorded")
+
+    assert Work(None, None, "the step is not derived: it cannot be recorded") == work_from(refused)
+
+
+def test_the_flops_are_those_of_the_derivation() -> None:
+    """mlp at B = 7, d = 11, f = 13 and 19 classes: 2·7·11·13 + 2·7·13·19 forward; backward twice the second and once the first."""
+    found = work_of(calc.derive(calc.load("mlp"), {"B": 7, "d": 11, "f": 13, "K": 19}))
+    first, second = 2 * 7 * 11 * 13, 2 * 7 * 13 * 19
+
+    assert Work(2 * first + 3 * second, 2 * first + 3 * second) == found
+
+
+def test_a_step_gets_tokens_or_samples_done() -> None:
+    assert Throughput(3 * 2 * 5, "tokens") == throughput_of({"B": 2, "T": 5}, 3)
+    assert Throughput(2, "samples") == throughput_of({"B": 2, "S": 224})
+    assert Throughput(1, "samples") == throughput_of({"d": 8})
+
+
+# -- the command -----------------------------------------------------------------------------------------------------------
+
+
+def napkin(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, words)
+
+
+def test_the_command_times_the_parts_of_a_step_and_keeps_every_repetition(tmp_path: Path) -> None:
+    """On a CPU, with a peak that is given; there is no allocator to ask."""
+    file = tmp_path / "mlp.json"
+    shown = napkin("measure", "mlp", *TINY, *QUICK, "--peak", "1PFLOP/s", "-o", str(file))
+    found = json.loads(file.read_text())
+    (run,) = found["runs"]
+    measured = run["time"]["measured"]
+
+    assert 0 == shown.exit_code, shown.stderr
+    assert ["forward", "backward", "optimizer"] == list(measured["parts"])
+    assert {3} == {len(part["nanoseconds"]) for part in (*measured["parts"].values(), measured["whole"])}
+    assert {1} == {len(part["warm_up"]) for part in measured["parts"].values()}
+    assert ("cpu", torch.__version__.partition("+")[0]) == (found["device"]["kind"], found["versions"]["torch"].partition("+")[0])
+    assert (None, 1e15, "fp32") == (run["memory"], run["time"]["peak"]["flops_per_second"], run["time"]["peak"]["dtype"])
+    assert 0 < run["time"]["utilization"]["mfu"] <= run["time"]["utilization"]["hfu"] < 1
+    assert 7 / measured["whole"]["seconds"]["median"] == pytest.approx(run["time"]["throughput"]["per_second"])
+    assert "samples/s" in shown.stdout
+    assert "MFU" in shown.stdout
+
+
+def test_the_command_shows_json_instead() -> None:
+    shown = napkin("measure", "mlp", *TINY, *QUICK, "--json", "--mode", "infer")
+    (run,) = json.loads(shown.stdout)["runs"]
+
+    assert ["forward"] == list(run["time"]["measured"]["parts"])
+    assert "no peak is published here for this processor: give its FLOP/s in fp32 with --peak" == run["time"]["utilization"]["because"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--device", "tpu"], "unknown device 'tpu': use cpu, cuda, or cuda:1 and so on"),
+        (["--device", "cpu", "--tf32"], "--tf32 is of CUDA devices, and not of cpu: leave it out"),
+        (["--device", "cpu", "--fit"], "--fit is of CUDA devices, and not of cpu: leave it out"),
+        (["--device", "cpu", "--gpu", "gb200"], "--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9"),
+        (["--device", "cpu", "--peak", "0"], "--peak = '0' must be more than 0"),
+        (["--device", "cpu", "--peak", "fast"], "--peak = 'fast' is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_runs(words: list[str], said: str) -> None:
+    found = napkin("measure", "mlp", *words)
+
+    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+
+
+def test_a_peak_below_what_was_done_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    found = napkin("measure", "mlp", *TINY, *QUICK, "--peak", "1", "-o", str(tmp_path / "mlp.json"))
+
+    assert 2 == found.exit_code
+    assert "is above 1: no device outruns its peak, so the peak is not that of fp32" in found.stderr
+    assert [] == list(tmp_path.iterdir())
