@@ -37,7 +37,7 @@ class Inputs:
 
     def text(self) -> str:
         """One line of JSON in which no character can end a comment or an attribute."""
-        line = json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=True, sort_keys=True)
+        line = json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=True)
         for sign in "<>&'`":
             line = line.replace(sign, f"\\u{ord(sign):04x}")
         return line.replace("--", "-\\u002d")

@@ -116,7 +116,7 @@ def _elsewhere(inputs: Inputs, here: Mapping[str, str]) -> Iterator[str]:
             yield f"made with {name} {value}, here it is {here[name]}"
 
 
-_TOKEN = re.compile(r"[\w.,]+|\s+|.", re.DOTALL)
+_TOKEN = re.compile(r"\w+(?:[.,]\w+)*|\s+|.", re.DOTALL)
 
 
 def differences(says: str, right: str) -> Iterator[Difference]:

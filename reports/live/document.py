@@ -55,8 +55,9 @@ def read(text: str) -> Document:
     claims: list[Claim] = []
     for number, line, block in _outside(lines):
         if block == "napkin":
-            if line.strip() and not line.strip().startswith("#"):
-                statements.append(Statement(line.strip(), number, len(line) - len(line.lstrip()) + 1))
+            said = re.sub(r"(^|\s)#.*", "", line).strip()
+            if said:
+                statements.append(Statement(said, number, len(line) - len(line.lstrip()) + 1))
         elif not block:
             claims += _claims(number, line)
     if len(claims) > _MOST:

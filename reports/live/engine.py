@@ -56,6 +56,8 @@ class Scope:
             return self.named[head].value(rest)
         if not dot and head in self.values:
             return self.values[head]
+        if head in self.values:
+            raise BadInputError(f"{head[:40]} is one number: it has no {rest[:40]!r}")
         if head in self.named:
             raise BadInputError(f"{head[:40]} is a whole: say which number of it, as {head[:40]}.parameters")
         known = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
@@ -104,7 +106,7 @@ class Engine:
         if word not in makers:
             raise BadInputError(f"{word[:40]!r} begins no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
         try:
-            words = shlex.split(text, comments=True)
+            words = shlex.split(text)
         except ValueError as error:
             raise BadInputError(f"cannot read {text[:60]!r}: {error}") from None
         if len(words) < 4 or "as" not in words[2:]:

@@ -179,9 +179,10 @@ class _Reader:
             raise LanguageError(f"a number too large: exponents go to {_LARGEST_EXPONENT}", token.column)
         number = Fraction(token.text.replace("_", ""))
         for length in (3, 1):  # FLOP/s is three tokens
-            text = "".join(t.text for t in self.tokens[self.at : self.at + length])
-            found = units.meanings(text) if self.next.kind in ("name", "sign") and text not in ("", *"*/+-(),^") else []
-            if found and self.tokens[self.at + length].text != "(":
+            following = self.tokens[self.at : self.at + length]
+            text = "".join(t.text for t in following)
+            found = units.meanings(text) if following[0].kind == "name" or text == "%" else []
+            if found and len(following) == length:
                 self.at += length
                 return Value(number * found[0].scale, found[0].kind)
         return Value(number)

@@ -128,7 +128,7 @@ def fixed(document: Document, findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-_ANY = re.compile(r"(?<![\w.,#/:(-])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w-]*[-/]\d)(?:[eE][+-]?\d+)?")
+_ANY = re.compile(r"(?<![\w.,#/:(\[-])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w-]*[-/]\d)(?:[eE][+-]?\d+)?")
 
 
 def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
@@ -141,7 +141,7 @@ def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
             continue
         if fenced:
             continue
-        prose = re.sub(r"<!--.*?-->|\]\([^)]*\)|`[^`]*`|^\s*(?:#+\s*)?\d+[.)]\s", lambda m: " " * len(m[0]), without_code(line))
+        prose = re.sub(r"<!--.*?-->|\]\([^)]*\)|`[^`]*`|^\s*(?:#+\s*\d+|\d+[.)])\s", lambda m: " " * len(m[0]), without_code(line))
         for found in _ANY.finditer(prose):
             if (number, found.start()) not in claimed:
                 yield number, found.start() + 1, found.group()

@@ -1,0 +1,321 @@
+"""Live documents: every marked number is checked, to the precision that it is written with, by code that runs none of the document's."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc.errors import BadInputError
+from reports import cli
+from reports.live import units
+from reports.live.document import read
+from reports.live.engine import Engine, Scope, Table
+from reports.live.language import LanguageError, Value, evaluate
+from reports.live.verify import fixed, judge, unmarked
+
+STATE = Value(Fraction(995_519_056), units.BYTE)  # 0.93 GiB, 1.00 GB
+SCOPE = Scope(
+    {"g": Table("g", {"parameters": Value(Fraction(124_439_808)), "optimizer_state.bytes": STATE})},
+    {"L": Value(Fraction(12)), "days": Value(Fraction("143.92659") * 86400, units.SECOND), "x": Value(Fraction(1, 3))},
+)
+
+
+def message(text: str) -> str:
+    """What is wrong with the claim of one line; empty where it holds."""
+    (finding,) = judge(read(text), SCOPE)
+    assert finding.holds == (not finding.message)
+    return finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**124,439,808**<!--= g.parameters --> parameters",
+        "124439808 parameters<!--= g.parameters -->",
+        "about 124 M<!--= g.parameters -->",
+        "| 124.4 million<!--= g.parameters --> |",
+        "1.24e8<!--= g.parameters -->",
+        "1.24 × 10^8<!--= g.parameters -->",
+        "1.24·10⁸<!--= g.parameters -->",
+        "0.93 GiB<!--= g.optimizer_state.bytes -->",
+        "**0.93** GiB<!--= g.optimizer_state.bytes -->",
+        "1.00 GB<!--= g.optimizer_state.bytes -->",
+        "995,519,056 bytes<!--= g.optimizer_state.bytes -->",
+        "under < 2 GiB<!--= g.optimizer_state.bytes -->",
+        "at least ≥ 995 MB<!--= g.optimizer_state.bytes -->",
+        "≈ 950 MiB<!--= g.optimizer_state.bytes -->",
+        "143.93 days<!--= days -->",
+        "0.33<!--= x -->",
+        "33 %<!--= x -->",
+        "`12`<!--= L --> layers",
+    ],
+)
+def test_what_is_true_to_its_written_precision_holds(text: str) -> None:
+    """Half a unit of the last place; signs say what they say; ≈ is within 5 %."""
+    assert message(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("124,439,809<!--= g.parameters -->", "g.parameters = 124,439,808, document says 124,439,809 (+8e-07 %)"),
+        ("125 M<!--= g.parameters -->", "g.parameters = 124 M, document says 125 M (+0.45 %)"),
+        (
+            "0.93 GB<!--= g.optimizer_state.bytes -->",
+            "g.optimizer_state.bytes = 1.00 GB, document says 0.93 GB (-6.6 %): the number is right in GiB; write GiB",
+        ),
+        ("< 900 MB<!--= g.optimizer_state.bytes -->", "g.optimizer_state.bytes = 996 MB, document says < 900 MB (-9.6 %)"),
+        ("≈ 13<!--= L -->", "L = 12, document says ≈ 13 (+8.3 %)"),
+        ("12 GB<!--= L -->", "L = 12, document says 12 GB: GB is not a unit of it: the value is in a bare number"),
+        (
+            "995,519,056<!--= g.optimizer_state.bytes -->",
+            "g.optimizer_state.bytes = 995.519 MB, document says 995,519,056: the number has no unit and the value is in byte:"
+            " write the unit",
+        ),
+        ("12 furlongs<!--= L -->", "L = 12, document says 12 furlongs: furlongs is no unit that is known here"),
+        ("twelve<!--= L -->", "L = 12, and no number stands before the comment: write one"),
+    ],
+)
+def test_what_is_off_is_said_with_the_right_value(text: str, said: str) -> None:
+    """And where only the unit is wrong, that."""
+    assert message(text) == said
+
+
+def test_half_a_unit_of_the_last_place_is_the_border() -> None:
+    """124 M holds for [123.5, 124.5] M."""
+    for parameters, holds in ((123_500_000, True), (124_500_000, True), (123_499_999, False), (124_500_001, False)):
+        scope = Scope({}, {"n": Value(Fraction(parameters))})
+
+        assert judge(read("124 M<!--= n -->"), scope)[0].holds is holds
+
+
+@given(st.integers(1, 10**15), st.integers(0, 14), st.integers(-9, 9).filter(bool))
+def test_a_changed_digit_of_an_exact_number_never_holds(number: int, place: int, by: int) -> None:
+    """Whatever the number and the digit."""
+    digits = str(number)
+    at = place % len(digits)
+    changed = digits[:at] + str((int(digits[at]) + by) % 10) + digits[at + 1 :]
+    (finding,) = judge(read(f"{changed}<!--= n -->"), Scope({}, {"n": Value(Fraction(number))}))
+
+    assert finding.holds is (changed == digits)
+
+
+# -- the language --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("2 + 3*4 - 6/4", Fraction(25, 2), units.NUMBER),
+        ("-2**2", Fraction(-4), units.NUMBER),
+        ("2**-2", Fraction(1, 4), units.NUMBER),
+        ("(1 + 2)*3", Fraction(9), units.NUMBER),
+        ("max(3, 7, 5) - min(2, 1)", Fraction(6), units.NUMBER),
+        ("80 GB + 1GiB", Fraction(80 * 10**9 + 2**30), units.BYTE),
+        ("3.35 TB/s * 2 s", Fraction(6_700_000_000_000), units.BYTE),
+        ("6e3 FLOP / 2 TFLOP/s", Fraction(3, 10**9), units.SECOND),
+        ("50% * 4", Fraction(2), units.NUMBER),
+        ("1_000 * 0.1", Fraction(100), units.NUMBER),
+    ],
+)
+def test_expressions_are_exact_and_keep_units(text: str, value: Fraction, unit: units.Kind) -> None:
+    """0.1 is a tenth."""
+    assert evaluate(text, SCOPE.lookup) == Value(value, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a number or a name is missing at the end"),
+        ("1 +", "a number or a name is missing at the end"),
+        ("(1", "a bracket is not closed"),
+        ("1 2", "'2' follows what is complete: is an operator missing?"),
+        ("1 GB + 1 s", "cannot add byte and s"),
+        ("1/0", "division by 0"),
+        ("0**-1", "division by 0"),
+        ("2**0.5", "an exponent is a whole number, at most 64"),
+        ("2**65", "an exponent is a whole number, at most 64"),
+        ("(2**64)**64*(2**64)**64", "a number too large for any capacity"),
+        ("9**9**9", "an exponent is a whole number, at most 64"),
+        ("1e999", "a number too large: exponents go to 60"),
+        ("abs(1)", "'abs' is no function here: there are max and min"),
+        ("__import__('os')", "'_' means nothing here: numbers, names, + - * / **, max and min do"),
+        ("L.__class__", "L is one number: it has no '__class__'"),
+        ("g", "g is a whole: say which number of it, as g.parameters"),
+        ("g.nothing", "g has no 'nothing': it has parameters, optimizer_state.bytes"),
+        ("unknown", "'unknown' is not defined before: there is L, days, x, g.…"),
+        ("(" * 60 + "1" + ")" * 60, "brackets in brackets too deep to read"),
+        ("1" * 501, "an expression of 501 characters: 500 are enough for any sum"),
+    ],
+)
+def test_an_expression_that_says_nothing_is_refused(text: str, said: str) -> None:
+    """No attribute, no call, no large number gets through."""
+    with pytest.raises(LanguageError) as caught:
+        evaluate(text, SCOPE.lookup)
+
+    assert str(caught.value) == said
+
+
+# -- documents -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_quoted_claims_are_text() -> None:
+    """In fences, and in inline code."""
+    text = "```\n13<!--= L -->\n```\n`13<!--= L -->`\n~~~text\n13<!--= L -->\n~~~\n12<!--= L -->\n"
+
+    assert [claim.line for claim in read(text).claims] == [8]
+
+
+def test_a_claim_that_does_not_end_is_refused() -> None:
+    """Else it would be a comment that nobody checks."""
+    with pytest.raises(BadInputError, match=r"^line 2, column 4: a claim begins with <!--= and its line has no --> behind it$"):
+        read("\n12 <!--= L\n-->")
+
+
+def test_a_block_that_does_not_end_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"^line 1: the napkin block that begins here does not end: close it with ```$"):
+        read("```napkin\nL = 12\n")
+
+
+def test_fixing_keeps_unit_places_and_commas_and_leaves_units_and_inequalities_alone() -> None:
+    """The digits only."""
+    text = (
+        "125 M<!--= g.parameters -->, **124,439,809**<!--= g.parameters -->, 0.93 GB<!--= g.optimizer_state.bytes -->,"
+        " < 1 MB<!--= g.optimizer_state.bytes -->, 1.25e8<!--= g.parameters -->\n"
+    )
+    document = read(text)
+
+    assert fixed(document, judge(document, SCOPE)) == text.replace("125 M", "124 M").replace("124,439,809", "124,439,808").replace(
+        "1.25e8", "1.24e8"
+    )
+
+
+def test_fixed_documents_hold() -> None:
+    """What is rewritten is checked like anything else."""
+    document = read("1 M<!--= g.parameters -->, 9<!--= L -->, 5.123 days<!--= days -->, ≈ 3<!--= x --> and 7 %<!--= x -->")
+    again = read(fixed(document, judge(document, SCOPE)))
+
+    assert all(finding.holds for finding in judge(again, SCOPE))
+
+
+def test_numbers_without_a_claim_are_found() -> None:
+    """Not those of code, links, headings or words."""
+    document = read("# 2 Plan\n1. first: 12<!--= L --> of 13 layers, `14`, [15](16), GPT-2, 17.5 GB\n```\n18\n```\n")
+
+    assert list(unmarked(document)) == [(2, 28, "13"), (2, 62, "17.5")]
+
+
+# -- the command ---------------------------------------------------------------------------------------------------------------------
+
+DOCUMENT = """# Plan
+
+```napkin
+model mlp as m B=5 d=11 f=13 K=3
+device h100-sxm as h
+L = 12  # layers
+two = 2*m.parameters
+```
+It has 198<!--= m.parameters --> parameters, twice that is 396<!--= two -->, in B = 5<!--= m.B -->,
+at 989.5 TFLOP/s<!--= h.bf16 -->, and 13<!--= L --> layers.
+"""
+
+
+def run(tmp_path: Path, text: str, *words: str) -> Result:
+    (tmp_path / "plan.md").write_text(text, encoding="utf-8")
+    return CliRunner().invoke(cli.napkin, ["verify", str(tmp_path / "plan.md"), *words])
+
+
+def test_a_document_is_checked_against_derivations_and_devices(tmp_path: Path) -> None:
+    """d*f + f + f*K + K = 11*13 + 13 + 13*3 + 3 = 198."""
+    found, file = run(tmp_path, DOCUMENT), tmp_path / "plan.md"
+
+    assert found.exit_code == 1
+    assert found.stdout == f"{file}:10:39: L = 12, document says 13 (+8.3 %)\n{file}: 4 of 5 claims hold\n"
+    assert run(tmp_path, DOCUMENT.replace("13<!--= L", "12<!--= L")).exit_code == 0
+
+
+def test_json_says_every_claim(tmp_path: Path) -> None:
+    """With what it says, what it is, and why it fails."""
+    (file,) = json.loads(run(tmp_path, DOCUMENT, "--format", "json").stdout)["files"]
+
+    assert (file["kind"], file["verdict"], [c["holds"] for c in file["claims"]]) == ("document", "fails", [True, True, True, True, False])
+    assert file["claims"][4] == {
+        "line": 10,
+        "column": 39,
+        "expr": "L",
+        "says": "13",
+        "is": "12",
+        "holds": False,
+        "because": "L = 12, document says 13 (+8.3 %)",
+    }
+
+
+def test_fix_writes_and_diff_does_not(tmp_path: Path) -> None:
+    """And a fixed document passes."""
+    assert "-at 989.5 TFLOP/s<!--= h.bf16 -->, and 13<!--= L --> layers." in run(tmp_path, DOCUMENT, "--diff").stdout
+    assert (tmp_path / "plan.md").read_text() == DOCUMENT
+    assert run(tmp_path, DOCUMENT, "--fix").exit_code == 0
+    assert (tmp_path / "plan.md").read_text() == DOCUMENT.replace("13<!--= L", "12<!--= L")
+
+
+def test_too_few_claims_fail(tmp_path: Path) -> None:
+    """A document whose comments were lost would pass otherwise."""
+    found = run(tmp_path, "Nothing here.\n", "--require-claims", "1")
+
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (
+        1,
+        f"{tmp_path / 'plan.md'}: 0 claims where at least 1 are required",
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("L = 1 +", "line 2, column 8: a number or a name is missing at the end"),
+        ("L = 1\nL = 2", "line 3: L is defined already: choose another name"),
+        ("model gpt2", "line 2: 'model gpt2' gives no name: write model gpt2 … as NAME"),
+        ("import os as x", "line 2: 'import' begins no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"),
+        ("model nothing as g", None),
+        ("model gpt2 as g B=0", None),
+        (
+            "model ../evil.py:spec as g",
+            "line 2: ../evil.py:spec is code: it runs only where you name the file, as napkin verify … --source ../evil.py",
+        ),
+        ("device a1000000 as h", None),
+        ("model gpt2 as g 'B=8", "line 2: cannot read \"model gpt2 as g 'B=8\": No closing quotation"),
+        ("model gpt2 as 1g", "line 2: '1g' is no name: use letters, digits and underscores"),
+    ],
+)
+def test_a_malformed_document_is_one_line_and_exit_2(statement: str, said: str | None, tmp_path: Path) -> None:
+    """Naming the place, cause and way out."""
+    found = run(tmp_path, f"```napkin\n{statement}\n```\n")
+
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith(f"napkin: {tmp_path / 'plan.md'}: line ")
+    if said is not None:
+        assert last == f"napkin: {tmp_path / 'plan.md'}: {said}"
+
+
+def test_code_of_a_document_is_run_only_from_a_file_that_is_named(tmp_path: Path) -> None:
+    """The named file is loaded wherever it lies, and a file beside the document is not."""
+    spec = "from calc import Spec\nimport torch\nraise RuntimeError('was run')\n"
+    (tmp_path / "mine.py").write_text(spec)
+    refused = run(tmp_path, "```napkin\nmodel mine.py:spec as m\n```\n")
+    run_ = run(tmp_path, "```napkin\nmodel mine.py:spec as m\n```\n", "--source", str(tmp_path / "mine.py"))
+
+    assert "was run" not in refused.stderr
+    assert "was run" in run_.stderr
+    assert (refused.exit_code, run_.exit_code) == (2, 2)
+
+
+def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"^'x' is not defined before: there is nothing$"):
+        Engine(tmp_path).run([]).lookup("x")

@@ -1,0 +1,228 @@
+"""A report is made again from the inputs it carries: every edited digit shows, and nothing that is edited along with it hides that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.errors import BadInputError
+from reports import cli, job, verify
+from reports.inputs import Inputs, embedded
+from reports.job import Request
+
+SUFFIXES = (".md", ".html", ".json")
+EDITS = 120
+
+
+@pytest.fixture(scope="module")
+def texts() -> Mapping[str, str]:
+    """A small report with checks, by suffix."""
+    made = job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
+    return {Path(name).suffix: text for name, text in made.texts.items()}
+
+
+@pytest.fixture
+def report(texts: Mapping[str, str], tmp_path: Path) -> Path:
+    """A folder with the three files."""
+    for suffix, text in texts.items():
+        (tmp_path / f"report{suffix}").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(file: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["verify", str(file), *words])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_was_not_touched_is_verified(suffix: str, report: Path) -> None:
+    """Made again, every character is the same."""
+    file = report / f"report{suffix}"
+    found = run(file)
+
+    assert (found.exit_code, found.stdout) == (0, f"{file}: verified: made again from its inputs, every character is the same\n")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_edited_digit_shows(suffix: str, texts: Mapping[str, str]) -> None:
+    """Anywhere outside the style sheet: numbers, figures, dates, versions, and the inputs themselves, which then make another report."""
+    text, chance = texts[suffix], random.Random(7)
+    style = re.search(r"<style>.*</style>", text, re.DOTALL)
+    places = [m.start() for m in re.finditer(r"[0-9]", text) if style is None or not style.start() < m.start() < style.end()]
+    inputs = embedded(text, suffix)
+    for at in chance.sample(places, EDITS):
+        edited = text[:at] + str((int(text[at]) + chance.randint(1, 9)) % 10) + text[at + 1 :]
+        try:
+            same = embedded(edited, suffix) == inputs
+        except BadInputError:
+            continue  # 07 is no JSON: refused
+        assert not same or list(verify.differences(edited, text)), at
+
+
+def test_edited_inputs_make_another_report(report: Path, texts: Mapping[str, str]) -> None:
+    """B = 5 there and 6 in the inputs: what is right then is what 6 gives."""
+    file = report / "report.md"
+    file.write_text(texts[".md"].replace('"B": 5', '"B": 6'), encoding="utf-8")
+    found = run(file)
+
+    assert found.exit_code == 1
+    assert "says '5', right is '6'" in found.stdout
+
+
+def test_a_number_that_was_edited_is_named_with_place_and_right_value(report: Path, texts: Mapping[str, str]) -> None:
+    """2*B*d*f + 2*B*f*K = 2*5*11*13 + 2*5*13*3 = 1,820 FLOP."""
+    file = report / "report.md"
+    lines = texts[".md"].split("\n")
+    line = next(i for i, text in enumerate(lines) if text.startswith("| [flops.forward.matmul]"))
+    column = lines[line].index("1,820") + 1
+    lines[line] = lines[line].replace("1,820", "1,829", 1)
+    file.write_text("\n".join(lines), encoding="utf-8")
+    found = run(file)
+
+    assert (found.exit_code, found.stdout) == (1, f"{file}:{line + 1}:{column}: says '1,829', right is '1,820'\n")
+
+
+def test_differences_come_as_json_and_as_annotations(report: Path, texts: Mapping[str, str]) -> None:
+    """For a program, and for a pull request."""
+    file = report / "report.md"
+    file.write_text(texts[".md"].replace("1,820", "1,829", 1), encoding="utf-8")
+    (found,) = json.loads(run(file, "--format", "json").stdout)["files"]
+    annotated = run(file, "--format", "github").stdout
+
+    assert (found["kind"], found["verdict"]) == ("report", "differs")
+    assert [(d["says"], d["right"]) for d in found["differences"]] == [("1,829", "1,820")]
+    assert re.fullmatch(r"::error file=\S+,line=\d+,col=\d+::says '1,829', right is '1,820'\n", annotated)
+
+
+def test_lines_that_were_taken_out_or_put_in_show(texts: Mapping[str, str]) -> None:
+    """A row of a table, either way."""
+    text = texts[".md"]
+    lines = text.split("\n")
+    (missing,) = verify.differences("\n".join(lines[:50] + lines[51:]), text)
+    (added,) = verify.differences("\n".join([*lines[:50], "all is well", *lines[50:]]), text)
+
+    assert (missing.says, missing.right) == ("", lines[50] if len(lines[50]) <= 80 else f"{lines[50][:79]}…")
+    assert (added.line, added.says, added.right) == (51, "all is well", "")
+
+
+def test_another_machine_is_said_and_is_no_difference(report: Path, texts: Mapping[str, str]) -> None:
+    """What was noted of it stands in the text and in the inputs alike."""
+    file = report / "report.md"
+    version = json.loads(texts[".json"])["inputs"]["environment"]["python"]
+    file.write_text(texts[".md"].replace(version, "3.99.1"), encoding="utf-8")
+    found = run(file)
+
+    assert found.exit_code == 0
+    assert f"made with python 3.99.1, here it is {version}" in found.stderr
+
+
+# -- reports of a user's own files -----------------------------------------------------------------------------------------------------
+
+SPEC = """
+import torch
+from calc import Spec
+
+spec = Spec("mine", dims={"B": 5, "d": 7}, build=lambda n: torch.nn.Linear(n.d, 3), inputs=lambda n: (torch.randn(n.B, n.d),),
+            loss=lambda model, x: model(x).sum())
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of a file, beside it."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine.py").write_text(SPEC)
+    made = job.make(Request(f"{folder / 'mine.py'}:spec"), "cpu", lambda _: None)
+    (folder / "report.md").write_text(made.texts["report.md"], encoding="utf-8")
+    return folder
+
+
+def test_a_file_of_ones_own_is_not_loaded_unless_it_is_named(own: Path) -> None:
+    """It could be any code."""
+    found = run(own / "report.md")
+
+    assert found.exit_code == 1
+    assert found.stdout == (
+        f"{own / 'report.md'}: not verified: it is of {own / 'mine.py'}, a file of your own: name it with --source FILE\n"
+    )
+
+
+def test_the_named_file_has_to_be_the_one(own: Path, tmp_path: Path) -> None:
+    """By its digest; also when somebody put the other's digest into the report, whose numbers then differ."""
+    other = tmp_path / "mine.py"
+    other.write_text(SPEC.replace("Linear(n.d, 3)", "Linear(n.d, 4)"))
+    forged = tmp_path / "report.md"
+    old, new = (hashlib.sha256(file.read_bytes()).hexdigest() for file in (own / "mine.py", other))
+    forged.write_text((own / "report.md").read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+    assert run(own / "report.md", "--source", str(other)).stdout == (
+        f"{own / 'report.md'}: not verified: {other} is not the file that it was made from: its SHA-256 differs\n"
+    )
+    assert run(forged, "--source", str(other)).exit_code == 1
+
+
+def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> None:
+    """A copy does."""
+    shutil.copy(own / "mine.py", tmp_path / "mine.py")
+
+    assert run(own / "report.md", "--source", str(own / "mine.py")).exit_code == 0
+    assert run(own / "report.md", "--source", str(tmp_path / "mine.py")).exit_code == 0
+
+
+NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
+
+# -- bad input ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.json", "{", "x.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("x.json", "{}", "x.json carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
+        ("x.html", "<p>hello", "x.html carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
+        ("x.pdf", "", "x.pdf is none of the files that Napkin writes: give a .md, .html or .json"),
+        ("x.json", '{"inputs": {"kind": 3}}', NOT_OURS),
+        ("x.json", '{"inputs": {"kind": "report", "more": 1}}', NOT_OURS),
+        ("x.json", '{"inputs": {"kind": "report", "sizes": {"B": true}}}', NOT_OURS),
+    ],
+)
+def test_what_is_no_report_is_refused_in_one_line(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    found = run(tmp_path / name)
+
+    assert (found.exit_code, found.stdout, found.stderr) == (2, "", f"napkin: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "why"),
+    [
+        (Inputs("report", "nothing-like-it"), "it cannot be made again: no model"),
+        (Inputs("report", "mlp", {"B": 0}), "it cannot be made again: B = 0"),
+        (Inputs("report", "mlp", options={"optimizer": "sdg"}), "it cannot be made again: unknown optimizer 'sdg'"),
+        (Inputs("novel", "mlp"), "it cannot be made again: 'novel' is no kind of report that is known here"),
+        (Inputs("report", "mlp", device="tpu"), "it cannot be made again: unknown device 'tpu'"),
+    ],
+)
+def test_inputs_that_make_nothing_are_not_verified(inputs: Inputs, why: str, tmp_path: Path) -> None:
+    """They were edited, or are of another version."""
+    (tmp_path / "r.md").write_text(f"# r\n\n<!-- napkin-inputs {inputs.text()} -->\n")
+    found = run(tmp_path / "r.md")
+
+    assert found.exit_code == 1
+    assert found.stdout.startswith(f"{tmp_path / 'r.md'}: not verified: {why}")
+
+
+def test_no_name_ends_the_comment_or_the_attribute_it_stands_in() -> None:
+    """Read back, it is the same."""
+    inputs = Inputs("report", "--> <script>'\"&`\u2028\n", {"B": 5}, environment={"source": "</style>--!>"})
+    line = inputs.text()
+
+    assert not re.search(r"--|[<>&'`\n\u2028]", line)
+    assert embedded(f"<!-- napkin-inputs {line} -->", ".md") == inputs
