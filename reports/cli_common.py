@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +46,41 @@ def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str)
     from reports.request import Request, sizes_from
 
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
+
+
+def device_here(asked: str | None) -> tuple[str, str]:
+    """The device to measure on, CUDA where nothing is asked for and there is one; and why it is not here, empty where it is."""
+    from reports import job
+
+    if asked is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", asked):
+        raise click.UsageError(f"unknown device {asked[:40]!r}: use cpu, cuda, or cuda:1 and so on")
+    if asked == "cpu":
+        return asked, ""
+    absent = job.no_cuda()
+    return ("cpu", "") if asked is None and absent else (asked or "cuda", absent)
+
+
+def require_gpu(gpu: str | None, device: str) -> None:
+    """Refuse an accelerator that is not known, or that is no peak of what is measured."""
+    from calc.hardware import accelerator
+
+    if gpu is None:
+        return
+    accelerator(gpu)
+    if device == "cpu":
+        raise click.UsageError("--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9")
+
+
+def rate_of(text: str | None) -> Fraction | None:
+    """A peak as it is typed, in FLOP/s."""
+    from calc.questions.values import read
+
+    return None if text is None else read("--peak", text, "FLOP/s").value
+
+
+def command_line() -> str:
+    """The command as it was typed, for the record of a measurement."""
+    return shlex.join(["napkin", *sys.argv[1:]])
 
 
 def require_device(device: str) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-import sys
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from reports.cli_common import model_arguments, request_of, talk
+from reports.cli_common import command_line, device_here, model_arguments, rate_of, request_of, require_gpu, talk
 
 
 @click.command()
@@ -40,13 +36,12 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from calc.measuring import KIND, document
     from reports import job, measuring, terminal
 
-    absent = job.no_cuda()
-    device = device or ("cpu" if absent else "cuda")
+    device, absent = device_here(device)
     asked = _asked(device, **{name: words.pop(name) for name in ("repeat", "seconds", "warm_up", "peak", "gpu", "tf32", "compiled", "fit")})
     if asked.on_cuda:
         _foreach(context, words)
     request = request_of(**words)
-    if absent and asked.on_cuda:
+    if absent:
         unmeasured = {"schema": 1, "kind": KIND, "verdict": "not measured", "because": absent}
         click.echo(job.json_text(unmeasured) if as_json else absent, nl=not as_json)
         return 1 if strict else 0
@@ -62,40 +57,16 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     return 0
 
 
-def command_line() -> str:
-    """The command as it was typed, for the record."""
-    return shlex.join(["napkin", *sys.argv[1:]])
-
-
 def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
     """What to measure, refused before anything runs where it cannot be."""
     from calc.measuring import Asked
     from calc.repeat import How, Repeat
 
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", device):
-        raise click.UsageError(f"unknown device {device[:40]!r}: use cpu, cuda, or cuda:1 and so on")
-    on_cuda = device != "cpu"
-    if not on_cuda and (words["tf32"] or words["fit"]):
+    if device == "cpu" and (words["tf32"] or words["fit"]):
         raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
-    if words["gpu"] is not None:
-        _require_known(words["gpu"], on_cuda)
+    require_gpu(words["gpu"], device)
     how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
     return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], how)
-
-
-def _require_known(gpu: str, on_cuda: bool) -> None:
-    from calc.hardware import accelerator
-
-    accelerator(gpu)
-    if not on_cuda:
-        raise click.UsageError("--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9")
-
-
-def rate_of(text: str | None) -> Fraction | None:
-    """A peak as it is typed."""
-    from calc.questions.values import read
-
-    return None if text is None else read("--peak", text, "FLOP/s").value
 
 
 def _foreach(context: click.Context, words: dict[str, Any]) -> None:

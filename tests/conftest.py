@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import settings
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
 settings.register_profile("napkin", deadline=None, derandomize=True, database=None)
 settings.load_profile("napkin")
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """What needs a CUDA device is skipped where there is none, and says so."""
+    needing = [item for item in items if item.get_closest_marker("gpu")]
+    if not needing:
+        return
+    import torch  # costs seconds, and most runs of a few tests do not need it
+
+    if not torch.cuda.is_available():
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason="gpu: there is no CUDA device here"))

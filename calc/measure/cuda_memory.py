@@ -121,7 +121,7 @@ def stepped(run: Training, device: str) -> Repetition:
 def require_cuda() -> None:
     """Refuse where there is no CUDA device."""
     if not torch.cuda.is_available():
-        raise MeasurementError("not measured: there is no CUDA device here, and the allocator's statistics exist only on one")
+        raise MeasurementError("not measured: there is no CUDA device here")
 
 
 def room(device: str) -> int:

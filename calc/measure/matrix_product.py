@@ -1,0 +1,94 @@
+"""One matrix product, timed in each number format that a device multiplies.
+
+Operands are normal random numbers from a fixed seed: what they hold moves the power that a product takes, and with it the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from calc.errors import MeasurementError
+from calc.measure.products import single_precision
+from calc.measure.room import available_bytes
+from calc.measure.timing import Times, time_of, watch_of
+from calc.measure.training import SEED
+from calc.repeat import Repeat
+
+DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp8": torch.float8_e4m3fn,
+}
+_FP8_SINCE = (8, 9)  # compute capability: Ada and Hopper
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A (m, k) times B (k, n)."""
+
+    m: int
+    k: int
+    n: int
+
+    @property
+    def flops(self) -> int:
+        """One multiply-add is 2 FLOP."""
+        return 2 * self.m * self.k * self.n
+
+    def nbytes(self, item: int, result: int) -> int:
+        """Both operands and the result, items of so many bytes."""
+        return item * (self.m * self.k + self.k * self.n) + result * self.m * self.n
+
+
+def time_of_product(shape: Shape, dtype: str, device: str, repeat: Repeat) -> Times:
+    """How long the product takes on ``device``. What cannot run there is refused with the reason."""
+    _require_format(dtype, device)
+    _require_room(shape, dtype, device)
+    with single_precision(dtype == "tf32", device):
+        try:
+            return time_of(_product(shape, dtype, device), watch_of(device), repeat)
+        except (RuntimeError, NotImplementedError) as error:  # a kernel that is not there, or no memory for it
+            raise MeasurementError(f"the product in {dtype} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _product(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
+    """The product as a function; its result has memory of its own, so that no repetition allocates any."""
+    a, b = _operands(shape, DTYPES[dtype], device)
+    if dtype == "fp8":  # one scale for each matrix; the result is bf16, as fp8 holds too few numbers for sums
+        one = torch.ones((), device=device)
+        column_major = b.t().contiguous().t()
+        return lambda: torch._scaled_mm(a, column_major, one, one, out_dtype=torch.bfloat16)
+    out = torch.empty((shape.m, shape.n), dtype=DTYPES[dtype], device=device)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator(device).manual_seed(SEED)
+    made = torch.float32 if dtype.itemsize == 4 else torch.float16
+    sizes = (shape.m, shape.k), (shape.k, shape.n)
+    a, b = (torch.randn(size, generator=generator, device=device, dtype=made).to(dtype) for size in sizes)
+    return a, b
+
+
+def _require_format(dtype: str, device: str) -> None:
+    if dtype not in ("tf32", "fp8"):
+        return
+    if not device.startswith("cuda"):
+        raise MeasurementError(f"{dtype} is multiplied by tensor cores, and {device} has none")
+    if dtype == "fp8" and torch.cuda.get_device_capability(device) < _FP8_SINCE:
+        raise MeasurementError("fp8 is multiplied from compute capability 8.9 on, and this device is older")
+
+
+def _require_room(shape: Shape, dtype: str, device: str) -> None:
+    """Operands of two bytes are made first, then cast, so a format of one byte needs both for a while."""
+    item = DTYPES[dtype].itemsize
+    needed = shape.nbytes(item if item > 1 else 3, max(item, 2))
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
+    if needed > free:
+        raise MeasurementError(f"the product in {dtype} needs {needed:,} bytes and {free:,} are free: give a smaller --m, --k or --n")
