@@ -37,15 +37,16 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 @model_arguments
 @click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
+@click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
 @click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
-def report(output: str, device: str, strict: bool, **words: Any) -> int:
+def report(output: str, device: str, latex: bool, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)
     from reports import job, terminal
 
     require_device(device)
     with talk() as say:
-        outcome = job.report(request, Path(output), device, say)
+        outcome = job.report(request, Path(output), device, say, latex)
     out = terminal.console()
     terminal.show_derivation(outcome.page, out)
     out.print()

@@ -1,7 +1,7 @@
 """What a report was made from, as a line that travels in it: enough to make it again, and nothing else.
 
-It stands in HTML as a ``meta`` element, in Markdown as a comment, in JSON under ``inputs``. What a reader sees is never read from it: a
-report is verified by making it again from this and comparing every character.
+It stands in HTML as a ``meta`` element, in Markdown and LaTeX as a comment, in JSON under ``inputs``. What a reader sees is never read
+from it: a report is verified by making it again from this and comparing every character.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from calc.errors import BadInputError
 
 _LONGEST = 20_000
 _HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,20000})">')
+_LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,20000}\})$", re.MULTILINE)
 _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,20000}\}) -->$", re.MULTILINE)
 
 
@@ -63,7 +64,7 @@ def embedded(text: str, suffix: str) -> Inputs | None:
     """The inputs of a report; ``None`` where there are none. Malformed ones are refused."""
     if suffix == ".json":
         return _of_json(text)
-    found = (_HTML if suffix == ".html" else _MARKDOWN).search(text)
+    found = {".html": _HTML, ".tex": _LATEX}.get(suffix, _MARKDOWN).search(text)
     if found is None:
         return None
     written = found["inputs"].replace("&#34;", '"') if suffix == ".html" else found["inputs"]

@@ -9,6 +9,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
+from calc.evidence import Evidence, evidence_for, recorded
 from calc.inference import Inference
 from calc.live import Timeline
 from calc.measuring import Asked, Measured
@@ -25,8 +27,9 @@ from calc.options import Options
 from calc.quantities import QUANTITIES, absent
 from calc.saving import Saving
 from calc.textbook import RULES, Comparison, compare
-from reports import html, markdown
+from reports import html, markdown, tex
 from reports.build import build, today
+from reports.evidence import measurements
 from reports.inputs import Inputs, digest_of, file_of
 from reports.page import Command, Page
 from reports.request import Request as Request
@@ -133,10 +136,12 @@ class Made:
     unchecked: str
 
 
-def report(request: Request, directory: Path, device: str, progress: Progress) -> Outcome:
-    """Derive, check at small sizes, and write the three files; none is written before all of them can be."""
+def report(request: Request, directory: Path, device: str, progress: Progress, latex: bool = False) -> Outcome:
+    """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
+    can be."""
     made = make(request, device, progress)
-    return Outcome(made.page, write_all(directory, made.texts), made.checks, made.unchecked)
+    wanted = {name: text for name, text in made.texts.items() if latex or not name.endswith(".tex")}
+    return Outcome(made.page, write_all(directory, wanted), made.checks, made.unchecked)
 
 
 def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None) -> Made:
@@ -155,13 +160,24 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         derivation, checks = _stamped(derivation, checks, stamp.environment)
         inputs = replace(_inputs(request, derivation, checks, device), date=stamp.date)
     compared = comparisons(derivation)
-    made = build(derivation, checks, compared, _commands(request, checks), request.sizes, unchecked, live, untimed, inputs=inputs)
+    seen = evidence(derivation)
+    given = (request.sizes, unchecked, live, untimed)
+    made = build(derivation, checks, compared, _commands(request, checks), *given, inputs=inputs, evidence=seen)
+    data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), "inputs": json.loads(inputs.text())}
     texts = {
         "report.md": markdown.write(made),
         "report.html": html.write(made),
-        "report.json": json_text({**to_json(derivation, checks, compared, live), "inputs": json.loads(inputs.text())}),
+        "report.tex": tex.write(made),
+        "report.json": json_text(data),
     }
     return Made(made, texts, environment, checks, unchecked)
+
+
+def evidence(derivation: Derivation) -> Evidence:
+    """What is recorded of real runs of the step: in the records that come with Napkin, and in the user's own."""
+    folder = Path(str(resources.files("reports").joinpath("measurements")))
+    records = recorded((folder,))
+    return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, records)
 
 
 def _inputs(request: Request, derivation: Derivation, checks: Any, device: str) -> Inputs:

@@ -17,7 +17,7 @@ from calc.errors import BadInputError, NapkinError
 from reports.inputs import Inputs, digest_of, embedded, file_of
 
 Progress = Callable[[str], None]
-SUFFIXES = (".html", ".json", ".md")
+SUFFIXES = (".html", ".json", ".md", ".tex")
 _LONGEST = 50_000_000
 
 
@@ -59,7 +59,7 @@ def read_text(file: Path) -> str:
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
     if file.suffix not in SUFFIXES:
-        raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html or .json")
+        raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
     try:
         return embedded(text, file.suffix)
     except BadInputError as error:
@@ -75,7 +75,9 @@ def verify(file: Path, text: str, inputs: Inputs, source: Path | None, progress:
         texts, environment = _remade(inputs, word, progress)
     except NapkinError as error:
         return Verified(because=f"it cannot be made again: {error}")
-    right = next(made for name, made in texts.items() if name.endswith(file.suffix))
+    right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
+    if right is None:
+        return Verified(because=f"a {inputs.kind} is not written as {file.suffix}")
     return Verified(tuple(differences(text, right)), notes=tuple(_elsewhere(inputs, environment)))
 
 

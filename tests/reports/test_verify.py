@@ -18,8 +18,8 @@ from reports import cli, job, verify
 from reports.inputs import Inputs, embedded
 from reports.job import Request
 
-SUFFIXES = (".md", ".html", ".json")
-EDITS = 120
+SUFFIXES = (".md", ".html", ".json", ".tex")
+EDITS = 100
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def texts() -> Mapping[str, str]:
 
 @pytest.fixture
 def report(texts: Mapping[str, str], tmp_path: Path) -> Path:
-    """A folder with the three files."""
+    """A folder with its files."""
     for suffix, text in texts.items():
         (tmp_path / f"report{suffix}").write_text(text, encoding="utf-8")
     return tmp_path
@@ -187,7 +187,7 @@ NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report an
         ("x.json", "{", "x.json: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("x.json", "{}", "x.json carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
         ("x.html", "<p>hello", "x.html carries no inputs, so it is no report of Napkin's: nothing in it can be verified"),
-        ("x.pdf", "", "x.pdf is none of the files that Napkin writes: give a .md, .html or .json"),
+        ("x.pdf", "", "x.pdf is none of the files that Napkin writes: give a .md, .html, .tex or .json"),
         ("x.json", '{"inputs": {"kind": 3}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "more": 1}}', NOT_OURS),
         ("x.json", '{"inputs": {"kind": "report", "sizes": {"B": true}}}', NOT_OURS),
