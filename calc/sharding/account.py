@@ -1,0 +1,164 @@
+"""One layout of one model, worked out: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
+
+Every stage of a pipeline that differs is a calculation of its own with its lines; the step follows from the slowest. What a bound of
+time takes for granted stands in its notes. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.dims import MEANINGS as DIMENSIONS
+from calc.errors import BadInputError
+from calc.exact import evaluate_text
+from calc.reckoning import Given, Line, Reckoning
+from calc.sharding.communication import Collective, collectives, stream
+from calc.sharding.conditions import Condition, require
+from calc.sharding.layout import LETTERS, MEANINGS, Layout
+from calc.sharding.memory import KINDS, TOTAL, memory
+from calc.sharding.model import Model
+from calc.sharding.parts import Choice, stages_of
+from calc.sharding.state import State
+from calc.sharding.timing import NOTES, Machine, step_lines, time_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective worked out: bytes of a step and device."""
+
+    collective: Collective
+    payload: Fraction
+    sent: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage: its lines with values, its memory by kind, its traffic."""
+
+    name: str
+    reckoning: Reckoning
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Bytes by kind; they add up to ``total``."""
+        return {name: int(self.reckoning[letter]) for name, letter in KINDS.items() if letter in self.reckoning.values}
+
+    @property
+    def total(self) -> int:
+        return int(self.reckoning[TOTAL])
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A layout with all that follows. ``step`` is the time of a step, where rates are known."""
+
+    model: Model
+    layout: Layout
+    state: State
+    machine: Machine | None
+    conditions: tuple[Condition, ...]
+    stages: tuple[Stage, ...]
+    step: Reckoning | None
+
+    @property
+    def fullest(self) -> Stage:
+        """The stage whose devices need most memory; of equal ones the first."""
+        return max(self.stages, key=lambda stage: stage.total)
+
+    @property
+    def memory(self) -> int:
+        return self.fullest.total
+
+
+def choice_of(layout: Layout, layers: int) -> Choice:
+    """What of a layout decides which expressions hold."""
+    uneven = layout.pipeline > 1 and layers % (layout.pipeline * layout.interleave) > 0
+    return Choice(
+        layout.axes, layout.zero, layout.sequence, layout.checkpointing, layout.exchange, layout.interleave > 1, uneven,
+        stages_of(layout.pipeline), layout.rank > 0,
+    )  # fmt: skip
+
+
+def account(model: Model, layout: Layout, state: State, machine: Machine | None = None, devices: int | None = None) -> Account:
+    """The layout worked out, or refused with the condition that fails."""
+    held = require(model, layout, devices)
+    choice = choice_of(layout, model.values.get("L", 1))
+    givens = _givens(model, layout, state)
+    stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
+    step = None
+    if machine is not None and not model.only_data:
+        timed = [Given(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage") for n, stage in enumerate(stages, 1)]
+        timed += [
+            Given(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage") for n, stage in enumerate(stages, 1)
+        ]
+        letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
+        step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
+    return Account(model, layout, state, machine, held, stages, step)
+
+
+def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], state: State, machine: Machine | None) -> Stage:
+    traffic = collectives(model, choice, stage)
+    lines = [*memory(model, choice, stage, state)]
+    if not model.only_data:
+        lines.append(stream(model, choice))
+    lines += [Line(c.letter, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
+    if machine is not None and not model.only_data:
+        lines += time_lines(model, choice, stage, traffic)
+        givens = (*givens, *machine.givens)
+    done = worked(f"{stage} stage" if stage != "only" else "device", givens, lines)
+    whole: Any = done.values
+    found = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
+    return Stage(stage, done, found)
+
+
+def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
+    sizes = [
+        Given(name, Fraction(value), "1", DIMENSIONS.get(name, f"dimension {name}"), model.name)
+        for name, value in model.values.items()
+        if name != "B"
+    ]
+    ranks = [Given(letter, Fraction(getattr(layout, name)), "1", MEANINGS[name]) for name, letter in LETTERS.items()]
+    micros = Given(
+        "m", Fraction(layout.batch, layout.replicas * layout.micro), "1", "micro-batches of a step, on each data rank: B/(n*x*b)"
+    )
+    kept = {
+        "w": ("weights", state.weights),
+        "q": ("gradients", state.gradients),
+        "o": ("optimizer state", state.optimizer),
+        "u": ("master weights", state.master),
+    }
+    if state.counter:
+        kept["j"] = ("step counters of a tensor, not", state.counter)
+    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in kept.items()]
+    rank = [Given("r", Fraction(layout.rank), "1", "number of the rank among those that share")] if layout.rank else []
+    return (*sizes, *ranks, *rank, micros, *formats)
+
+
+def worked(name: str, givens: Sequence[Given], lines: Sequence[Line], notes: Sequence[str] = ()) -> Reckoning:
+    """The lines one after another, where they round up and take remainders."""
+    values: dict[str, Any] = {g.letter: _plain(g.value) for g in givens}
+    done = []
+    for line in lines:
+        if line.letter in values:
+            raise BadInputError(f"{name}: {line.letter} stands for two things")
+        value = evaluate_text(line.expr, values)
+        values[line.letter] = _plain(value)
+        done.append(Line(line.letter, line.expr, line.unit, line.meaning, line.because, value))
+    return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
+
+
+def _plain(value: Fraction) -> int | Fraction:
+    """Whole numbers as ``int``, which are several times as fast."""
+    return int(value) if value.denominator == 1 else value
+
+
+def by_axis(traffic: Sequence[Traffic]) -> Mapping[str, Fraction]:
+    """Bytes sent by kind of parallelism."""
+    found: dict[str, Fraction] = {}
+    for item in traffic:
+        found[item.collective.axis] = found.get(item.collective.axis, Fraction(0)) + item.sent
+    return found

@@ -1,0 +1,193 @@
+"""Sharding asked in words, ``key=value``: which model, how it is laid out, on what. A model that is named is derived, which needs torch.
+
+Words that are no word of a layout, a machine or a recipe are sizes of the model, by its letters.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from calc.questions.values import read
+from calc.sharding.account import Account, account
+from calc.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, Layout, layout_of
+from calc.sharding.model import FIRST, Model, Tensor, decoder
+from calc.sharding.search import Found, search
+from calc.sharding.state import State, state_of
+from calc.sharding.table import Limits
+from calc.sharding.timing import Machine, machine_of
+
+Progress = Callable[[str], None]
+Words = Mapping[str, str]
+
+_COUNTS = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro", "batch", "zero", "rank")
+_KINDS = {"sequence": tuple(SEQUENCE), "checkpointing": CHECKPOINTING, "exchange": EXCHANGE}
+_MACHINE = ("gpu", "dtype", "efficiency", "node", "memory", "link", "network", "price")
+_RECIPE = ("precision", "optimizer", "attention")
+_SHAPE = ("gated", "bias", "tied", "dropout")
+_OTHER = ("devices", "parameters", "fewer")
+WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_OTHER)
+_DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Words read: the model and what it keeps of a parameter, the machine if one is named, what else was given."""
+
+    model: Model
+    state: State
+    machine: Machine | None
+    words: Words
+
+    @property
+    def devices(self) -> int | None:
+        return _count(self.words, "devices") if "devices" in self.words else None
+
+
+def shard(name: str | None, words: Words, progress: Progress) -> Account:
+    """One layout worked out."""
+    layout = layout_of(_layout_words(words))
+    asked = _asked(name, words, progress)
+    return account(asked.model, layout, asked.state, asked.machine, asked.devices)
+
+
+def best(name: str | None, words: Words, progress: Progress) -> Found:
+    """The best layout on so many devices. Words of a layout hold it to them: ``tensor=8``, ``zero=1``."""
+    for needed, example in (("devices", "devices=1024"), ("gpu", "gpu=h100-sxm"), ("batch", "batch=2048, in sequences")):
+        if needed not in words:
+            raise BadInputError(f"a search needs {needed}: give {example}")
+    if "rank" in words:
+        raise BadInputError("a search is about the fullest rank: leave rank out")
+    given = _layout_words(words)
+    layout_of({name: value for name, value in given.items() if name not in ("batch", "sequence")})  # refuses what no layout can have
+    asked = _asked(name, words, progress)
+    assert asked.machine is not None and asked.devices is not None
+    progress("evaluating every layout")
+    return search(asked.model, _limits(given, asked.devices, _yes(words, "fewer", False)), asked.state, asked.machine)
+
+
+def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
+    fixed = tuple((letter, int(given[name])) for name, letter in LETTERS.items() if name in given and name != "batch")
+    zero = (int(given["zero"]),) if "zero" in given else STAGES
+    kinds = {name: (str(given[name]),) if name in given else known for name, known in _KINDS.items()}
+    return Limits(devices, int(given["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------------
+
+
+def _asked(name: str | None, words: Words, progress: Progress) -> Asked:
+    machine = _machine(words)
+    precision = words.get("precision", "bf16-master")
+    state = state_of(precision, words.get("optimizer", "adamw"))
+    if "parameters" in words:
+        return Asked(_of_a_number(name, words), state, machine, words)
+    if name is None:
+        return Asked(_by_letters(words), state, machine, words)
+    for word in _SHAPE:
+        if word in words:
+            raise BadInputError(f"{word} describes a decoder by its letters: {name[:60]} says by itself what it is")
+    return Asked(_named(name, words, precision, progress), state, machine, words)
+
+
+def _of_a_number(name: str | None, words: Words) -> Model:
+    if name is not None:
+        raise BadInputError(f"give parameters or the model {name[:60]!r}, not both")
+    for word in words:
+        if word not in WORDS:
+            raise BadInputError(
+                f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} names none: name a model, or leave it out"
+            )
+    number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
+    tensor = Tensor("parameters", str(number), "1", FIRST, per_token=False)
+    why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its letters (L, d, h, f, V, T)"
+    return Model("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
+
+
+def _by_letters(words: Words) -> Model:
+    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    for word in sizes:
+        if word not in _DECODER:
+            near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
+            raise BadInputError(f"unknown word {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
+    if not sizes:
+        raise BadInputError("name a model, or give parameters=70e9, or a decoder by its letters: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
+    gated = _yes(words, "gated", True)
+    bias, tied, dropout = (_yes(words, word, False) for word in ("bias", "tied", "dropout"))
+    attention = words.get("attention", "fused")
+    if attention not in ("fused", "math"):
+        raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused, math")
+    return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
+
+
+def _named(name: str, words: Words, precision: str, progress: Progress) -> Model:
+    """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
+    import calc
+    from calc.sharding.derived import model_of
+    from calc.sharding.own import own_tensors
+
+    spec = calc.load(name)
+    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    held = spec.sizes(sizes)
+    options = {word: words[word] for word in ("optimizer", "attention") if word in words}
+    progress(f"deriving {name}")
+    derivation = calc.derive(spec, sizes, progress=progress, precision=precision, **options)
+    own = own_tensors(spec, held)
+    if (
+        sum(int(t.rows) * int(t.rest) * t.times * (held.get("L", 1) if t.where == "layer" else 1) for t in own)
+        != derivation["parameters"].value
+    ):
+        raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
+    return replace(model_of(derivation, own), name=name)
+
+
+def _machine(words: Words) -> Machine | None:
+    """The machine, if a ``gpu`` is named; its words without one are refused."""
+    if "gpu" not in words:
+        for word in _MACHINE:
+            if word in words:
+                raise BadInputError(f"{word} is a property of a machine: name one too, e.g. gpu=h100-sxm")
+        return None
+    from calc.hardware import accelerator
+
+    def number(word: str, unit: str) -> Fraction | None:
+        return read(word, words[word], unit).value if word in words else None
+
+    memory = number("memory", "bytes")
+    return machine_of(
+        accelerator(words["gpu"]),
+        dtype=words.get("dtype", "bf16"),
+        efficiency=number("efficiency", "share") or Fraction(1),
+        node=_count(words, "node") if "node" in words else 8,
+        memory=None if memory is None else int(memory),
+        link=number("link", "bytes/s"),
+        network=number("network", "bytes/s"),
+        price=number("price", "USD/h"),
+    )
+
+
+def _layout_words(words: Words) -> dict[str, int | str]:
+    counts = {word: _count(words, word) if word not in ("zero", "rank") else _small(words, word) for word in _COUNTS if word in words}
+    return {**counts, **{word: words[word] for word in _KINDS if word in words}}
+
+
+def _count(words: Words, word: str) -> int:
+    return int(read(word, words[word], "1" if word not in WORDS else "count", whole=True).value)
+
+
+def _small(words: Words, word: str) -> int:
+    """A stage or a rank, which may be 0."""
+    text = words[word].strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadInputError(f"{word} = {text[:40]} is no whole number from 0 on")
+    return int(text)
+
+
+def _yes(words: Words, word: str, default: bool) -> bool:
+    text = words.get(word, "yes" if default else "no").strip().lower()
+    if text not in ("yes", "no"):
+        raise BadInputError(f"{word} = {text[:40]!r} is neither yes nor no")
+    return text == "yes"

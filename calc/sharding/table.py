@@ -1,0 +1,219 @@
+"""Every valid layout of a model on so many devices, evaluated as arrays by the very expressions that explain one of them.
+
+Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions hold (stage of ZeRO, what runs again, …) is walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from typing import Any
+
+import numpy as np
+
+from calc.errors import BadInputError
+from calc.reckoning import Line
+from calc.sharding.arrays import Array, Sheet, holds
+from calc.sharding.communication import collectives, stream
+from calc.sharding.conditions import Condition, conditions
+from calc.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, NONE, OFF, RING, STAGES, Layout
+from calc.sharding.memory import memory
+from calc.sharding.model import Model
+from calc.sharding.parts import Choice, stages_of
+from calc.sharding.state import State
+from calc.sharding.timing import Machine, step_lines, time_lines
+
+_NUMBERS = ("n", "t", "p", "c", "x", "v", "b")
+_NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro"), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is searched. ``fewer``: also layouts of fewer devices than there are, if they divide them."""
+
+    devices: int
+    batch: int
+    zero: tuple[int, ...] = STAGES
+    sequence: tuple[str, ...] = (OFF, KEPT, AGAIN)
+    checkpointing: tuple[str, ...] = (NONE, ATTENTION, BLOCK)
+    exchange: tuple[str, ...] = EXCHANGE
+    fixed: tuple[tuple[str, int], ...] = ()
+    fewer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step."""
+
+    numbers: Mapping[str, Array]
+    choice: Array
+    choices: tuple[tuple[int, str, str, str], ...]
+    memory: Array
+    seconds: Array
+    devices: Array
+    refused: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def layout(self, row: int, batch: int) -> Layout:
+        zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
+        named = {_NAMES[letter]: int(array[row]) for letter, array in self.numbers.items()}
+        return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
+
+
+def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table:
+    """Every valid layout with its memory and time."""
+    if model.only_data:
+        raise BadInputError(f"{model.name} can be divided by data and ZeRO only, which needs no search: {model.only_data}")
+    grid, refused = _grid(model, limits)
+    parts = []
+    choices: list[tuple[int, str, str, str]] = []
+    for mask, structure in _structures(grid):
+        numbers = {letter: grid[letter][mask] for letter in _NUMBERS}
+        for found in _evaluated(model, limits, state, machine, numbers, structure):
+            choices.append(found[0])
+            parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *found[1:]))
+    if not parts:
+        return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused)
+    parts = [_kept(part) for part in parts]
+    whole = {letter: np.concatenate([part[0][letter] for part in parts]) for letter in _NUMBERS}
+    choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
+    return Table(whole, choice, tuple(choices), memory_, seconds, used, refused)
+
+
+def _kept(part: Any) -> Any:
+    """Without rows that a choice is not possible for."""
+    numbers, choice, memory_, seconds, valid = part
+    return ({letter: array[valid] for letter, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------------
+
+
+def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int]]:
+    """All combinations of numbers for which every condition holds; and by condition, how many it refuses."""
+    ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
+    fixed = dict(limits.fixed)
+    pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
+    micros = [fixed["b"]] if "b" in fixed else _divisors(limits.batch)
+    rest = np.array(list(combinations(pieces, micros)), dtype=np.float64)
+    both = np.hstack([np.repeat(ranks, len(rest), axis=0), np.tile(rest, (len(ranks), 1))])
+    grid = {letter: both[:, column] for column, letter in enumerate(_NUMBERS)}
+    refused: dict[str, int] = {}
+    for condition in conditions(model, sequence=False):
+        there = _holds(condition, grid, model, limits)
+        refused[condition.because] = int(np.count_nonzero(~there))
+        grid = {letter: array[there] for letter, array in grid.items()}
+    return grid, refused
+
+
+def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits) -> Array:
+    values = {**{name: float(value) for name, value in model.values.items()}, **grid, "B": float(limits.batch)}
+    return np.broadcast_to(holds(condition.expr, values), grid["n"].shape)
+
+
+def _ranks(model: Model, limits: Limits) -> Iterator[tuple[int, int, int, int, int]]:
+    """Data, tensor, pipeline, context and expert ranks that multiply to the devices."""
+    fixed = dict(limits.fixed)
+    context = model.attention == "fused"
+    for used in _divisors(limits.devices) if limits.fewer else [limits.devices]:
+        for t in _of(fixed, "t", _divisors(used)):
+            for p in _of(fixed, "p", _divisors(used // t)):
+                for c in _of(fixed, "c", _divisors(used // (t * p)) if context else [1]):
+                    for x in _of(fixed, "x", _divisors(used // (t * p * c)) if model.has_experts else [1]):
+                        n = used // (t * p * c * x)
+                        if fixed.get("n", n) == n:
+                            yield n, t, p, c, x
+
+
+def _of(fixed: Mapping[str, int], letter: str, numbers: Sequence[int]) -> Sequence[int]:
+    return [number for number in numbers if fixed.get(letter, number) == number]
+
+
+def _divisors(number: int) -> list[int]:
+    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
+    return sorted({*small, *(number // i for i in small)})
+
+
+# -- choices ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """Which kinds divide anything, as far as expressions differ by it."""
+
+    stages: tuple[str, ...]
+    interleaved: bool
+    tensor: bool
+    context: bool
+    shared: bool
+
+
+def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]:
+    depth = np.minimum(grid["p"], 3)
+    shared = grid["n"] * grid["c"] * grid["x"] > 1
+    for p, interleaved, tensor, context, several in combinations((1, 2, 3), (False, True), (False, True), (False, True), (False, True)):
+        kind = (depth == p) & ((grid["v"] > 1) == interleaved) & ((grid["t"] > 1) == tensor) & ((grid["c"] > 1) == context)
+        kind &= shared == several
+        if kind.any():
+            yield kind, _Structure(stages_of(p), interleaved, tensor, context, several)
+
+
+def _evaluated(
+    model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
+) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
+    """For each choice its name, bytes, seconds, and where it is possible."""
+    given = _given(model, limits, state, machine, numbers)
+    sheet = Sheet(given)
+    for zero, checkpointing, sequence, exchange in _choices(model, limits, structure):
+        choice = _choice(structure, model, zero, checkpointing, sequence, exchange)
+        stages = [sheet.work(_lines(model, choice, stage, state)) for stage in choice.stages]
+        timed = {f"t{i}": stage["ts"] for i, stage in enumerate(stages, 1)} | {f"d{i}": stage["td"] for i, stage in enumerate(stages, 1)}
+        step = sheet.work(step_lines(choice, len(stages), machine), timed)
+        held = stages[0]["M"][1]
+        for stage in stages[1:]:
+            held = np.maximum(held, stage["M"][1])
+        shape = numbers["n"].shape
+        valid = np.ones(shape, dtype=bool) if sequence == OFF else np.mod(model.values["T"], numbers["c"] * numbers["t"]) == 0
+        yield (zero, checkpointing, sequence, exchange), np.broadcast_to(held, shape), np.broadcast_to(step["step"][1], shape), valid
+
+
+def _given(model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
+    rates = {g.letter: float(g.value) for g in machine.givens}
+    kept = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
+    micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
+    sizes = {name: float(value) for name, value in model.values.items()}
+    return {**sizes, **rates, **{name: float(size) for name, size in kept.items()}, **numbers, "B": float(limits.batch), "m": micros}
+
+
+def _choices(model: Model, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
+    stages = [zero for zero in limits.zero if zero == 0 or structure.shared]
+    again = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
+    sequence = [kind for kind in limits.sequence if kind == OFF or structure.tensor]
+    exchange = limits.exchange if structure.context else (RING,)
+    yield from combinations(stages, again, sequence, exchange)
+
+
+def _choice(structure: _Structure, model: Model, zero: int, checkpointing: str, sequence: str, exchange: str) -> Choice:
+    axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
+    there = {letter for letter, has in axes.items() if has} | ({"x"} if model.has_experts else set())
+    uneven = len(structure.stages) > 1
+    return Choice(
+        frozenset(there),
+        zero if structure.shared else 0,
+        sequence,
+        checkpointing,
+        exchange,
+        structure.interleaved,
+        uneven,
+        structure.stages,
+    )
+
+
+def _lines(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
+    traffic = collectives(model, choice, stage)
+    sent = [Line(c.letter, c.sent, "bytes", "", "") for c in traffic]
+    return [*memory(model, choice, stage, state), stream(model, choice), *sent, *time_lines(model, choice, stage, traffic)]
