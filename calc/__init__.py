@@ -21,10 +21,13 @@ from calc.errors import NapkinError as NapkinError
 from calc.spec import Spec as Spec
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from calc.check import Report
     from calc.derivation import Derivation
     from calc.equations.derived import Derived
     from calc.graph import Graph
+    from calc.questions import Answer
 
 Progress = Callable[[str], None]
 
@@ -77,6 +80,18 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | N
     from calc.check import check as check_derivation
 
     return check_derivation(derivation, device=device, progress=progress, **sizes)
+
+
+def ask(question: str, /, *, progress: Progress | None = None, **given: int | float | str | Fraction) -> Answer:
+    """The answer to a capacity question, with its steps: ``ask("training-time", parameters=70e9, …)``; ``solve="gpus"`` turns it round.
+
+    Keys are those of ``napkin list questions``, with _ for -; values as numbers or as text with a unit (``"80GB"``, ``"30days"``).
+    Raises ``BadInputError`` for what makes no sense, is missing, or has no solution. Needs neither torch nor SymPy, but for a model
+    of which no closed form is stored.
+    """
+    from calc.questions import ask as answer
+
+    return answer(question, progress=progress or _silent, **given)
 
 
 def gradients(

@@ -97,7 +97,7 @@ def quantity(value: Fraction, unit: str) -> str:
         return f"{short(value)} {unit}{_time(value, unit)}"
     if value.denominator == 1 and 10**6 <= value < 10**15:
         return f"{int(value):,} {unit} ({short(value)})"
-    return f"{short(value)} {unit}"
+    return f"{short(value)} {unit.removesuffix('s') if value == 1 else unit}"
 
 
 def _time(value: Fraction, unit: str) -> str:
@@ -147,5 +147,5 @@ def pretty(expr: str) -> str:
 
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
     """The formula with numbers in the place of its letters."""
-    put = re.sub(r"[A-Za-z_]\w*", lambda m: f" {short(values[m[0]])} " if m[0] in values else m[0], pretty(expr))
+    put = re.sub(r"[A-Za-z_]\w*", lambda m: f" {short(values[m[0]])} " if m[0] in values else m[0], pretty(expr), flags=re.ASCII)
     return re.sub(r"\s*·\s*", " · ", re.sub(r" +", " ", put)).replace("( ", "(").replace(" )", ")").strip()

@@ -21,9 +21,17 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
 
     solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s.
     """
-    from calc.questions import ask as answer
+    from calc.questions import answered
+    from calc.questions.registry import question as named
 
-    found = answer(question, **_pairs(given))
+    asked, values = named(question), _pairs(given)
+    if "model" in values:
+        from reports.cli_common import talk
+
+        with talk() as say:
+            found = answered(asked, values, say)
+    else:
+        found = answered(asked, values)
     if as_json:
         import json
 

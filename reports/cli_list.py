@@ -8,7 +8,7 @@ import click
 
 from calc.errors import BadInputError
 
-LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "thumbs")
+LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "thumbs", "questions")
 
 
 @click.command("list")
@@ -17,7 +17,7 @@ LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "t
 @click.option("--hardware", "file", metavar="FILE", help="Accelerators of your own beside the catalogue's (TOML); also NAPKIN_HARDWARE.")
 @click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
 def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
-    """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities or rules of thumb.
+    """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
 
     With WORDs, only entries that hold every one of them: napkin list rules convolution. What an optimizer keeps is per parameter
     tensor, of n elements of s bytes; r and c are its last two sizes, N the elements of all tensors.

@@ -17,6 +17,11 @@ COLUMNS = {
 
 def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
     """A list as plain data."""
+    if what == "questions":
+        from reports import questions
+
+        found = zip(questions.rows(), questions.document(), strict=True)
+        return {"schema": 1, what: [entry for row, entry in found if _holds(row, words)]}
     if what == "rules":
         from reports import rules
 
@@ -27,9 +32,13 @@ def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
 def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
     """The rows of one list in which every one of ``words`` occurs."""
     for row in _rows(what):
-        text = "\n".join(row).lower()
-        if all(word.lower() in text for word in words):
+        if _holds(row, words):
             yield row
+
+
+def _holds(row: Sequence[str], words: Sequence[str]) -> bool:
+    text = "\n".join(row).lower()
+    return all(word.lower() in text for word in words)
 
 
 def _rows(what: str) -> Iterator[tuple[str, ...]]:
@@ -44,6 +53,10 @@ def _rows(what: str) -> Iterator[tuple[str, ...]]:
             yield from _quantities()
         case "thumbs":
             yield from _thumbs()
+        case "questions":
+            from reports import questions
+
+            yield from questions.rows()
 
 
 def _models() -> Iterator[tuple[str, ...]]:

@@ -7,4 +7,5 @@ forwards as they stand or rearranged. Only a question about a model that no clos
 from __future__ import annotations
 
 from calc.questions.answer import Answer as Answer
+from calc.questions.asking import answered as answered
 from calc.questions.asking import ask as ask

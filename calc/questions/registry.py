@@ -9,7 +9,21 @@ from calc.questions.question import Question
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "training": ("training-time", "gpus", "tokens-in-time", "tokens", "flops", "device-flops", "time-per-step", "steps"),
-}
+    "economics": ("gpu-hours", "cost", "energy", "saving"),
+    "memory": (
+        "largest-model", "training-state", "fits", "what-fits", "largest-batch", "largest-sequence", "largest-depth", "largest-width",
+    ),
+    "inference": (
+        "time-per-token", "tokens-per-second", "cache-per-token", "cache", "largest-concurrency", "prefill-time", "decode-turning-point",
+        "quantised",
+    ),
+    "scaling": ("compute-optimal", "loss"),
+    "batches": ("critical-batch", "noise-scale", "steps-at-batch", "critical-batch-of-loss"),
+    "reliability": ("checkpoint-interval",),
+    "limits": ("attention-crossover", "six-nd-error", "roofline", "ridge-point", "matmul", "data-parallel-tokens"),
+    "utilization": ("mfu", "hfu", "training-mfu", "transformer-flops", "transformer-mfu", "speed-up"),
+    "runs": ("compare",),
+}  # fmt: skip
 
 
 def question(name: str) -> Question:

@@ -6,7 +6,7 @@ Every value that was found by rearranging is put back into the equation as it st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -127,6 +127,9 @@ def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
     return (math.ceil(value) if side == "up" else math.floor(value)), False
 
 
+Goal = Callable[[Fraction], Fraction | None]
+
+
 # -- searching ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -139,36 +142,45 @@ class Found:
     at: tuple[Fraction, Fraction]
 
 
-def searched(equations: Sequence[Equation], known: Mapping[str, Fraction], wanted: str, goal: str, whole: str) -> Found | None:
+def searched(
+    equations: Sequence[Equation],
+    known: Mapping[str, Fraction],
+    wanted: str,
+    goal: str,
+    whole: str,
+    allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
+) -> Found | None:
     """``wanted`` by bisection, where ``goal`` moves one way as it grows. Nothing where the goal is not met in between.
 
-    A whole number is the last (or, rounded up, the first) that keeps to the goal; another number is found to 128 bits.
+    A whole number is the last (or, rounded up, the first) that keeps to the goal; another number is found to 128 bits. Only where
+    the values are ``allowed`` does an equation mean anything.
     """
     limit = known[goal]
     others = {name: value for name, value in known.items() if name != goal}
 
     def at(x: Fraction) -> Fraction | None:
-        return value_of(equations, {**others, wanted: x}, goal)
+        system = System.of(equations, {**others, wanted: x})
+        return system.values[goal] if system.reach(goal) and allowed(system.values) else None
 
-    low, high = Fraction(1) if whole else Fraction(1, 10**30), Fraction(2)
-    first = at(low)
-    while True:
-        last = at(high)
-        if first is None or last is None or high > _LARGEST:
+    low = Fraction(1) if whole else Fraction(1, 10**30)
+    while (first := at(low)) is None:
+        low *= 2
+        if low > _LARGEST:
             return None
-        if (first <= limit) != (last <= limit) or last == limit:
-            break
-        high *= 2 if whole else 2**8
-    grows = last > first
-    return _bisected(at, low, high, limit, grows, whole)
+    high = 2 * low
+    while (last := at(high)) is not None and (first <= limit) == (last <= limit) and last != limit:
+        low, high = high, 2 * high
+        if high > _LARGEST:
+            return None
+    return None if last is None else _bisected(at, low, high, limit, last > first, whole)
 
 
-def _bisected(at, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Found | None:  # type: ignore[no-untyped-def]
+def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Found | None:
     """Between ``low`` and ``high``, on different sides of the limit."""
 
     def below(x: Fraction) -> bool:
         value = at(x)
-        return bool(value <= limit if grows else value >= limit)
+        return value is not None and (value <= limit if grows else value >= limit)
 
     while (high - low > 1) if whole else (high - low > high / 2**_BITS):
         middle = (low + high) / 2
@@ -179,4 +191,5 @@ def _bisected(at, low: Fraction, high: Fraction, limit: Fraction, grows: bool, w
     # ``low`` is the last at which the goal is not passed.
     if whole == "up" and at(low) != limit:
         low, high = high, low
-    return Found(low, high, (at(low), at(high)))
+    here, there = at(low), at(high)
+    return None if here is None or there is None else Found(low, high, (here, there))

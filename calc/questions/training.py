@@ -19,22 +19,39 @@ from calc.questions.letters import (
     SIX_N_D,
     TOKENS,
 )  # fmt: skip
-from calc.questions.question import Equation, Letter, Question
+from calc.questions.question import Choice, Equation, Letter, Question
 
 PER_TOKEN = Letter("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
-_EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")
+EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")
 _NOTHING_STANDS_STILL = "nothing stands still: no failure, no checkpoint, no evaluation"
 _ONLY_WEIGHTS = "6·N·D counts products with weights only: attention, elementwise work and the optimizer are left out"
 _TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
+
+CONVENTION = Choice(
+    "convention",
+    "FLOPs of a training by its parameters and tokens",
+    {
+        "6ND": (SIX_N_D,),
+        "8ND": (
+            Equation(
+                "C",
+                "8*N*D",
+                "as 6·N·D, and every layer's forward runs again: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4",
+            ),
+        ),
+    },
+    "nothing runs again",
+)
 
 TRAINING_TIME = Question(
     "training-time",
     "days to train a model on so many tokens",
     (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
-    (SIX_N_D, RATE_OF_ALL, _TIME),
+    (RATE_OF_ALL, _TIME),
     "t",
+    choices=(CONVENTION,),
     notes=(_NOTHING_STANDS_STILL,),
-    with_model=(_EXACT,),
+    with_model=(EXACT,),
     source=KAPLAN,
 )
 GPUS = replace(TRAINING_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n", limit="t")
@@ -45,10 +62,11 @@ TOKENS_FOR_COMPUTE = Question(
     "tokens",
     "tokens that a model can be trained on with a budget of FLOPs",
     (PARAMETERS, TOKENS, FLOPS, PER_TOKEN),
-    (SIX_N_D,),
+    (),
     "D",
     limit="C",
-    with_model=(_EXACT,),
+    choices=(CONVENTION,),
+    with_model=(EXACT,),
     notes=(_ONLY_WEIGHTS,),
     source=KAPLAN,
 )
@@ -70,7 +88,7 @@ TIME_PER_STEP = Question(
     ),
     (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
     "s",
-    with_model=(Equation("F", "c*B*T", _EXACT.because),),
+    with_model=(Equation("F", "c*B*T", EXACT.because),),
     notes=(_NOTHING_STANDS_STILL, "all devices together run one batch"),
     source=KAPLAN,
 )  # fmt: skip

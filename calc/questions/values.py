@@ -12,7 +12,7 @@ Typed = str | int | float | Fraction
 
 _THOUSANDS = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}
 _COUNT = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_SECONDS = {
+_SECONDS: dict[str, int | Fraction] = {
     "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "ms": Fraction(1, 1000),
     "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60, "h": 3600, "hour": 3600, "hours": 3600,
     "d": 86400, "day": 86400, "days": 86400, "week": 604800, "weeks": 604800,
@@ -46,7 +46,6 @@ _SUFFIXES: dict[str, dict[str, Fraction]] = {
     "share": {"%": Fraction(1, 100)},
     "money": {name: Fraction(size) for name, size in (("$", 1), ("USD", 1), ("k$", 10**3), ("M$", 10**6), ("B$", 10**9))},
     "money/h": {"$/h": Fraction(1), "USD/h": Fraction(1), "$/hour": Fraction(1), "$": Fraction(1)},
-    "money/energy": {"$/kWh": Fraction(1), "USD/kWh": Fraction(1), "$": Fraction(1)},
     "power": _prefixed(("W",)),
     "energy": {**_prefixed(("Wh",)), **{name: size / 3600 for name, size in _prefixed(("J",)).items()}},
     "number": {},
@@ -58,7 +57,6 @@ UNITS: dict[str, tuple[str, Fraction]] = {
     "bytes": ("memory", Fraction(1)), "bytes/s": ("bandwidth", Fraction(1)),
     "FLOP": ("work", Fraction(1)), "FLOP/s": ("rate", Fraction(1)),
     "share": ("share", Fraction(1)), "USD": ("money", Fraction(1)), "USD/h": ("money/h", Fraction(1)),
-    "USD/kWh": ("money/energy", Fraction(1)),
     "W": ("power", Fraction(1)), "kWh": ("energy", Fraction(1000)), "1": ("number", Fraction(1)),
 }  # fmt: skip
 
@@ -163,7 +161,7 @@ def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> Non
 _EXAMPLES = {
     "count": "70e9, 70B, 15T", "time": "30days, 12h, 5min, 3ms", "memory": "80GB, 80GiB", "bandwidth": "3.35TB/s, 400Gbit/s",
     "work": "1e25, 3640PFdays", "rate": "989.5TFLOP/s", "share": "0.5, 50%", "money": "5e6, $2", "money/h": "2$/h, 2USD/h",
-    "money/energy": "0.1$/kWh", "power": "700W, 1.2MW", "energy": "500MWh", "number": "1.5",
+    "power": "700W, 1.2MW", "energy": "500MWh", "number": "1.5",
 }  # fmt: skip
 
 

@@ -1,0 +1,111 @@
+"""What is refused and what is flagged in an answer: numbers that play no part, shares above 1, a GB that may have been a GiB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from calc.arithmetic import letters, parsed
+from calc.errors import BadInputError
+from calc.exact import holds
+from calc.questions import devices
+from calc.questions.gathering import SIZES, Gathered
+from calc.questions.question import Letter
+from calc.questions.solving import System, to_safe_side, value_of
+
+
+def require_all_used(asked: Gathered, system: System) -> None:
+    """A number that was typed and leads nowhere would make a reader believe that it counted."""
+    part = asked.part
+    of_model = SIZES if asked.given.model else ()
+    idle = [asked.question.letter(name).key for name in asked.given.letters if name not in (*part, *of_model)]
+    needed = {asked.wanted.letter, *asked.question.also}
+    for equation, _ in reversed(system.steps):
+        needed |= letters(parsed(equation.expr)) if equation.letter in needed else set()
+    inner = {e.letter for e in asked.equations}
+    settled = [name for name in asked.given.letters if name in inner and name in needed and name != asked.wanted.letter]
+    if settled:
+        idle += [asked.question.letter(name).key for name in asked.given.letters if name not in needed and name not in settled]
+    idle += [key for key in asked.given.choices if key not in {choice.key for choice, _ in asked.choices}]
+    if idle:
+        by_what = f" once {' and '.join(asked.question.letter(n).key for n in settled)} is given" if settled else ""
+        raise BadInputError(f"{', '.join(dict.fromkeys(idle))} has no part in the answer{by_what}: leave it out")
+
+
+def check(asked: Gathered, values: Mapping[str, Fraction]) -> None:
+    for letter in asked.question.letters:
+        if letter.unit == "share" and values.get(letter.letter, 0) > 1:
+            raise BadInputError(_beyond(asked, letter, values))
+    for condition in asked.question.conditions:
+        if letters(parsed(condition.holds)) <= values.keys() and not holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
+            said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
+            if condition.refuse:
+                raise BadInputError(said)
+            asked.flags.append(said)
+
+
+def _beyond(asked: Gathered, letter: Letter, values: Mapping[str, Fraction]) -> str:
+    """A share above 1, with the rate that was likely meant."""
+    said = f"{letter.key} = {float(values[letter.letter]):.4g} is more than the whole"
+    peak = next((x for x in asked.question.letters if x.device == "peak"), None)
+    if peak is None or peak.letter not in values:
+        return f"{said}: what is asked for is impossible"
+    rate = values[letter.letter] * values[peak.letter]
+    said += f": no device outruns its peak. {short(rate / 10**12)} TFLOP/s were needed of each"
+    if asked.device is None:
+        return f"{said}: is {short(values[peak.letter] / 10**12)} TFLOP/s the dense peak of the format that was multiplied in?"
+    said += f", and the {asked.device.rate} is {short(values[peak.letter] / 10**12)} TFLOP/s"
+    if letter.letter != asked.question.answer:
+        return said
+    likely = devices.likely_rates(asked.device, rate)
+    return f"{said}; {likely + ' ' if likely else ''}Give the dtype of the products, and synchronise before the clock is read"
+
+
+def say(asked: Gathered, value: Fraction) -> None:
+    """Notes on the device's figures, and flags of a GB that may have been a GiB."""
+    if asked.device is not None:
+        asked.notes += devices.notes(asked.device, asked.used_of_device)
+    for choice, chosen in asked.choices:
+        if choice.key not in asked.given.choices:
+            asked.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
+        asked.notes += [choice.notes[chosen]] if chosen in choice.notes else []
+    for name, got in asked.given.letters.items():
+        power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
+        letter = asked.question.letter(name)
+        if power and letter.unit == "bytes":
+            _flag_gigabytes(asked, letter, got.value, power, got.suffix, value)
+    _flag_other_memory(asked)
+
+
+def _flag_gigabytes(asked: Gathered, letter: Letter, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
+    binary = value * Fraction(1024, 1000) ** power
+    other = value_of(asked.equations, {**asked.known, letter.letter: binary}, asked.wanted.letter)
+    if other is not None and asked.wanted.whole:
+        other = Fraction(to_safe_side(other, asked.wanted.whole)[0])
+    if other is None or other == answer:
+        return
+    unit = f"{suffix[0].upper()}iB"
+    shown = short(value / 1000**power)
+    asked.flags.append(
+        f"{letter.key} = {shown}{suffix} is read as {shown}·10^{3 * power} bytes;"
+        f" were {shown}{unit} meant, {asked.wanted.key} would be {short(other)}"
+    )
+
+
+def _flag_other_memory(asked: Gathered) -> None:
+    if asked.device is None:
+        return
+    for letter in asked.question.letters:
+        got = asked.given.letters.get(letter.letter)
+        if letter.device == "memory" and got is not None and got.value != asked.device.found.memory:
+            asked.flags.append(
+                f"{letter.key} = {int(got.value):,} bytes is not what {asked.device.found.name} is sold with,"
+                f" {asked.device.found.memory:,}: what was typed is taken"
+            )
+
+
+def short(value: Fraction) -> str:
+    """A number in a sentence: six digits, whole numbers up to 15 digits in full."""
+    if value.denominator == 1 and abs(value) < 10**15:
+        return f"{int(value):,}"
+    return f"{float(value):.6g}"

@@ -1,0 +1,175 @@
+"""Using a model: time of the prompt, time of each token, tokens per second, and how many sequences there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from calc.questions.answer import Row
+from calc.questions.letters import (
+    BANDWIDTH,
+    BATCH,
+    HEAD_WIDTH,
+    KV_HEADS,
+    LAYERS,
+    MEMORY,
+    MFU,
+    ONE_DEVICE,
+    PARAMETERS,
+    PEAK,
+    SEQUENCE,
+)
+from calc.questions.memory import WEIGHT_BYTES
+from calc.questions.question import Choice, Condition, Equation, Letter, Question, Values
+
+_WEIGHT = Letter("w", "weight-bytes", "bytes", "bytes of a weight")
+_WEIGHTS = Letter("Q", "weights-bytes", "bytes", "weights")
+_ITEM = Letter("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
+_KEPT = Letter("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
+_CACHE = Letter("K", "cache-per-token", "bytes", "keys and values of one token")
+_READ = Letter("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
+_MEMORY_TIME = Letter("m", "memory-seconds", "s", "time to read them")
+_COMPUTE_TIME = Letter("c", "compute-seconds", "s", "time to multiply")
+_SECONDS = Letter("s", "seconds", "s", "time of one token of each sequence")
+_ONE_SEQUENCE = replace(BATCH, default="1", because="one sequence, as no number was given")
+_CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
+
+WEIGHTS = Choice(
+    "weights",
+    "number format of the weights",
+    {name: (Equation("w", text, f"{name}: {words}"),) for name, (text, words) in WEIGHT_BYTES.items()},
+    "the format that models are published in",
+)
+CACHE = Choice(
+    "cache",
+    "number format of keys and values",
+    {
+        name: (Equation("x", str(size), f"{name}: {size} bytes each" if size > 1 else f"{name}: 1 byte each"),)
+        for name, size in (("bf16", 2), ("fp16", 2), ("fp8", 1), ("fp32", 4))
+    },
+    "that of the arithmetic",
+)
+_SIZE = Equation("Q", "N*w", "every weight once")
+_CACHE_EQUATIONS = (
+    Equation("E", "2*L*g*k", "a key and a value of width k for each key/value head, in each layer"),
+    Equation("K", "x*E", "each in so many bytes"),
+)
+_BOUND = "a bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
+_LOOKED_UP = "weights of a table that is only looked up are counted as read"
+
+TIME_PER_TOKEN = Question(
+    "time-per-token",
+    "seconds that generating one token of each sequence takes, at least",
+    (
+        PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, BANDWIDTH, PEAK, _READ,
+        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS,
+    ),
+    (
+        _SIZE,
+        *_CACHE_EQUATIONS,
+        Equation("Z", "Q + B*T*K", "weights are read once for all sequences, keys and values of each sequence for itself"),
+        Equation("m", "Z/(n*W)", "no byte moves faster than the memory gives it"),
+        Equation("c", "2*N*B/(n*P)", "2 FLOP for each weight and token, at the peak"),
+        Equation("s", "Max(m, c)", "whichever takes longer: both go on at the same time"),
+    ),
+    "s",
+    choices=(WEIGHTS, CACHE),
+    conditions=(
+        Condition("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
+        Condition("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
+    ),
+    also=("m", "c"),
+    notes=(_BOUND, _LOOKED_UP),
+)  # fmt: skip
+TOKENS_PER_SECOND = replace(
+    TIME_PER_TOKEN,
+    name="tokens-per-second",
+    summary="tokens generated in a second, at most, by how many sequences run at a time",
+    letters=(*TIME_PER_TOKEN.letters, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
+    equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each turn makes one token of every sequence")),
+    answer="r",
+    also=("s", "m", "c"),
+)
+CACHE_PER_TOKEN = Question(
+    "cache-per-token", "bytes of keys and values that a model keeps of each token", _CACHE_LETTERS, _CACHE_EQUATIONS, "K", choices=(CACHE,)
+)
+CACHE_SIZE = Question(
+    "cache",
+    "bytes of keys and values of so many sequences",
+    (*_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, Letter("G", "cache-bytes", "bytes", "keys and values")),
+    (*_CACHE_EQUATIONS, Equation("G", "B*T*K", "of every token of every sequence")),
+    "G",
+    choices=(CACHE,),
+)
+LARGEST_CONCURRENCY = Question(
+    "largest-concurrency",
+    "sequences whose keys and values fit beside the weights",
+    (PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, BATCH, SEQUENCE, ONE_DEVICE, MEMORY),
+    (_SIZE, *_CACHE_EQUATIONS, Equation("M", "(Q + B*T*K)/n", "weights and caches are evenly divided among the devices")),
+    "B",
+    limit="M",
+    choices=(WEIGHTS, CACHE),
+    notes=("what operators hold while they run is not in it",),
+)
+PREFILL_TIME = Question(
+    "prefill-time",
+    "seconds until a prompt is read",
+    (
+        PARAMETERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, PEAK,
+        replace(MFU, default="1", because="the whole peak, so this is the least time"),
+        Letter("F", "prompt-flops", "FLOP", "FLOPs of the prompt"),
+        Letter("c", "flops-per-sequence", "FLOP", "FLOPs of the forward of one sequence", model="forward_flops"),
+        Letter("s", "seconds", "s", "time of the prompt"),
+    ),
+    (Equation("F", "2*N*B*T", "2 FLOP for each weight and token"), Equation("s", "F/(u*n*P)", "amount over rate")),
+    "s",
+    with_model=(Equation("F", "c*B", "all matrix products of the model's own forward, attention in full"),),
+    notes=("2·N·T leaves out attention, which grows with the square of the prompt; with model=… it is in",),
+)  # fmt: skip
+TURNING_BATCH = Question(
+    "decode-turning-point",
+    "sequences from which on generating is bound by arithmetic and no longer by memory, caches left out",
+    (_WEIGHT, BANDWIDTH, PEAK, replace(BATCH, whole="up")),
+    (Equation("B", "w*P/(2*W)", "reading a weight takes w/W, multiplying it with a token of each of B sequences 2·B/P"),),
+    "B",
+    choices=(WEIGHTS,),
+    notes=("keys and values are read for each sequence apart: where they outweigh the weights, no batch turns it",),
+)
+
+
+def _formats(values: Values) -> Sequence[Row]:
+    """Every format: bytes, and tokens per second of one sequence, caches left out."""
+    rows = []
+    for name, (text, words) in WEIGHT_BYTES.items():
+        size = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
+        rows.append(Row(name, size, "bytes", words))
+        rows.append(Row("", values["n"] * values["W"] / size, "tokens/s", "of one sequence, at most"))
+    return rows
+
+
+QUANTISED = Question(
+    "quantised",
+    "tokens per second of one sequence, at most, and weights in each number format",
+    (PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
+    (_SIZE, Equation("r", "n*W/Q", "each token reads every weight once")),
+    "r",
+    choices=(WEIGHTS,),
+    also=("Q",),
+    table=_formats,
+    notes=(
+        "what quantising costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
+        "every weight is taken to be quantised; libraries leave norms and tables in bf16: napkin inference MODEL counts them apart",
+    ),
+)
+
+QUESTIONS = (
+    TIME_PER_TOKEN,
+    TOKENS_PER_SECOND,
+    CACHE_PER_TOKEN,
+    CACHE_SIZE,
+    LARGEST_CONCURRENCY,
+    PREFILL_TIME,
+    TURNING_BATCH,
+    QUANTISED,
+)

@@ -1,0 +1,171 @@
+"""What a model gives a question: its own parameters, FLOPs, cache and peak of memory, exactly, from closed forms.
+
+Stored ones where there are any, which needs neither torch nor SymPy; else the model is derived now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from calc.errors import BadInputError, NapkinError
+
+Progress = Callable[[str], None]
+
+_MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
+_FORWARD = ((1, "flops.forward.matmul"),)
+_LENGTH = 128  # of the shortest sequence at which a closed form is looked at, to tell what grows with its square
+
+
+@dataclass(slots=True)
+class Model:
+    """Closed forms of ``name`` for ``options``, evaluated at ``sizes`` and changes of them; the rest is as the model has it."""
+
+    name: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str] | None
+    progress: Progress
+    notes: list[str] = field(default_factory=list)
+    _form: Any = None
+    _derived: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from calc.stored import stored
+
+        self._form = stored(self.name, self.options)
+
+    @property
+    def source(self) -> str:
+        return "closed form, stored" if self._form is not None else "closed form, derived now"
+
+    def at(self, quantity: str, **changed: int) -> int:
+        """The exact integer of one quantity. Sizes that the model cannot have are refused."""
+        sizes = {**self.sizes, **changed}
+        if self._form is not None and self._form.covers(sizes):
+            return int(self._form.quantity(quantity).at(**sizes))
+        return int(self._derivation(sizes)[quantity].at(**sizes))
+
+    def peak(self, **changed: int) -> tuple[int, str]:
+        """Peak of live bytes of a step, and the polynomial that is the largest there."""
+        sizes = {**self.sizes, **changed}
+        if self._form is not None and self._form.covers(sizes):
+            largest = self._form.derivation(sizes)["memory.peak"].candidates[0]
+        else:
+            largest = self._derivation(sizes)["memory.peak"].candidates[0]
+        return self.at("memory.peak", **changed), largest.expr
+
+    def all_sizes(self, **changed: int) -> dict[str, int]:
+        """Every dimension, those of the model that nobody set too."""
+        sizes = {**self.sizes, **changed}
+        if self._form is not None:
+            return dict(self._form.sizes(sizes))
+        return dict(self._any().spec.sizes(sizes))
+
+    def dimension(self, name: str) -> Any:
+        """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
+        dims = self._form.dims if self._form is not None else self._any().dims
+        found = next((d for d in dims if d.name == name), None)
+        if found is None:
+            raise BadInputError(f"{self.name[:40]} has no dimension {name}: it has {', '.join(d.name for d in dims)}")
+        return found
+
+    def _any(self) -> Any:
+        return next(iter(self._derived.values())) if self._derived else self._derivation(self.sizes)
+
+    def _derivation(self, sizes: Mapping[str, int]) -> Any:
+        """A derivation that holds at ``sizes``: one that is there, else a new one."""
+        for known in self._derived.values():
+            try:
+                known["parameters"].at(**sizes)
+            except NapkinError:
+                continue
+            return known
+        from calc.load import load
+        from calc.options import made
+        from calc.pipeline import derive
+
+        key = tuple(sorted(sizes.items()))
+        self._derived[key] = derive(load(self.name), sizes, options=made(**(self.options or {})), progress=self.progress)
+        return self._derived[key]
+
+    # -- what questions ask for ------------------------------------------------------------------------------------------------------
+
+    def gives(self, what: str) -> tuple[Fraction, str, str]:
+        """The value of one of ``_GIVEN``, what it is, and where it is from."""
+        value, meaning = _GIVEN[what](self)
+        return value, meaning, f"{self.name}: {self.source}"
+
+    def _flops(self, signed: tuple[tuple[int, str], ...], **changed: int) -> int:
+        return sum(sign * self.at(quantity, **changed) for sign, quantity in signed)
+
+    def _tokens(self, sizes: Mapping[str, int]) -> int:
+        return sizes.get("B", 1) * sizes.get("T", 1)
+
+    def _at(self, sizes: Mapping[str, int]) -> str:
+        return f"at T = {sizes['T']:,}" if "T" in sizes else "of one example"
+
+    def parameters(self) -> tuple[Fraction, str]:
+        return Fraction(self.at("parameters")), "parameters"
+
+    def per_token(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        what = f"model FLOPs of one token {self._at(sizes)}, forward and backward, without recomputation"
+        return Fraction(self._flops(_MODEL_FLOPS), self._tokens(sizes)), what
+
+    def prompt(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        return Fraction(self._flops(_FORWARD), sizes.get("B", 1)), f"FLOPs of the forward of one sequence {self._at(sizes)}"
+
+    def by_length(self, signed: tuple[tuple[int, str], ...]) -> tuple[Fraction, Fraction]:
+        """a and b of a·T + b·T² for one sequence, from two lengths, and right at two more."""
+        if "T" not in self.all_sizes():
+            raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T")
+        t = _LENGTH
+
+        def of(length: int) -> Fraction:
+            return Fraction(self._flops(signed, T=length), self._tokens(self.all_sizes(T=length)))
+
+        b = (of(2 * t) - of(t)) / t
+        a = of(t) - b * t
+        if any(of(k * t) != a + b * k * t for k in (3, 4)):
+            raise BadInputError(f"{self.name[:40]}: its FLOPs have other terms in T than a linear and a square one")
+        return a, b
+
+    def cache_values(self) -> tuple[Fraction, str]:
+        """From the model's own kinds of layers; a run at small sizes has to keep the same."""
+        from calc.inference import kept
+        from calc.load import load
+
+        spec = load(self.name)
+        one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
+        self.progress("running the model to see what every layer keeps of a token")
+        found, unknown, _ = kept(spec, one, "fp8")
+        again, _, _ = kept(spec, more, "fp8")
+        if found is None or again is None:
+            raise BadInputError(f"{self.name[:40]}: {unknown}")
+        if again.value != 2 * found.value:
+            raise BadInputError(f"{self.name[:40]} does not keep the same of every token: napkin inference {self.name[:40]} counts it")
+        return Fraction(found.value), "values kept of each token"
+
+
+def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
+    return lambda model: (model.by_length(signed)[index], meaning)
+
+
+_GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
+    "parameters": Model.parameters,
+    "flops_per_token": Model.per_token,
+    "forward_flops": Model.prompt,
+    "cache_per_token": Model.cache_values,
+    "forward_linear": _of(0, _FORWARD, "forward FLOPs of one token that do not grow with the length"),
+    "forward_quadratic": _of(1, _FORWARD, "forward FLOPs of attention for a token and a position"),
+    "step_linear": _of(0, _MODEL_FLOPS, "model FLOPs of one token that do not grow with the length, forward and backward"),
+    "step_quadratic": _of(1, _MODEL_FLOPS, "model FLOPs of attention for a token and a position, forward and backward"),
+}
+
+
+def described(name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None) -> Model:
+    """The model of that name, as ``calc.load`` takes it."""
+    return Model(name, dict(sizes), options, progress)

@@ -1,0 +1,67 @@
+"""Scaling laws: the parameters and tokens that make the most of a budget of FLOPs, and the loss that they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.questions.letters import FLOPS, PARAMETERS, SIX_N_D, TOKENS
+from calc.questions.question import Choice, Equation, Letter, Question
+
+HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
+_FIT = "loss = 1.69 + 406.4/N^0.34 + 410.7/D^0.28, fitted in approach 3"
+_LOSS = Letter("l", "loss", "nats", "loss by the fit of approach 3, on the paper's own data")
+_LOSS_OF = Equation("l", "1.69 + 406.4/N**(17/50) + 410.7/D**(7/25)", f"Hoffmann et al., section 3.3 and equation 10: {_FIT}")
+_BUDGET = replace(FLOPS, meaning="budget of FLOPs")
+
+LAW = Choice(
+    "law",
+    "law that the optimum follows",
+    {
+        "hoffmann-3": (
+            Equation("G", "(0.34*406.4/(0.28*410.7))**(50/31)", "(α·A/(β·B))^(1/(α + β)), with 0.34 + 0.28 = 31/50"),
+            Equation("N", "G*(C/6)**(14/31)", f"equation 4: the least loss on C = 6·N·D, where {_FIT}; 0.28/0.62 = 14/31"),
+        ),
+        "20-tokens": (
+            Equation("G", "20", "so many tokens for each parameter, which approaches 1 and 2 of the paper come to at its budgets"),
+            Equation("N", "(C/(6*G))**(1/2)", "C = 6·N·D with D = 20·N"),
+        ),
+    },
+    "the law with published constants, approach 3",
+    {
+        "hoffmann-3": "approach 3 asks for smaller models and more tokens than approaches 1 and 2 of the same paper do",
+        "20-tokens": "20 tokens for each parameter is a rule of thumb read off the paper's tables, not a law that it states",
+    },
+)
+COMPUTE_OPTIMAL = Question(
+    "compute-optimal",
+    "parameters and tokens that lead to the least loss on a budget of FLOPs",
+    (
+        PARAMETERS,
+        TOKENS,
+        _BUDGET,
+        Letter("G", "constant", "1", "constant of the law"),
+        _LOSS,
+        Letter("a", "ratio", "1", "tokens for each parameter"),
+    ),
+    (
+        Equation("D", "C/(6*N)", "what 6·N·D leaves for tokens"),
+        Equation("a", "D/N", "of each so many"),
+        _LOSS_OF,
+    ),
+    "N",
+    choices=(LAW,),
+    also=("D", "a", "l"),
+    notes=("a fit to models of up to 16e9 parameters on one set of data: beyond them it is an extrapolation",),
+    source=HOFFMANN,
+)
+LOSS = Question(
+    "loss",
+    "the loss that so many parameters and tokens lead to, by a published fit",
+    (PARAMETERS, TOKENS, FLOPS, _LOSS),
+    (SIX_N_D, _LOSS_OF),
+    "l",
+    notes=COMPUTE_OPTIMAL.notes,
+    source=HOFFMANN,
+)
+
+QUESTIONS = (COMPUTE_OPTIMAL, LOSS)
