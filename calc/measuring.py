@@ -16,6 +16,7 @@ from calc.derivation import Derivation
 from calc.device_memory import Memory, Predicted, fitting, largest_expected, predicted
 from calc.document import number
 from calc.errors import MeasurementError
+from calc.evidence import KIND as KIND
 from calc.options import Options
 from calc.pipeline import derive
 from calc.repeat import How
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from calc.measure.cuda_memory import Fits
     from calc.measure.training import Training
 
-KIND = "measurement of a training step"
 Progress = Callable[[str], None]
 Sizes = Mapping[str, int]
 

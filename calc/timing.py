@@ -112,11 +112,11 @@ def work_of(derivation: Derivation, compiled: bool = False) -> Work:
     """The products of a step as it was derived. What a compiled step runs again, nothing records."""
     trains = derivation.options.get("mode", "train") == "train"
     names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
-    found = {name: derivation[f"flops.{name}"] for name in names}
-    lacking = [quantity.unknown for quantity in found.values() if quantity.value is None]
-    if lacking:
-        return Work(None, None, lacking[0])
-    values = {name: int(quantity.value or 0) for name, quantity in found.items()}
+    found = {name: derivation.quantities.get(f"flops.{name}") for name in names}
+    for name, quantity in found.items():
+        if quantity is None or quantity.value is None:
+            return Work(None, None, f"flops.{name} is unknown" if quantity is None else quantity.unknown)
+    values = {name: int(quantity.value) for name, quantity in found.items() if quantity is not None and quantity.value is not None}
     again, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
     executed = sum(values.values())
     if compiled:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from calc import display
 from calc.derivation import Derivation
 from calc.display import Display
 from calc.errors import BadInputError
+from calc.evidence import Evidence
 from calc.graph import Assumption, DimRecord
 from calc.live import Timeline
 from calc.options import TRAIN
@@ -23,6 +23,7 @@ from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_s
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
+from reports.evidence import recorded
 from reports.inputs import Inputs
 from reports.memory import memory
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
@@ -38,6 +39,7 @@ SECTIONS = {
     "sensitivity": "Sensitivity",
     "textbook": "Rules of thumb",
     "checks": "Checks",
+    "time": "Measured time",
     "coverage": "Coverage",
     "not-covered": "Not covered",
     "rules": "Rules used",
@@ -57,12 +59,13 @@ def build(
     untimed: str = "",
     moved: bool = True,
     inputs: Inputs | None = None,
+    evidence: Evidence | None = None,
 ) -> Page:
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
     ``untimed`` why no ``timeline``. ``moved`` asks which moment is the peak at other sizes, which takes a second for a large model.
-    ``inputs`` is what makes the page again, where it is to be written down.
+    ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is recorded of real runs of the step.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
@@ -83,7 +86,7 @@ def build(
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(a, decided) for a in (*declared(derivation), *derivation.assumptions)),
+        assumptions=tuple(_assumption(a, decided) for a in (*declared(derivation.dims, derivation.assumptions), *derivation.assumptions)),
         conventions=tuple(AssumptionRow(None, *convention) for convention in stated),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
@@ -98,6 +101,7 @@ def build(
         checks=tuple(_check(v, notes) for v in verdicts.values()),
         check_notes=tuple(notes),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
+        recorded=recorded(derivation, evidence),
         not_covered=tuple(_not_covered(derivation, verdicts)),
         rules=rulebook.used([*derivation.steps, *(step for c in comparisons for step in c.steps)]),
         coverage=coverage(derivation.ledger),

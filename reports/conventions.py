@@ -85,7 +85,7 @@ def conventions(mode: str, decided: bool = False, implementation: str = "loop") 
 
 
 NOT_COVERED: tuple[str, ...] = (
-    "Time: no quantity here is a duration or a rate.",
+    "Time: no quantity here is a duration or a rate; recorded measurements of real runs stand apart.",
     "Workspace that an operator allocates and frees inside itself, and libraries' own buffers.",
     "An allocator's rounding, caching and fragmentation.",
     "More than one process: no communication, sharding or offloading.",

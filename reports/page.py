@@ -432,6 +432,31 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """A recorded measurement of the page's own step: where, when and how; its median and the middle half of its repetitions."""
+
+    machine: str
+    date: str
+    how: str
+    step: str
+    spread: str
+    parts: tuple[tuple[str, str], ...]
+    throughput: str
+    share: str
+    memory: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was measured of the step's time; where nothing was, ``why`` says so. ``otherwise`` names runs of the model in other steps."""
+
+    rows: tuple[RecordedRow, ...]
+    why: str
+    otherwise: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     words: str
     line: str
@@ -464,6 +489,7 @@ class Page:
     checks: tuple[CheckRow, ...]
     check_notes: tuple[str, ...]
     certificates: tuple[str, ...]
+    recorded: Recorded
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]
     coverage: Coverage

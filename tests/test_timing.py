@@ -16,7 +16,8 @@ import calc
 from calc.errors import BadInputError, TraceError
 from calc.hardware import accelerator
 from calc.measure.step_time import StepTime
-from calc.measure.timing import Timed, Times
+from calc.measure.timing import Timed
+from calc.times import Times
 from calc.timing import Ceiling, Throughput, Work, ceiling_of, throughput_of, timed_step, work_from, work_of
 from reports import cli
 
@@ -33,15 +34,9 @@ def measured(*milliseconds: int, product_format: str = "bf16") -> StepTime:
 
 def derivation(mode: str = "train", **flops: int | None) -> Any:
     """A derivation as far as it is asked: FLOPs by the last words of their names."""
-    found = {name.replace("_", "."): SimpleNamespace(value=value, unknown="nobody knows") for name, value in flops.items()}
+    found = {f"flops.{name.replace('_', '.')}": SimpleNamespace(value=value, unknown="nobody knows") for name, value in flops.items()}
 
-    class Derived:
-        options = {"mode": mode}  # noqa: RUF012  # never changed
-
-        def __getitem__(self, name: str) -> Any:
-            return found[name.removeprefix("flops.")]
-
-    return Derived()
+    return SimpleNamespace(options={"mode": mode}, quantities=found)
 
 
 def test_mfu_is_model_flops_over_the_median_time_over_the_peak() -> None:
@@ -99,6 +94,7 @@ def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_produ
     assert Work(300, None, "what torch.compile keeps and what it runs again is not recorded") == work_of(found, compiled=True)
     assert Work(100, 100) == work_of(derivation("infer", forward_matmul=100))
     assert Work(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
+    assert Work(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))
 
 
 def test_a_step_that_is_not_derived_is_timed_all_the_same() -> None:
