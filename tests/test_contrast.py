@@ -1,0 +1,136 @@
+"""Two derivations beside one another: a difference is what a change does, in closed form, and its terms add up to it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+import calc
+from calc.algebra import evaluate_text
+from calc.contrast import Contrast, contrast
+from calc.derivation import Derivation
+from reports import cli
+
+SIZES = {"B": 2, "T": 5, "d": 24, "h": 6, "k": 4, "f": 29, "L": 3, "V": 31}
+
+
+@pytest.fixture(scope="module")
+def grouped() -> Derivation:
+    return calc.derive(calc.load("llama3-8b"), {**SIZES, "g": 2})
+
+
+@pytest.fixture(scope="module")
+def full(grouped: Derivation) -> Derivation:
+    """As many key heads as query heads; derived once, with the others."""
+    return calc.derive(calc.load("llama3-8b"), {**SIZES, "g": 6})
+
+
+def require_sums(found: Contrast) -> None:
+    """Each difference is the sum of its terms, and each closed form gives its value at the shared sizes."""
+    for change in found.changes:
+        if change.value is None:
+            assert change.note
+            continue
+        assert change.terms == () or sum(term.value for term in change.terms) == change.value
+        for expr, value in [(change.expr, change.value), *((t.expr, t.value) for t in change.terms)]:
+            assert expr is None or evaluate_text(expr, found.same) == value
+
+
+def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivation, full: Derivation) -> None:
+    """2 projections x 3 layers x d x (2 - 6) x k: -8*L*d*k, a half at each of them."""
+    found = contrast(full, grouped)
+    (change,) = (c for c in found.changes if c.quantity == "parameters")
+
+    require_sums(found)
+    assert found.sizes == {"g": (6, 2)}
+    assert (change.expr, change.value) == ("-8*L*d*k", -8 * 3 * 24 * 4)
+    assert [t.site.rpartition("self_attn.")[2] for t in change.terms] == ["k_proj.weight", "v_proj.weight"]
+    assert [t.expr for t in change.terms] == ["-4*L*d*k", "-4*L*d*k"]
+
+
+def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Derivation) -> None:
+    """Right less left."""
+    there, back = contrast(full, grouped), contrast(grouped, full)
+
+    assert [c.value for c in there.changes] == [None if c.value is None else -c.value for c in back.changes]
+
+
+def test_what_is_compared_with_itself_differs_in_nothing(grouped: Derivation) -> None:
+    found = contrast(grouped, grouped)
+
+    assert (found.sizes, found.options) == ({}, {})
+    assert {c.value for c in found.changes} <= {0, None}
+    assert all(c.terms == () for c in found.changes)
+
+
+def test_another_optimizer_differs_in_its_state() -> None:
+    """AdamW keeps two moments of 4 bytes for each parameter, and a step of 4 bytes for each of the four tensors: 8·N + 16."""
+    sizes = {"B": 5, "d": 7, "f": 11, "K": 3}
+    one, other = (calc.derive(calc.load("mlp"), sizes, optimizer=name) for name in ("adamw", "sgd"))
+    found = contrast(one, other)
+    (change,) = (c for c in found.changes if c.quantity == "optimizer_state.bytes")
+    parameters = 7 * 11 + 11 + 11 * 3 + 3
+
+    require_sums(found)
+    assert found.options == {"optimizer": ("adamw", "sgd")}
+    assert change.value == -(8 * parameters + 4 * 4)
+    assert change.expr == "-8*K*f - 8*K - 8*d*f - 8*f - 16"
+
+
+def test_other_models_are_compared_place_by_place() -> None:
+    """What one side has nothing of is said."""
+    found = contrast(calc.derive(calc.load("mlp")), calc.derive(calc.load("cruncher"), optimizer="adamw"))
+    (change,) = (c for c in found.changes if c.quantity == "parameters")
+
+    require_sums(found)
+    assert {t.because for t in change.terms} == {"elements → nothing", "nothing → elements"}
+
+
+# -- the command ---------------------------------------------------------------------------------------------------------------------------
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["compare", *words])
+
+
+def test_a_right_side_without_a_model_is_the_left_one_changed() -> None:
+    """And what is set for both is set for both."""
+    short, long = run("mlp B=5", "f=7", "d=3", "K=2", "--json"), run("mlp B=5", "mlp B=5 f=7", "d=3", "K=2", "--json")
+    body = json.loads(short.stdout)
+
+    assert short.stdout == long.stdout
+    assert body["same"] == {"B": 5, "d": 3, "K": 2}
+    assert body["sizes"] == {"f": [12, 7]}  # 4·d by default
+    assert body["quantities"]["parameters"]["difference"] == {"expr": "-5*K - 5*d - 5", "value": -30}  # (d + 1 + K)·(7 - 12)
+
+
+def test_one_quantity_is_explained_with_all_its_terms() -> None:
+    """K·f and d·f and f, where f goes from 12 to 7."""
+    shown = run("mlp", "f=7", "d=3", "K=2", "--explain", "parameters").stdout
+
+    assert "parameters: −30 element" in shown
+    assert "0.weight" in shown
+    assert "0.bias" in shown
+    assert "2.weight" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("mlp", "nothing"), None),
+        (("", "mlp"), "a side is empty: write a model, as in 'gpt2 B=8'"),
+        (("mlp", "mlp B"), "cannot read 'B': write key=value, as in B=8 or optimizer=sgd"),
+        (("mlp 'B=3", "mlp"), "cannot read \"mlp 'B=3\": No closing quotation"),
+        (("mlp", "mlp", "--explain", "nothing"), "no quantity 'nothing': see napkin list quantities"),
+        (("mlp", "optimizer=sdg"), None),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(words: tuple[str, ...], said: str | None) -> None:
+    found = run(*words)
+
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.splitlines()[-1].startswith("napkin: ")
+    if said is not None:
+        assert found.stderr.splitlines()[-1] == f"napkin: {said}"
