@@ -28,7 +28,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     yield f"{quantity(answer.value, answer.unit)}: {answer.meaning} ({answer.question}: {answer.summary})"
     for row in answer.also:
         yield f"{quantity(row.value, row.unit)}: {row.what}"
-    if answer.bound is not None:
+    if answer.bound is not None and _told_apart(answer.bound):
         yield _bound(answer.bound, answer)
     if answer.thumb is not None:
         off = float(answer.thumb.off(answer.value))
@@ -62,6 +62,11 @@ def _steps(answer: Answer) -> Iterator[str]:
     if answer.unrounded != answer.value:
         yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
     yield ""
+
+
+def _told_apart(bound: Bound) -> bool:
+    """Whether one further is seen to break the limit in the digits that are shown: one parameter more of billions is not."""
+    return quantity(bound.there, bound.unit) != quantity(bound.limit, bound.unit)
 
 
 def _bound(bound: Bound, answer: Answer) -> str:
