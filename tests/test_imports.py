@@ -42,6 +42,7 @@ LAZY = (
     "calc.sharding.own",
     "calc.storage.check",
     "calc.storage.walk",
+    "calc.transfers",
     "calc.updates.check",
     "calc.updates.cost",
     "reports.cli",

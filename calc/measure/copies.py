@@ -1,0 +1,185 @@
+"""Bytes on their way to a training step, timed: a memory-mapped file of tokens, copies in the host's memory and to a device, and
+copies beside compute.
+
+A copy of a device may return before it is done. Both moments are timed, by the host's clock: when the call returned, and when the
+device had finished. The rest of the time the program is free.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from calc.errors import MeasurementError
+from calc.measure.timing import HostWatch, time_of, timed, watch_of
+from calc.measure.training import SEED
+from calc.repeat import Repeat
+from calc.times import Times
+
+TOKEN = numpy.dtype(numpy.uint16)  # of a file of tokens: enough for a vocabulary of 65,536
+MADE = torch.int64  # of a batch of tokens, as embeddings and losses take them
+_RETURNS = "returns"
+_SQUARE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """``nbytes`` that were moved. ``returned`` is when the call came back, where that is another moment than ``times``."""
+
+    name: str
+    nbytes: int
+    times: Times
+    returned: Times | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A copy and a compute alone, one after the other, and at the same time."""
+
+    copy: Times
+    compute: Times
+    after: Times
+    beside: Times
+
+
+def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied]:
+    """A file of made-up tokens, read whole and in batches of ``batch`` stretches of ``length`` at random places, mapped into memory.
+
+    ``cached``: the system has its pages in memory. Otherwise it was told to drop them before each repetition, and had; what lies below
+    the system (the disk's own memory, a host's) may still hold them.
+    """
+    with _file_of_tokens(nbytes) as (path, tokens):
+        if hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT") and _dropped(path):
+            dropping = Repeat(0, repeat.count, 0, repeat.most)
+            yield Copied("file of tokens, whole, not cached", nbytes, _uncached(path, dropping))
+        data = numpy.memmap(path, dtype=TOKEN, mode="r")
+        yield Copied("file of tokens, whole, cached", nbytes, time_of(data.copy, HostWatch(), repeat))
+        generator = torch.Generator().manual_seed(SEED)
+        read = 2 * batch * length * TOKEN.itemsize
+        times = time_of(lambda: batch_of(data, tokens, batch, length, generator), HostWatch(), repeat)
+        yield Copied(f"batch of {batch} × {length} tokens and targets, cached", read, times)
+
+
+def batch_of(data: Any, tokens: int, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Stretches at random places, and the same one token on: (batch, length) each, int64."""
+    places = torch.randint(tokens - length, (batch,), generator=generator).tolist()
+    x, y = (torch.stack([torch.from_numpy(data[i + on : i + on + length].astype(numpy.int64)) for i in places]) for on in (0, 1))
+    return x, y
+
+
+def host_copy(nbytes: int, repeat: Repeat) -> Copied:
+    """One tensor into another, both in the host's memory."""
+    source, target = torch.ones(nbytes, dtype=torch.uint8), torch.empty(nbytes, dtype=torch.uint8)
+    return Copied("host to host, pageable", nbytes, time_of(lambda: target.copy_(source), HostWatch(), repeat))
+
+
+def device_copies(nbytes: int, device: str, repeat: Repeat) -> Iterator[Copied]:
+    """Between host and device, from pageable and pinned memory, blocking and not; and on the device itself."""
+    there = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    pageable = torch.ones(nbytes, dtype=torch.uint8)
+    pinned = pageable.pin_memory(device)
+    for kind, host in (("pageable", pageable), ("pinned", pinned)):
+        for blocking in (True, False):
+            how = "blocking" if blocking else "not blocking"
+            for name, target, source in ((f"host to device, {kind}, {how}", there, host), (f"device to host, {kind}, {how}", host, there)):
+                yield _device_copy(name, target, source, blocking, device, repeat)
+    yield _device_copy("device to device", torch.empty_like(there), there, False, device, repeat)
+
+
+def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, device: str, repeat: Repeat) -> Copied:
+    """By the host's clock, which does not wait by itself: the copy waits inside what is timed."""
+
+    def body(around: Any) -> None:
+        with around(_RETURNS):
+            target.copy_(source, non_blocking=not blocking)
+        torch.cuda.synchronize(device)
+
+    torch.cuda.synchronize(device)
+    found = timed(body, HostWatch(), repeat)
+    return Copied(name, source.nbytes, found.whole, found.parts[_RETURNS])
+
+
+def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
+    """A copy from pinned memory on a stream of its own, beside as many products on the usual one as take about as long."""
+    watch = watch_of(device)
+    source = torch.ones(nbytes, dtype=torch.uint8).pin_memory(device)
+    target = torch.empty(nbytes, dtype=torch.uint8, device=device)
+    a = torch.randn(_SQUARE, _SQUARE, dtype=torch.bfloat16, device=device)
+    out = torch.empty_like(a)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    usual = torch.cuda.current_stream(device)
+
+    def copy() -> None:
+        target.copy_(source, non_blocking=True)
+
+    alone = time_of(copy, watch, repeat, calls=1)
+    one = time_of(lambda: torch.mm(a, a, out=out), watch, repeat)
+    products = max(1, round(alone.median / one.median))
+
+    def compute() -> None:
+        for _ in range(products):
+            torch.mm(a, a, out=out)
+
+    def after() -> None:
+        copy()
+        compute()
+
+    def together() -> None:
+        stream.wait_stream(usual)
+        with torch.cuda.stream(stream):
+            copy()
+        compute()
+        usual.wait_stream(stream)
+
+    timings = (time_of(action, watch, repeat, calls=1) for action in (compute, after, together))
+    return Beside(alone, *timings)
+
+
+@contextmanager
+def _file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
+    tokens = nbytes // TOKEN.itemsize
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokens.bin"
+        try:
+            with path.open("wb") as file:
+                numpy.random.default_rng(SEED).integers(0, 2**16, tokens, dtype=TOKEN).tofile(file)
+                file.flush()
+                os.fsync(file.fileno())  # a page that is not on the disk yet cannot be dropped
+        except OSError as error:
+            raise MeasurementError(f"cannot write {nbytes:,} bytes of tokens into {folder}: {error.strerror or error}") from None
+        yield path, tokens
+
+
+def _uncached(path: Path, repeat: Repeat) -> Times:
+    """Reading the whole file when its pages have been dropped; dropping them is not timed."""
+
+    def body(around: Any) -> None:
+        if not _dropped(path):
+            raise MeasurementError("the system keeps pages of a file that it was told to drop, so reading from the disk is not measured")
+        data = numpy.memmap(path, dtype=TOKEN, mode="r")
+        with around("read"):
+            data.copy()
+
+    return timed(body, HostWatch(), repeat).parts["read"]
+
+
+def _dropped(path: Path) -> bool:
+    """Whether the system has dropped the file's pages, having been told to; it does not while the file is mapped anywhere."""
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system that cannot tell
+            return False
+    return False

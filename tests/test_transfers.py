@@ -1,0 +1,177 @@
+"""Bytes on their way to a step: the expressions, and what is measured of them where it can be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc.errors import BadInputError, MeasurementError
+from calc.measure import copies
+from calc.measure.copies import Beside
+from calc.repeat import Repeat
+from calc.times import Times
+from calc.transfers import batch_bytes, beside, copy_time, document, measured, require_sizes
+from reports import cli
+
+ONCE = Repeat(warm_up=1, count=2, seconds=0)
+SMALL = ("--bytes", "128KiB", "--batch", "3", "--length", "17", "--repeat", "2", "--seconds", "0")
+
+
+def napkin(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["transfers", *words])
+
+
+def test_a_copy_takes_its_bytes_over_the_bandwidth() -> None:
+    """32 × 1024 tokens and targets of 8 bytes are 524,288; at 32 GB/s they take 16.384 µs."""
+    nbytes = batch_bytes(32, 1024)
+
+    assert 2 * 8 * 32 * 1024 == nbytes.value == 524_288
+    assert 16_384 == copy_time(nbytes.value, 32_000_000_000).value * 10**9
+
+
+def test_beside_compute_the_longer_of_the_two_remains() -> None:
+    """3 ms and 5 ms are 8 ms one after the other, and 5 ms at the same time."""
+    found = beside(0.003, 0.005)
+
+    assert (8, 5) == (found["a"] * 1000, found.value * 1000)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**12))
+def test_doing_both_at_once_saves_the_shorter_one_and_never_more_than_half(copy: int, compute: int) -> None:
+    found = beside(copy, compute)
+
+    assert min(copy, compute) == found["a"] - found["o"]
+    assert found["a"] <= 2 * found["o"]
+
+
+def test_a_batch_is_stretches_of_the_file_and_the_same_one_token_on() -> None:
+    """Tokens count up here, so that targets are inputs plus 1; the last stretch that fits ends with the file."""
+    data = numpy.arange(101, dtype=numpy.uint16)
+    x, y = copies.batch_of(data, 101, 1000, 100, torch.Generator().manual_seed(0))
+
+    assert ((1000, 100), torch.int64) == (tuple(x.shape), x.dtype)
+    assert torch.equal(x + 1, y)
+    assert (0, 100) == (int(x.min()), int(y.max()))
+
+
+def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
+    """A whole file of tokens, batches out of it, and a copy in memory; the reason for the rest is kept."""
+    found = measured(2**17, 3, 17, "cpu", ONCE, "there is no device")
+    names = [copied.name for copied in found.copies]
+    made = document(found)
+
+    assert ["file of tokens, whole, cached", "batch of 3 × 17 tokens and targets, cached", "host to host, pageable"] == [
+        name for name in names if "not cached" not in name
+    ]
+    assert 2 * 3 * 17 * 2 == found.copies[-2].nbytes
+    assert (None, "there is no device") == (made["beside_compute"], made["because"])
+    for copied in made["copies"]:
+        assert copied["bytes"] / copied["times"]["seconds"]["median"] == pytest.approx(copied["bytes_per_second"])
+
+
+def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system keeps them there is no such row, and where it begins to, an error."""
+    monkeypatch.setattr(copies, "_dropped", lambda _: False)
+    assert all("not cached" not in copied.name for copied in copies.mapped(2**17, 3, 17, ONCE))
+
+    answers = iter((True, True, False))
+    monkeypatch.setattr(copies, "_dropped", lambda _: next(answers))
+    with pytest.raises(MeasurementError, match=r"^the system keeps pages of a file that it was told to drop, so "):
+        list(copies.mapped(2**17, 3, 17, ONCE))
+
+
+def test_the_call_and_the_copy_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device that only pretends: the call returns at once, and the copy takes until the device has finished."""
+    calls: list[str] = []
+    now = [0]
+
+    def clock() -> int:
+        now[0] += 1
+        return now[0]
+
+    def synchronize(_: str) -> None:
+        calls.append("synchronize")
+        now[0] += 5000
+
+    target = SimpleNamespace(copy_=lambda source, non_blocking: calls.append("copy") or now.__setitem__(0, now[0] + 100))
+    monkeypatch.setattr(copies, "torch", SimpleNamespace(cuda=SimpleNamespace(synchronize=synchronize)))
+    monkeypatch.setattr(copies, "HostWatch", lambda: copies_watch(clock))
+    source: Any = SimpleNamespace(nbytes=77)
+    found = copies._device_copy("a copy", target, source, False, "cuda", Repeat(0, 2, 0))
+
+    assert ["synchronize", "copy", "synchronize", "copy", "synchronize"] == calls
+    assert found.returned is not None
+    assert ((101, 101), (5103, 5103)) == (found.returned.nanoseconds, found.times.nanoseconds)
+
+
+def copies_watch(clock: Any) -> Any:
+    from calc.measure.timing import HostWatch
+
+    return HostWatch(clock)
+
+
+def test_a_measured_overlap_stands_beside_its_expression() -> None:
+    """2 ms and 3 ms: 5 and 3 expected, whatever came out."""
+    ms = 10**6
+    both = Beside(Times((2 * ms,)), Times((3 * ms,)), Times((6 * ms,)), Times((4 * ms,)))
+    base = measured(2**17, 3, 17, "cpu", ONCE)
+    made = document(type(base)(base.machine, base.clock, base.copies, both))["beside_compute"]
+
+    assert {"one_after_the_other": 0.005, "at_the_same_time": 0.003} == made["predicted_seconds"]
+    assert ([6 * ms], [4 * ms]) == (made["one_after_the_other"]["nanoseconds"], made["at_the_same_time"]["nanoseconds"])
+
+
+def test_the_command_shows_expressions_and_measurements_and_writes_both(tmp_path: Path) -> None:
+    file = tmp_path / "transfers.json"
+    shown = napkin(*SMALL, "--device", "cpu", "-o", str(file))
+
+    assert 0 == shown.exit_code, shown.stderr
+    assert "n = 2*8*B*T = 816\u00a0bytes" in shown.stdout
+    assert "copies to a device, and beside compute: not measured: the CPU was asked for" in shown.stdout
+    assert "measurement of transfers" == json.loads(file.read_text())["kind"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--bytes", "7"], "7 bytes are too few or too many to time a copy: give 65,536 to 17,179,869,184"),
+        (["--length", "90000"], "a batch of 3 × 90000 tokens is not in a file of 65,536: give a smaller batch or more bytes"),
+        (["--device", "disk"], "unknown device 'disk': use cpu, cuda, or cuda:1 and so on"),
+    ],
+)
+def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
+    found = napkin(*SMALL, *words)
+
+    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+
+
+def test_a_batch_larger_than_the_file_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"is not in a file of 32,768: give a smaller batch or more bytes$"):
+        require_sizes(2**16, 2**16, 2)
+
+
+def test_without_the_device_nothing_is_measured() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    found = napkin("--device", "cuda", "--strict")
+
+    assert (1, "not measured: there is no CUDA device here\n") == (found.exit_code, found.stdout)
+
+
+@pytest.mark.gpu
+def test_a_gpu_copies_pinned_memory_and_returns_before_it_is_done() -> None:
+    """64 MiB take a millisecond and more; the call alone, some microseconds."""
+    found = {copied.name: copied for copied in measured(2**26, 3, 17, "cuda", ONCE).copies}
+    free = found["host to device, pinned, not blocking"]
+
+    assert free.returned is not None
+    assert 4 * free.returned.median < free.times.median
