@@ -7,33 +7,33 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from calc.derivation import Evaluator, Quantity, QuantityTerm
-from calc.graph import Special
+from calc.validity import applies
 
 if TYPE_CHECKING:
     import sympy as sp
 
 
-def by_cases(general: Quantity, case: Quantity, special: Special) -> Quantity:
-    """``case`` is the quantity of the special case in force, at the same sizes as ``general``."""
+def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Quantity:
+    """``case`` is the quantity of the special case in force, where sizes are ``equal``, at the same sizes as ``general``."""
     if general.text is None or case.text is None:
         return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
-    condition = _condition(special)
+    condition = _condition(equal)
     ours = {t.site: t for t in general.terms}
     theirs = {t.site: t for t in case.terms}
     terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
     assert general._evaluator is not None  # both were just derived
     assert case._evaluator is not None
-    evaluator = _ByCases(general._evaluator, case._evaluator, special)
+    evaluator = _ByCases(general._evaluator, case._evaluator, equal)
     return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
 
 
-def held(general: Mapping[str, int], sizes: Mapping[str, int], special: Special) -> dict[str, int]:
+def held(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
     """The sizes that the case in force holds beside those held in general; products move along."""
-    return {**general, **{name: sizes[name] for name, to in special.equal.items() if "*" not in to}}
+    return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to}}
 
 
-def _condition(special: Special) -> str:
-    equations = [f"Eq({name}, {to})" for name, to in special.equal.items()]
+def _condition(equal: Mapping[str, str]) -> str:
+    equations = [f"Eq({name}, {to})" for name, to in equal.items()]
     return equations[0] if len(equations) == 1 else f"And({', '.join(equations)})"
 
 
@@ -47,13 +47,13 @@ class _ByCases:
 
     general: Evaluator
     case: Evaluator
-    special: Special
+    equal: Mapping[str, str]
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         return self.general.sizes(given)
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        return (self.case if self.special.applies(sizes) else self.general).value(sizes)
+        return (self.case if applies(self.equal, sizes) else self.general).value(sizes)
 
     def expr(self) -> sp.Expr:
         import sympy as sp
@@ -63,7 +63,7 @@ class _ByCases:
         case, general = self.case.expr(), self.general.expr()
         if case == general:
             return general
-        return sp.Piecewise((case, to_sympy(_condition(self.special))), (general, True), evaluate=False)
+        return sp.Piecewise((case, to_sympy(_condition(self.equal))), (general, True), evaluate=False)
 
 
 def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:

@@ -7,7 +7,6 @@ unless ``f`` is given too. A *tied* dimension always equals its expression (``k 
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -147,6 +146,8 @@ def resolve(dims: Mapping[str, Dim], given: Mapping[str, int]) -> dict[str, int]
     """Values of all dimensions: what is given, and defaults that follow from it. Divisibility is checked."""
     for name, value in given.items():
         if name not in dims:
+            import difflib  # takes a thousandth of a second, which every start would pay
+
             near = difflib.get_close_matches(name, dims, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise DimensionError(f"this model has no dimension {_clip(name)!r}: it has {', '.join(dims)}{hint}")

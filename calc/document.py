@@ -34,10 +34,10 @@ def to_json(
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "model": {"name": derivation.model, "source": derivation.source},
-        "dims": _dims(derivation),
+        "dims": dims_document(derivation),
         "options": dict(derivation.options),
         "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
-        "quantities": {name: _quantity(derivation[name]) for name in derivation},
+        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
@@ -84,7 +84,8 @@ def used_symbols(derivation: Derivation) -> set[str]:
     return {symbol for text in texts for symbol in symbols_in(text)}
 
 
-def _dims(derivation: Derivation) -> dict[str, Any]:
+def dims_document(derivation: Derivation) -> dict[str, Any]:
+    """The dimensions that the quantities are written in, with the tied ones."""
     used = used_symbols(derivation)
     found: dict[str, Any] = {}
     for dim in derivation.dims:
@@ -95,7 +96,8 @@ def _dims(derivation: Derivation) -> dict[str, Any]:
     return found
 
 
-def _quantity(quantity: Quantity) -> dict[str, Any]:
+def quantity_document(quantity: Quantity) -> dict[str, Any]:
+    """One quantity: its closed form, value, terms and moments."""
     entry: dict[str, Any] = {
         "expr": quantity.text,
         "value": number(quantity.value),

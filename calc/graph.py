@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.dims import evaluate
-from calc.exact import holds, side
 from calc.folds import Basis, Fold
+from calc.validity import Assumption as Assumption
+from calc.validity import Condition as Condition
+from calc.validity import DimRecord as DimRecord
+from calc.validity import applies, unmet_at
 
 Size = int | str
 
@@ -121,59 +123,6 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class DimRecord:
-    """A dimension of the model. ``expr`` is its default expression; ``tied`` ones always equal it."""
-
-    name: str
-    meaning: str
-    value: int
-    expr: str | None = None
-    tied: bool = False
-    multiple_of: Size | None = None
-    at_most: str | None = None
-    plus: int = 0
-    decided_at: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """A condition on sizes (or a value read once) that the recorded step took for granted."""
-
-    expr: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked."""
-
-    expr: str
-    holds: bool
-    where: str
-
-    def same_at(self, values: Mapping[str, int]) -> bool:
-        """Whether the answer is the recorded one at these values of the basis symbols."""
-        try:
-            return holds(self.expr, values) == self.holds
-        except ZeroDivisionError:
-            return False  # a size of 0 there: not what was recorded
-
-    def told_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
-        """Whether a record at ``certified`` tells what runs at ``values``, where the answer is another than the recorded one.
-
-        It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
-        nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
-        """
-        if self.same_at(certified):
-            return False
-        try:
-            here = side(self.expr, values)
-            return not here or here == side(self.expr, certified)
-        except ZeroDivisionError:
-            return True
-
-
-@dataclass(frozen=True, slots=True)
 class Special:
     """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1, equal or a product of others there."""
 
@@ -181,7 +130,7 @@ class Special:
     graph: Graph
 
     def applies(self, sizes: Mapping[str, int]) -> bool:
-        return all(sizes[name] == evaluate(to, sizes) for name, to in self.equal.items())
+        return applies(self.equal, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +169,7 @@ class Graph:
         special = self.special_at(sizes)
         if special is not None:
             return special.graph.unmet(sizes)
-        moved = [Condition(f"{name} == {value}", True, why) for name, (value, why) in self.held.items() if sizes[name] != value]
-        if moved:
-            return moved
-        values = self.as_basis().values(sizes)
-        changed = [c for c in self.conditions if not c.same_at(values)]
-        return [c for c in changed if not any(c.told_by(r.sizes, values) for r in self.certificates)]
+        return unmet_at(sizes, self.held, self.as_basis(), self.conditions, [r.sizes for r in self.certificates])
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""

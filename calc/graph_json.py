@@ -19,7 +19,7 @@ SCHEMA = 1
 
 def dumps(graph: Graph) -> str:
     """The graph as one JSON text; equal graphs give equal texts. It begins with the digest of the rest."""
-    body = _written(graph_to_json(graph))
+    body = _written(_graph_to_json(graph))
     return f"{_head(_digest(body))}{body[1:]}"
 
 
@@ -34,7 +34,7 @@ def loads(text: str, where: str = "the text") -> Graph:
     if data.get("schema") != SCHEMA:
         raise BadInputError(f"{where} is a graph of schema {data.get('schema')!r}, this version reads {SCHEMA}: trace the model again")
     try:
-        graph, digest = graph_from_json(data), data["sha256"]
+        graph, digest = _graph_from_json(data), data["sha256"]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise BadInputError(f"{where} is a damaged graph ({type(error).__name__}: {str(error)[:60]}): trace the model again") from None
     # What is of the right form may still not fit together, or be another number than was recorded: nothing is derived from that.
@@ -93,7 +93,7 @@ class _Table:
         return self.index.setdefault(value, len(self.index))
 
 
-def graph_to_json(graph: Graph) -> dict[str, Any]:
+def _graph_to_json(graph: Graph) -> dict[str, Any]:
     return {
         "kind": KIND,
         "schema": SCHEMA,
@@ -113,7 +113,7 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
         "notes": list(graph.notes),
         "pins": dict(graph.pins),
         "held": {name: list(kept) for name, kept in graph.held.items()},
-        "special": [[dict(s.equal), graph_to_json(s.graph)] for s in graph.special],
+        "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
 
@@ -152,7 +152,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def graph_from_json(data: dict[str, Any]) -> Graph:
+def _graph_from_json(data: dict[str, Any]) -> Graph:
     return Graph(
         model=data["model"],
         source=data["source"],
@@ -170,7 +170,7 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
         notes=tuple(data["notes"]),
         pins=data["pins"],
         held={name: (value, why) for name, (value, why) in data["held"].items()},
-        special=tuple(Special(equal, graph_from_json(inner)) for equal, inner in data["special"]),
+        special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 
 

@@ -15,11 +15,11 @@ from calc.textbook import Comparison
 from calc.units import Unit
 from reports import expressions, numbers
 from reports.escape import slug
-from reports.numbers import NBSP
 from reports.page import Badge, CandidateRow, Chapter, Formula, Link, StepView
 from reports.parts import badge, chapter_anchor, formula, rule_anchor, sentence, several, term_row
+from reports.saying import in_case, largest_of
+from reports.saying import place as place
 
-_ORDER = ("parameters", "activations", "gradients", "optimizer_state", "checkpoint", "memory", "flops", "bytes_moved")
 _STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "random points": Badge("∴", "checked at random points", "open")}
 
 
@@ -58,14 +58,6 @@ class Anchors:
             anchor, count = f"{base}-{count}", count + 1
         self._taken.add(anchor)
         return anchor
-
-
-def place(name: str) -> int:
-    """Where a quantity's chapter stands: what is stored comes first, then what is done."""
-    for place, prefix in enumerate(_ORDER):
-        if name == prefix or name.startswith(f"{prefix}."):
-            return place
-    return len(_ORDER)
 
 
 def chapter(
@@ -141,8 +133,7 @@ def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
 def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
     """The case in force of a form by cases, as words: ``B = 1``."""
     condition = branches.condition_at(quantity.text, sizes) if quantity.text is not None else ""
-    equations = re.findall(r"Eq\((\w+), (\w+)\)", condition)
-    return " and ".join(f"{name}{NBSP}={NBSP}{to}" for name, to in equations)
+    return in_case(dict(re.findall(r"Eq\((\w+), (\w+)\)", condition)))
 
 
 def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
@@ -171,9 +162,7 @@ def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
 
 def _largest_note(quantity: Quantity) -> str:
     here = [c for c in quantity.candidates if c.value == quantity.value]
-    if not here or len(quantity.candidates) < 2:
-        return ""
-    return f"at these sizes the largest of {several(len(quantity.candidates), 'moment')}: {here[0].at}"
+    return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
 
 
 def is_maximum(step: Step) -> bool:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from reports.job import Request
 
 
+_MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule of thumb"
+
+
 @click.command()
 @model_arguments
 @click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
@@ -21,9 +24,14 @@ if TYPE_CHECKING:
 @click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
 @click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, **words: Any) -> None:
+@click.option("--values", is_flag=True, help="With --json: the quantities with their terms, and no steps, operators or rules of thumb.")
+def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **words: Any) -> None:
     """Derive every quantity of a training step in closed form."""
     request = request_of(**words)
+    if values and (saved or peak or coverage or explain is not None or not as_json):
+        raise click.UsageError("--values goes with --json alone: it leaves out what --explain, --coverage, --saved and --peak show")
+    if not (saved or peak or coverage or explain is not None or (as_json and not values)) and _show_stored(request, as_json):
+        return
     if saved or peak:
         if explain is not None or coverage or (saved and peak):
             raise click.UsageError("--explain, --coverage, --saved and --peak each show one thing: give one of them")
@@ -38,6 +46,9 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
         job.require_explained(explain, request.options.to_json())
     with talk() as say:
         derivation = job.derive(request, say)
+    if values:
+        click.echo(job.json_text(_values(derivation)), nl=False)
+        return
     comparisons = job.comparisons(derivation, explain)
     if as_json:
         click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
@@ -47,11 +58,48 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
     page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
     if explain is None:
         terminal.show_derivation(page, out)
-        click.echo(f"\nEvery step: napkin derive {request.model} --explain NAME, of a quantity or a rule of thumb", err=True)
+        click.echo(_MORE.format(request.model), err=True)
     elif explain in derivation:
         terminal.show_quantity(page, explain, out)
     else:
         terminal.show_thumb(page, explain, out)
+
+
+def _show_stored(request: Request, as_json: bool) -> bool:
+    """The answers from a stored form, where there is one that stands for these sizes: says so on standard error."""
+    from calc.stored import stored
+
+    form = stored(request.model, request.options.to_json()) if request.cache else None
+    if form is None or not form.covers(request.sizes):
+        return False
+    of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
+    click.echo(f"closed forms stored with this version of napkin, recorded with {of}; --no-cache records the step anew", err=True)
+    if as_json:
+        from reports.request import json_text
+
+        click.echo(json_text(_values(form.derivation(request.sizes))), nl=False)
+        return True
+    from reports.brief import lines
+    from reports.folded import width
+
+    click.echo("\n".join(lines(form, request.sizes, width())))
+    click.echo(_MORE.format(request.model), err=True)
+    return True
+
+
+def _values(derivation: Any) -> dict[str, Any]:
+    """The quantities alone."""
+    from calc.document import SCHEMA, dims_document, quantity_document
+
+    return {
+        "schema": SCHEMA,
+        "model": {"name": derivation.model, "source": derivation.source},
+        "dims": dims_document(derivation),
+        "options": dict(derivation.options),
+        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
+        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
+        "notes": list(derivation.notes),
+    }
 
 
 def _show_memory(request: Request, peak: bool, as_json: bool) -> None:

@@ -10,14 +10,11 @@ from calc import branches
 from calc.display import Display
 from reports import expressions, latex, numbers, plain
 from reports.escape import slug
-from reports.numbers import NBSP
 from reports.page import Badge, Formula, TermRow
-
-ANSWERS = (
-    ("parameters", "How many parameters?"),
-    ("memory.peak", "How much memory at the peak?"),
-    ("flops.step.total", "How many FLOPs per step?"),
-)
+from reports.saying import ANSWERS as ANSWERS
+from reports.saying import sentence as sentence
+from reports.saying import several as several
+from reports.saying import sizes_text as sizes_text
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
@@ -32,21 +29,6 @@ UNCHECKED = Badge("○", "not measured", "open")
 def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
     """The verdict on a quantity; without one it is not measured."""
     return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
-
-
-def sizes_text(sizes: Mapping[str, int]) -> str:
-    """``B = 8, T = 1,024`` with breaks between sizes only."""
-    return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
-
-
-def several(count: int, noun: str) -> str:
-    """``1 step``, ``2 steps``."""
-    return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
-
-
-def sentence(words: str) -> str:
-    """``words`` with a full stop."""
-    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
 
 
 def formula(tree: Display) -> Formula:

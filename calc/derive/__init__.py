@@ -21,7 +21,7 @@ from calc.derive.steps import StepMaker, moment_name
 from calc.derive.timeline import timeline
 from calc.graph import Graph, Record
 from calc.quantities import QUANTITIES, Definition, absent, definitions
-from calc.resolving import resolve
+from calc.validity import resolve
 
 ORDER = tuple(QUANTITIES)
 

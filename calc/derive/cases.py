@@ -23,7 +23,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
     differing = differences(general, case, special)
     return replace(
         general,
-        quantities={n: by_cases(q, case[n], special) if n in differing else q for n, q in general.quantities.items()},
+        quantities={n: by_cases(q, case[n], special.equal) if n in differing else q for n, q in general.quantities.items()},
         steps=_numbered(
             (step if step.quantity not in differing else None for step in general.steps),
             (_titled(step, special) for step in case.steps if step.quantity in differing),
@@ -33,7 +33,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         saved=case.saved,
         replay=case.replay,
         certificates=(*general.certificates, *case.certificates),
-        held=held(general.held, general.sizes, special),
+        held=held(general.held, general.sizes, special.equal),
     )
 
 

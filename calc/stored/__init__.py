@@ -16,9 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calc.graph import Graph
-from calc.stored.forms import Calls, Case, Stored, StoredQuantity, Thumb
-from calc.stored.polynomials import Polynomial, Table
+from calc.stored.forms import Stored, StoredQuantity
 from calc.stored.produced import differing, digest
 
 __all__ = ["Stored", "StoredQuantity", "names", "stored", "why_not"]
@@ -75,31 +73,4 @@ def _here() -> str:
 
 @cache
 def _read(file: str) -> Stored:
-    return read(json.loads((FOLDER / file).read_text(encoding="utf-8")))
-
-
-def read(data: Mapping[str, Any]) -> Stored:
-    """A form as its file holds it."""
-    from calc.graph_json import graph_from_json
-
-    return _form(data["name"], graph_from_json(data["graph"]), data)
-
-
-def _form(name: str, graph: Graph, data: Mapping[str, Any]) -> Stored:
-    table = Table(
-        tuple(data["names"]),
-        tuple(tuple(zip(m[::2], m[1::2], strict=True)) for m in data["monomials"]),
-        tuple(Polynomial(p[0], tuple(zip(p[1::2], p[2::2], strict=True))) for p in data["polynomials"]),
-    )
-    return Stored(
-        name,
-        graph,
-        table,
-        data["quantities"],
-        tuple(Calls(kind, operators, table.polynomials[i]) for kind, operators, i in data["calls"]),
-        tuple(Thumb(t["name"], t["unit"], t["stands_for"], t["expr"], tuple(map(tuple, t["exact"])), t["size"]) for t in data["thumbs"]),
-        tuple(
-            Case(special, _form(name, special.graph, case["form"]), frozenset(case["differing"]))
-            for special, case in zip(graph.special, data["cases"], strict=True)
-        ),
-    )
+    return Stored(json.loads((FOLDER / file).read_text(encoding="utf-8")))

@@ -5,31 +5,21 @@ A form says for which sizes it stands. At others the step may run otherwise: the
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calc import by_cases
-from calc.derivation import Candidate, Derivation, Quantity, QuantityTerm
 from calc.errors import UnknownQuantityError
-from calc.graph import Assumption, DimRecord, Graph, Special
+from calc.folds import Basis, Fold
 from calc.quantities import Definition, definitions
-from calc.resolving import resolve, unchecked
 from calc.stored.polynomials import Point, Polynomial, Table
+from calc.validity import Assumption, Condition, DimRecord, applies, resolve, unchecked, unmet_at
 
 if TYPE_CHECKING:
     import sympy as sp
 
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One addend of a quantity, by site."""
-
-    site: str
-    polynomial: Polynomial
-    because: str
+    from calc.derivation import Candidate, Derivation, Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +31,16 @@ class Moment:
     parts: tuple[tuple[str, Polynomial], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Thumb:
-    """A rule of thumb that applies to the model: ``expr`` over ``exact``, a signed sum of quantities, in units of ``size`` bytes."""
-
-    name: str
-    unit: str
-    stands_for: str
-    expr: str
-    exact: tuple[tuple[int, str], ...]
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Operators of one kind (counted, or free), and how often they run."""
-
-    kind: str
-    operators: int
-    polynomial: Polynomial
-
-
-@dataclass(frozen=True)
 class StoredQuantity:
     """A quantity of a stored form: a polynomial, or the largest of several moments. ``unknown`` holds the reason where there is none."""
 
-    definition: Definition
-    form: Stored
-    whole: Polynomial | None
-    terms: tuple[Term, ...]
-    moments: tuple[Moment, ...]
-    unknown: str
+    def __init__(self, definition: Definition, form: Stored, entry: Mapping[str, Any]) -> None:
+        known = form.table.polynomials
+        self.definition, self.form = definition, form
+        self.unknown: str = entry.get("unknown", "")
+        self.whole: Polynomial | None = known[entry["is"]] if "is" in entry else None
+        self.terms: list[tuple[str, Polynomial, str]] = [(site, known[i], because) for site, i, because in entry.get("terms", ())]
+        self.moments = tuple(_moment(form.table, at, parts) for at, parts in entry.get("moments", ()))
 
     @property
     def name(self) -> str:
@@ -118,84 +87,100 @@ class StoredQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The form at sizes where the step runs otherwise. Quantities that are not among the ``differing`` are as in general."""
+    """The form at sizes where the step runs otherwise: ``equal`` says which are 1 or equal there.
 
-    special: Special
+    Quantities that are not among the ``differing`` are as in general.
+    """
+
+    equal: Mapping[str, str]
     form: Stored
     differing: frozenset[str]
 
 
-@dataclass(frozen=True)
 class Stored:
-    """A stored derivation. ``graph`` is that of the recording without its records: dimensions, conditions, what certified them.
+    """A stored derivation, as its file holds it: its closed forms, and for which sizes they stand.
 
-    ``calls`` are the operators of a step by kind, ``thumbs`` the rules of thumb that apply to it.
+    ``basis``, ``conditions``, ``certified`` and ``held`` are those of the recording. ``versions`` are the libraries' that it is of.
+    ``calls`` are the operators of a step by kind and how often they run, ``thumbs`` the rules of thumb that apply to the model.
     """
 
-    name: str
-    graph: Graph
-    table: Table
-    entries: Mapping[str, Any]
-    calls: tuple[Calls, ...]
-    thumbs: tuple[Thumb, ...]
-    cases: tuple[Case, ...] = ()
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name: str = data["name"]
+        self.model: str = data["model"]
+        self.source: str = data["source"]
+        self.options: Mapping[str, str] = data["options"]
+        self.versions: Mapping[str, str] = data["versions"]
+        self.dims = tuple(DimRecord(*d) for d in data["dims"])
+        self.assumptions = tuple(Assumption(*a) for a in data["assumptions"])
+        self.notes: tuple[str, ...] = tuple(data["notes"])
+        decided = tuple(d.name for d in self.dims if d.decided_at)
+        self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
+        self.conditions = tuple(Condition(*c) for c in data["conditions"])
+        self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])
+        self.held: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["held"].items()}
+        self.table = table_of(data)
+        self.calls = {kind: (operators, self.table.polynomials[i]) for kind, (operators, i) in data["calls"].items()}
+        self.thumbs: tuple[Mapping[str, Any], ...] = tuple(data["thumbs"])
+        self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
+        self._entries: Mapping[str, Any] = data["quantities"]
 
-    @property
-    def dims(self) -> tuple[DimRecord, ...]:
-        """The dimensions with their meaning and the model's own values."""
-        return self.graph.dims
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return self.graph.options
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return self.graph.assumptions
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """Of what the recording is: torch, and transformers where the model is one of its."""
-        return self.graph.provenance
+    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
+        """Conditions of the recording that come out otherwise at all ``sizes``."""
+        case = self.case_at(sizes)
+        if case is not None:
+            return case.form.unmet(sizes)
+        return unmet_at(sizes, self.held, self.basis, self.conditions, self.certified)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes. Those that the model cannot have are refused, and those for which the form does not stand."""
-        return resolve(self.graph, given)
+        return resolve(self, given)
 
     def covers(self, given: Mapping[str, int]) -> bool:
         """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
-        return not self.graph.unmet(unchecked(self.graph, given))
+        return not self.unmet(unchecked(self, given))
 
     def case_at(self, sizes: Mapping[str, int]) -> Case | None:
         """The special case that applies at all ``sizes``, if there is one."""
-        return next((case for case in self.cases if case.special.applies(sizes)), None)
+        return next((case for case in self.cases if applies(case.equal, sizes)), None)
 
     def point(self, sizes: Mapping[str, int]) -> Point:
         """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
-        return Point(self.table, {**self.graph.as_basis().values(sizes), **sizes})
+        return Point(self.table, {**self.basis.values(sizes), **sizes})
 
     @cached_property
     def quantities(self) -> dict[str, StoredQuantity]:
         """Every quantity, in the order of a derivation."""
-        return {d.name: self._read(d) for d in definitions(self.options)}
+        return {d.name: StoredQuantity(d, self, self._entries[d.name]) for d in definitions(self.options)}
 
     def quantity(self, name: str) -> StoredQuantity:
         """One quantity by name."""
         found = self.quantities.get(name)
         if found is None:
+            import difflib
+
             near = difflib.get_close_matches(name, self.quantities, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UnknownQuantityError(f"no quantity {name[:60]!r}: there are {', '.join(self.quantities)}{hint}")
         return found
 
+    def calls_at(self, sizes: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """(kind, operators, how often they run) of a step at all ``sizes``. Every operator is counted or free, else there were no form."""
+        case, point = self.case_at(sizes), self.point(sizes)
+        if case is not None:
+            return case.form.calls_at(sizes)
+        return [(kind, operators, point(polynomial)) for kind, (operators, polynomial) in self.calls.items()]
+
     def derivation(self, given: Mapping[str, int]) -> Derivation:
         """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps."""
+        from calc.by_cases import held
+        from calc.derivation import Derivation
+
         sizes = self.sizes(given)
         case = self.case_at(sizes)
-        held = {name: value for name, (value, _) in self.graph.held.items()}
+        fixed = {name: value for name, (value, _) in self.held.items()}
         return Derivation(
-            model=self.graph.model,
-            source=self.graph.source,
+            model=self.model,
+            source=self.source,
             dims=tuple(replace(d, value=sizes[d.name]) for d in self.dims),
             options=self.options,
             assumptions=self.assumptions,
@@ -204,8 +189,8 @@ class Stored:
             coverage=(),
             certificates=(),
             provenance=self.versions,
-            notes=self.graph.notes,
-            held=held if case is None else by_cases.held(held, sizes, case.special),
+            notes=self.notes,
+            held=fixed if case is None else held(fixed, sizes, case.equal),
         )
 
     def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:
@@ -213,33 +198,42 @@ class Stored:
         case, general = self.case_at(sizes), self._general(self.quantity(name), self.point(sizes))
         if case is None or name not in case.differing:
             return general
-        return by_cases.by_cases(general, case.form.derived(name, sizes), case.special)
+        from calc.by_cases import by_cases
+
+        return by_cases(general, case.form.derived(name, sizes), case.equal)
 
     def _general(self, q: StoredQuantity, point: Point) -> Quantity:
+        from calc.derivation import Quantity, QuantityTerm
+
         d = q.definition
         if q.unknown:
             return Quantity(d.name, d.unit, d.meaning, None, None, unknown=q.unknown)
         if not q.moments:
             whole = q.polynomials[0]
-            terms = tuple(QuantityTerm(t.site, self.table.text(t.polynomial), point(t.polynomial), t.because) for t in q.terms)
+            terms = tuple(QuantityTerm(site, self.table.text(p), point(p), because) for site, p, because in q.terms)
             return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
         moments = tuple(sorted((self._candidate(m, point) for m in q.moments), key=lambda c: -c.value))
         text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
         return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
 
     def _candidate(self, moment: Moment, point: Point) -> Candidate:
+        from calc.derivation import Candidate
+
         parts = {role: self.table.text(p) for role, p in moment.parts}
         return Candidate(
             self.table.text(moment.polynomial), moment.at, point(moment.polynomial), parts, {r: point(p) for r, p in moment.parts}
         )
 
-    def _read(self, definition: Definition) -> StoredQuantity:
-        entry, known = self.entries[definition.name], self.table.polynomials
-        terms = tuple(Term(site, known[i], because) for site, i, because in entry.get("terms", ()))
-        moments = tuple(self._moment(at, parts) for at, parts in entry.get("moments", ()))
-        whole = known[entry["is"]] if "is" in entry else None
-        return StoredQuantity(definition, self, whole, terms, moments, entry.get("unknown", ""))
 
-    def _moment(self, at: str, parts: list[tuple[str, int]]) -> Moment:
-        found = tuple((role, self.table.polynomials[i]) for role, i in parts)
-        return Moment(at, self.table.added([p for _, p in found]), found)
+def table_of(data: Mapping[str, Any]) -> Table:
+    """The polynomials of a form. Of a monomial a file has [name, power, name, power, …], of a polynomial [over, monomial, numerator, …]."""
+    return Table(
+        tuple(data["names"]),
+        tuple(tuple(zip(m[::2], m[1::2], strict=True)) for m in data["monomials"]),
+        tuple(Polynomial(p[0], tuple(zip(p[1::2], p[2::2], strict=True))) for p in data["polynomials"]),
+    )
+
+
+def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> Moment:
+    found = tuple((role, table.polynomials[i]) for role, i in parts)
+    return Moment(at, table.added([p for _, p in found]), found)

@@ -11,7 +11,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
@@ -29,11 +29,10 @@ from calc.derive.analysis import Analysis, analyse
 from calc.derive.cases import differences
 from calc.derive.steps import moment_name
 from calc.errors import NapkinError
-from calc.graph import Graph, Record, Special
-from calc.graph_json import graph_to_json
+from calc.graph import Graph, Special
 from calc.options import Options
 from calc.spec import Spec
-from calc.stored import FOLDER, INDEX, SCHEMA, read
+from calc.stored import FOLDER, INDEX, SCHEMA, Stored
 from calc.stored.produced import LIBRARIES, ROOT, digest
 from calc.textbook.exact import Exact, inapplicable, incomparable
 from calc.textbook.rules import RULES
@@ -75,7 +74,7 @@ def made(name: str, options: Options) -> dict[str, Any]:
     graph = _certified_in_general(spec, pipeline.trace(spec, options=options), options)
     analysis = analysed(graph)
     derivation = derived(graph, analysis=analysis)
-    data = {"schema": SCHEMA, "name": name, "graph": graph_to_json(_without_records(graph)), **_written(graph, analysis, derivation)}
+    data = {"schema": SCHEMA, **_written(name, graph, analysis, derivation)}
     compare(data, derivation)
     return data
 
@@ -98,7 +97,7 @@ def analysed(graph: Graph) -> Analysis:
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
     """Refuse a form that does not say exactly what the derivation says."""
-    found = read(data).derivation({})
+    found = Stored(data).derivation({})
     for name in derivation:
         ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (found[name], derivation[name]))
         if ours != theirs:
@@ -109,34 +108,47 @@ def _plain(quantity: Quantity) -> tuple[Any, ...]:
     return tuple(replace(term, parts=()) for term in quantity.terms)
 
 
-def _written(graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
+def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
     """One form: the closed forms of ``graph`` alone, then those of its special case."""
     general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis)
     writer = _Writer(analysis.fold.outer)
-    quantities = {quantity: _quantity(general[quantity], analysis, writer) for quantity in general}
-    calls = [[kind, len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()]
     return {
-        "quantities": quantities,
-        "calls": calls,
+        **_standing(name, graph),
+        "quantities": {quantity: _quantity(general[quantity], analysis, writer) for quantity in general},
+        "calls": {
+            kind: [len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()
+        },
         "thumbs": _thumbs(derivation),
         **writer.table(),
-        "cases": [_case(special, general, analysis) for special in graph.special],
+        "cases": [_case(name, special, general, analysis) for special in graph.special],
     }
 
 
-def _case(special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
+def _standing(name: str, graph: Graph) -> dict[str, Any]:
+    """What is recorded, and for which sizes it stands."""
+    return {
+        "name": name,
+        "model": graph.model,
+        "source": graph.source,
+        "options": dict(graph.options),
+        "versions": {name: version for name, version in graph.provenance.items() if name in LIBRARIES},
+        "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
+        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "notes": list(graph.notes),
+        "symbols": list(graph.symbols),
+        "basis": dict(graph.basis),
+        "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
+        "conditions": [[c.expr, c.holds, c.where] for c in graph.conditions],
+        "certified": [dict(record.sizes) for record in graph.certificates],
+        "held": {name: list(kept) for name, kept in graph.held.items()},
+    }
+
+
+def _case(name: str, special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
     assert analysis.special is not None  # it was just analysed
     case = derived_alone(special.graph, general.sizes, analysis.special)
-    form = _written(special.graph, analysis.special, case)
-    return {"differing": sorted(differences(general, case, special)), "form": form}
-
-
-def _without_records(graph: Graph) -> Graph:
-    """The graph as far as a form needs it: its dimensions and conditions, and where they were certified."""
-    nothing: tuple[Any, ...] = ()
-    places = tuple(Record(r.sizes, *(nothing,) * 11) for r in graph.certificates)
-    special = tuple(replace(s, graph=_without_records(s.graph)) for s in graph.special)
-    return replace(graph, records=(), certificates=places, special=special)
+    form = _written(name, special.graph, analysis.special, case)
+    return {"equal": dict(special.equal), "differing": sorted(differences(general, case, special)), "form": form}
 
 
 def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:

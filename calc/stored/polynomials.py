@@ -6,6 +6,7 @@ at given sizes each is worked out once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,15 +47,13 @@ class Table:
 
     def added(self, polynomials: Sequence[Polynomial]) -> Polynomial:
         """The sum of several. Numbers of monomials rise in the order in which a sum is written."""
-        total: dict[int, Fraction] = {}
+        over = math.lcm(*(p.over for p in polynomials))
+        total: dict[int, int] = {}
         for p in polynomials:
+            scale = over // p.over
             for number, numerator in p.terms:
-                total[number] = total.get(number, Fraction(0)) + Fraction(numerator, p.over)
-        left = {number: total[number] for number in sorted(total) if total[number]}
-        over = 1
-        for coefficient in left.values():
-            over *= Fraction(coefficient.denominator, over).numerator
-        return Polynomial(over, tuple((number, int(c * over)) for number, c in left.items()))
+                total[number] = total.get(number, 0) + scale * numerator
+        return Polynomial(over, tuple((number, total[number]) for number in sorted(total) if total[number]))
 
 
 class Point:

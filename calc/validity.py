@@ -1,0 +1,133 @@
+"""For which sizes a recorded step stands: its dimensions, the questions about sizes that it asked, and where the answers were tried.
+
+Apart from the record, so that a closed form can say whether it holds without reading what it was derived from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from calc import dims
+from calc.dims import Dim
+from calc.errors import DimensionError
+from calc.exact import holds, side
+from calc.folds import Basis
+
+
+@dataclass(frozen=True, slots=True)
+class DimRecord:
+    """A dimension of the model. ``expr`` is its default expression; ``tied`` ones always equal it."""
+
+    name: str
+    meaning: str
+    value: int
+    expr: str | None = None
+    tied: bool = False
+    multiple_of: int | str | None = None
+    at_most: str | None = None
+    plus: int = 0
+    decided_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A condition on sizes (or a value read once) that the recorded step took for granted."""
+
+    expr: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked."""
+
+    expr: str
+    holds: bool
+    where: str
+
+    def same_at(self, values: Mapping[str, int]) -> bool:
+        """Whether the answer is the recorded one at these values of the basis symbols."""
+        try:
+            return holds(self.expr, values) == self.holds
+        except ZeroDivisionError:
+            return False  # a size of 0 there: not what was recorded
+
+    def told_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
+        """Whether a record at ``certified`` tells what runs at ``values``, where the answer is another than the recorded one.
+
+        It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
+        nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
+        """
+        if self.same_at(certified):
+            return False
+        try:
+            here = side(self.expr, values)
+            return not here or here == side(self.expr, certified)
+        except ZeroDivisionError:
+            return True
+
+
+def unmet_at(
+    sizes: Mapping[str, int],
+    held: Mapping[str, tuple[int, str]],
+    basis: Basis,
+    conditions: Iterable[Condition],
+    certified: Sequence[Mapping[str, int]],
+) -> list[Condition]:
+    """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no ``certified`` values of the basis symbols.
+
+    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone.
+    """
+    moved = [Condition(f"{name} == {value}", True, why) for name, (value, why) in held.items() if sizes[name] != value]
+    if moved:
+        return moved
+    values = basis.values(sizes)
+    changed = [c for c in conditions if not c.same_at(values)]
+    return [c for c in changed if not any(c.told_by(at, values) for at in certified)]
+
+
+def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
+    """Whether a special case applies at ``sizes``: ``equal`` says which dimensions are 1, equal or a product of others in it."""
+    return all(sizes[name] == dims.evaluate(to, sizes) for name, to in equal.items())
+
+
+class Recorded(Protocol):
+    """Whatever knows its dimensions and for which sizes it stands: a graph, or a stored form."""
+
+    @property
+    def dims(self) -> tuple[DimRecord, ...]: ...
+
+    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]: ...
+
+
+def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
+    """Values of all dimensions with some overridden; a default expression that held moves along.
+
+    Sizes at which the step was never recorded to run as its closed forms say are refused.
+    """
+    values = unchecked(recorded, given)
+    for condition in recorded.unmet(values):
+        raise DimensionError(
+            f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not"
+            f" (asked at {condition.where}): record it at these sizes, by deriving the model with them"
+        )
+    return values
+
+
+def unchecked(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
+    """The same whether or not the step runs there as it was recorded. Sizes that the model cannot have are refused."""
+    known = {d.name: d.value for d in recorded.dims}
+    table: dict[str, Dim] = {}
+    for d in recorded.dims:
+        follows = d.expr is not None and _rounded(d, dims.evaluate(d.expr, known)) == d.value
+        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
+    return dims.resolve(table, given)
+
+
+def _rounded(d: DimRecord, value: Fraction) -> Fraction | int:
+    """An expected value is rounded up to a size."""
+    return math.ceil(value) if d.decided_at else value

@@ -1,0 +1,79 @@
+"""Words that every writer of a derivation says alike, whether it has the whole page or only the answers. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from calc.validity import Assumption, DimRecord
+from reports import numbers
+from reports.numbers import NBSP
+
+ANSWERS = (
+    ("parameters", "How many parameters?"),
+    ("memory.peak", "How much memory at the peak?"),
+    ("flops.step.total", "How many FLOPs per step?"),
+)
+
+_ORDER = ("parameters", "activations", "gradients", "optimizer_state", "checkpoint", "memory", "flops", "bytes_moved")
+
+
+def place(name: str) -> int:
+    """Where a quantity's chapter stands: what is stored comes first, then what is done."""
+    for place, prefix in enumerate(_ORDER):
+        if name == prefix or name.startswith(f"{prefix}."):
+            return place
+    return len(_ORDER)
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """``B = 8, T = 1,024`` with breaks between sizes only."""
+    return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
+
+
+def several(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
+
+
+def sentence(words: str) -> str:
+    """``words`` with a full stop."""
+    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
+
+
+def largest_of(moments: int, at: str) -> str:
+    """Which of several moments the peak is."""
+    return f"at these sizes the largest of {several(moments, 'moment')}: {at}"
+
+
+def in_case(equal: Mapping[str, str]) -> str:
+    """A case as words: ``B = 1``. Products are left out: sizes of a case move along with them."""
+    return " and ".join(f"{name}{NBSP}={NBSP}{to}" for name, to in equal.items() if to.isalnum() or to.isidentifier())
+
+
+def declared(dims: Iterable[DimRecord], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
+    """Conditions that the model's dimensions declare, unless the record states them too."""
+    stated = {a.expr for a in assumptions}
+    for dim in dims:
+        conditions = []
+        if dim.multiple_of is not None:
+            conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
+        if dim.at_most is not None:
+            why = "no more can be chosen than there are" if dim.decided_at else f"the model is made for at most {dim.at_most}"
+            conditions.append((f"{dim.name} <= {dim.at_most}", why))
+        for expr, because in conditions:
+            if expr not in stated:
+                yield Assumption(expr, because)
+
+
+def remark(note: str) -> str:
+    """A note as a sentence; one of several lines stays as it is."""
+    return note if "\n" in note.strip() else sentence(note.strip())
+
+
+def in_words(expr: str) -> str:
+    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``."""
+    divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", expr)
+    equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", expr)
+    plain = f"{equal.group(1)} = {equal.group(2)}" if equal else expr
+    return f"{divides.group(2)} divides {divides.group(1)}" if divides else plain.replace("<=", "≤").replace(">=", "≥")
