@@ -22,7 +22,7 @@ BOUNDS = (COMPUTE, MEMORY, LAUNCH)  # of two that are equal, the first names the
 LAUNCH_SECONDS = Fraction(5, 10**6)
 LAUNCH_SOURCE = "ASSUMPTION: 5 µs from one kernel to the next in eager PyTorch; measure it with napkin calibrate"
 
-_RATES = {
+RATES = {
     "float64": "fp64",
     "float32": "fp32",
     "bfloat16": "bf16",
@@ -57,9 +57,9 @@ class Ceiling:
         if self.override is not None:
             return self.override
         dtype = product_dtype(operator)
-        if dtype not in _RATES:
+        if dtype not in RATES:
             raise BadInputError(f"no rate is known for products of {dtype or 'no'} tensors ({operator.name}): name one with --dtype")
-        return _RATES[dtype]
+        return RATES[dtype]
 
     def products(self, operator: Operator) -> Fraction:
         """FLOP/s of an operator's products, dense."""

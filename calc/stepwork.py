@@ -13,8 +13,8 @@ from calc import pipeline
 from calc.derive.operators import Operators, Work, of_record, operators
 from calc.errors import UnlikeTurnsError
 from calc.options import Options
-from calc.resolving import resolve
 from calc.spec import Spec
+from calc.validity import resolve
 
 
 @dataclass(frozen=True)

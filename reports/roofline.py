@@ -19,7 +19,7 @@ from calc.roofline import LAUNCH, LAUNCH_SECONDS, LAUNCH_SOURCE, MEMORY, Ceiling
 from calc.stepwork import StepWork
 from reports import hardware, job
 from reports.escape import visible
-from reports.numbers import percent, significant
+from reports.numbers import duration, percent, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -181,10 +181,9 @@ def finding(found: Found) -> str:
     share = total.bounds[total.dominant] / total.seconds
     bound = {MEMORY: "memory traffic", LAUNCH: "launches"}.get(total.dominant, "compute")
     site, sums = found.eager.by_site()[0]
-    return (
-        f"At least {_time(total.seconds)} eager and {_time(fused.seconds)} fused; {percent(share)} of the eager time is bound by {bound},"
-        f" and {site} takes {percent(sums.seconds / total.seconds)}."
-    )
+    least = f"At least {duration(total.seconds)} eager and {duration(fused.seconds)} fused"
+    taken = percent(sums.seconds / total.seconds)
+    return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {site} takes {taken}."
 
 
 def _phases(found: Found, out: Console) -> None:
@@ -195,7 +194,7 @@ def _phases(found: Found, out: Console) -> None:
     rows = [(phase, found.eager.phase(phase), found.fused.phase(phase)) for phase in found.eager.phases]
     for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
         counts = (eager.flops, eager.bytes, fused.bytes, eager.launches, fused.launches)
-        made.add_row(name, *(f"{c:,}" for c in counts), _time(eager.seconds), _time(fused.seconds), _bounds(eager))
+        made.add_row(name, *(f"{c:,}" for c in counts), duration(eager.seconds), duration(fused.seconds), _bounds(eager))
     out.print(made)
 
 
@@ -208,7 +207,7 @@ def _sites(found: Found, top: int, out: Console) -> None:
     made = columns("site, forward and backward", *((head, "right") for head in ("FLOP/byte", "eager time", "share")), "bound by")
     for site, sums in sites[:top]:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"
-        made.add_row(Text(visible(site)), intensity, _time(sums.seconds), _share(sums.seconds, total), _bounds(sums))
+        made.add_row(Text(visible(site)), intensity, duration(sums.seconds), _share(sums.seconds, total), _bounds(sums))
     out.print(made)
     _left_out(len(sites) - top, "sites", out)
 
@@ -225,7 +224,7 @@ def _operators(found: Found, top: int, out: Console) -> None:
     for row in rows[:top]:
         name = row.name.removeprefix("aten.").removesuffix(".default")
         intensity = "-" if row.intensity is None else significant(row.intensity)
-        cells = (f"{row.times:,}", f"{row.flops:,}", f"{row.bytes:,}", intensity, _time(row.total), _share(row.total, total))
+        cells = (f"{row.times:,}", f"{row.flops:,}", f"{row.bytes:,}", intensity, duration(row.total), _share(row.total, total))
         made.add_row(Text(visible(f"{row.phase} {name}")), Text(visible(row.site)), *cells, row.bound)
     out.print(made)
     _left_out(len(rows) - top, "kinds of operators", out)
@@ -246,11 +245,3 @@ def _bounds(sums: Sums) -> str:
 
 def _share(part: Fraction, whole: Fraction) -> str:
     return percent(part / whole) if whole else "-"
-
-
-def _time(seconds: Fraction) -> str:
-    """To three figures, in the largest unit of which there is one."""
-    for unit, name in ((Fraction(1), "s"), (Fraction(1, 10**3), "ms"), (Fraction(1, 10**6), "µs")):
-        if seconds >= unit:
-            return f"{significant(seconds / unit)} {name}"
-    return f"{significant(seconds * 10**9)} ns"

@@ -27,7 +27,7 @@ from calc.derive.loops import Interpolation, Sites
 from calc.dtypes import item_size
 from calc.errors import CertificateError, UnlikeTurnsError
 from calc.graph import Graph, Op, Record, Tensor
-from calc.resolving import resolve
+from calc.validity import resolve
 
 _OUTLIVES = ("parameter", "gradient", "buffer", "optimizer state", "master weight", "input")
 SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "fused_launches")

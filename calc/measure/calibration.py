@@ -1,0 +1,72 @@
+"""Calibrates the machine at hand: every primitive timed by a clock that is handed in, in less than a minute.
+
+What a device has no kernel for, or no memory, is left out; a prediction says when it lacks it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+
+from calc.calibration import Calibration, Point
+from calc.errors import MeasurementError
+from calc.measure.collector import collector_off
+from calc.measure.machine import machine
+from calc.measure.primitives import Action, Primitive, primitives
+from calc.measure.timing import HostWatch, Times, Watch, time_of, watch_of
+from calc.repeat import Repeat
+
+_LONG = 10**10  # FLOP: what takes a tenth of a second and more is repeated less often
+PROCESSOR_TIME = "the processor time of this process (time.process_time_ns)"
+_MANY = 64
+_REPEAT = Repeat(warm_up=1, count=5, seconds=0.01, most=40)
+_REPEAT_LONG = Repeat(warm_up=1, count=3, seconds=0.0, most=3)
+
+
+def calibrate(
+    device: str,
+    *,
+    processor_time: bool = False,
+    watch: Watch | None = None,
+    chosen: Iterable[Primitive] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Calibration:
+    """Time every primitive on ``device``, by its own clock or, on a CPU, by the time that its processors spent on this process."""
+    watch = watch or (processor_watch() if processor_time else watch_of(device))
+    points: list[Point] = []
+    what = ""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), collector_off():
+        torch.manual_seed(0)
+        for primitive in primitives(device) if chosen is None else chosen:
+            if primitive.what != what:
+                what = primitive.what
+                progress(f"timing {what}")
+            point = _timed(primitive, watch)
+            points += [] if point is None else [point]
+    return Calibration(machine(device), watch.name, tuple(points))
+
+
+def processor_watch() -> HostWatch:
+    """A clock that stands still while other programs run. With several threads it adds up what each of them took."""
+    return HostWatch(time.process_time_ns, name=PROCESSOR_TIME)
+
+
+def _timed(primitive: Primitive, watch: Watch) -> Point | None:
+    try:
+        action = primitive.make()
+        times = _times(action, watch, _REPEAT_LONG if primitive.flops > _LONG else _REPEAT)
+    except (NotImplementedError, RuntimeError):
+        return None  # no such kernel here, or no room
+    point = Point(primitive.what, primitive.dtype, primitive.sizes, primitive.flops, primitive.bytes, times.calls, times.nanoseconds)
+    return replace(point, calls=point.calls * primitive.repeats)
+
+
+def _times(action: Action, watch: Watch, repeat: Repeat) -> Times:
+    """Where the first calls were slow and those that count too short for the clock, many more make one repetition."""
+    try:
+        return time_of(action, watch, repeat)
+    except MeasurementError:
+        return time_of(action, watch, repeat, calls=_MANY)

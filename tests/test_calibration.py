@@ -1,0 +1,84 @@
+"""A calibration goes to a file and back without loss, and what is none is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.calibration import COPY, Point, read
+from calc.errors import BadInputError
+from tests.calibrated import GIGA, RATE, made
+
+
+def _written(path: Path, **changes: Any) -> Path:
+    path.write_text(json.dumps({**made().to_json(), **changes}), encoding="utf-8")
+    return path
+
+
+def test_a_calibration_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Every point, the machine and the clock."""
+    assert made() == read(_written(tmp_path / "c.json"))
+
+
+def test_the_median_is_of_one_call() -> None:
+    """10, 20 and 90 ns for two calls: 10 ns; the quartiles 15 and 55 lie 40 / 20 of the median apart."""
+    point = Point(COPY, "float32", {"bytes": 100}, 0, 100, 2, (90, 10, 20))
+
+    assert (Fraction(10, GIGA), Fraction(2)) == (point.seconds, point.spread)
+    assert 10 * GIGA == point.bandwidth
+
+
+def test_peaks_and_bandwidth_are_the_fastest_product_and_the_largest_copy() -> None:
+    """All products of the made-up machine run at one rate."""
+    assert {"float32": RATE * GIGA} == made().peaks()
+    assert 10 * GIGA == pytest.approx(float(made().bandwidth()), rel=1e-6)
+
+
+POINT = {"what": "aten.mm", "dtype": "float32", "sizes": {"m": 1}, "flops": 2, "bytes": 0, "calls": 1, "nanoseconds": [5]}
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another kind": ({"kind": "report"}, "it says that it is report of schema 1"),
+    "another schema": ({"schema": 9}, "it says that it is calibration of schema 9"),
+    "no machine": ({"machine": None}, "'NoneType' object is not subscriptable"),
+    "a device without a name": ({"machine": {"device": {"kind": "cpu", "name": 3}}}, "its device's name is no text"),
+    "no repetition": ({"points": [{**POINT, "nanoseconds": []}]}, "aten.mm has no repetition"),
+    "no time": ({"points": [{**POINT, "nanoseconds": [0]}]}, "'0' is no whole number from 1 to 10^18"),
+    "a negative time": ({"points": [{**POINT, "nanoseconds": [-5]}]}, "'-5' is no whole number from 1 to 10^18"),
+    "half a nanosecond": ({"points": [{**POINT, "nanoseconds": [0.5]}]}, "'0.5' is no whole number from 1 to 10^18"),
+    "truth as FLOPs": ({"points": [{**POINT, "flops": True}]}, "'True' is no whole number from 0 to 10^18"),
+    "a size of 0": ({"points": [{**POINT, "sizes": {"m": 0}}]}, "'0' is no whole number from 1 to 10^18"),
+    "no sizes": ({"points": [{k: v for k, v in POINT.items() if k != "sizes"}]}, "it lacks sizes"),
+    "nothing but a product": ({"points": [POINT]}, "it has no aten.copy_ in float32"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_what_is_no_calibration_is_refused(case: tuple[dict[str, Any], str], tmp_path: Path) -> None:
+    """The line says what is wrong and how to make one."""
+    changes, reason = case
+    file = _written(tmp_path / "c.json", **changes)
+
+    with pytest.raises(BadInputError) as refusal:
+        read(file)
+
+    assert f"{file} is no calibration ({reason}): make one with napkin calibrate -o FILE" == str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 10**5, "\x00", "1e999"])
+def test_what_is_not_json_is_refused(text: str, tmp_path: Path) -> None:
+    """One line, whatever is in the file."""
+    file = tmp_path / "c.json"
+    file.write_text(text)
+
+    with pytest.raises(BadInputError, match=r"make one with napkin calibrate -o FILE$"):
+        read(file)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """And a folder."""
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(BadInputError, match=r"^cannot read a calibration from "):
+            read(path)
