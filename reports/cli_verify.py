@@ -30,6 +30,7 @@ _FORMATS = ("text", "github", "json")
 @click.option(
     "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."
 )
+@click.option("--templates", metavar="DIR", help="The folder of templates of your own that a report was made with.")
 @click.option("--no-cache", is_flag=True, help="Record steps anew, and keep no recording.")
 def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Make reports again and compare, or check every marked number of live documents.
@@ -50,26 +51,26 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     return HELD if all(ok for ok, _ in outcomes) else FAILED
 
 
-def _one(file: Path, form: str, sources: Sequence[str], **how: Any) -> tuple[bool, dict[str, Any]]:
+def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, **how: Any) -> tuple[bool, dict[str, Any]]:
     from reports import verify as reports_
 
     text = reports_.read_text(file)
     inputs = reports_.inputs_of(file, text)
     if inputs is not None:
-        return _report(file, text, inputs, sources, form)
+        return _report(file, text, inputs, sources, templates, form)
     if file.suffix != ".md":
         raise BadInputError(f"{file.name} carries no inputs, so it is no report of Napkin's: nothing in it can be verified")
     return _document(file, text, sources, form, **how)
 
 
-def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], form: str) -> tuple[bool, dict[str, Any]]:
+def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str) -> tuple[bool, dict[str, Any]]:
     from reports.inputs import file_of
     from reports.verify import summary, verify
 
     own = file_of(inputs.model)
     named = [Path(s) for s in sources if own is None or Path(s).name == own.name]
     with talk() as say:
-        found = verify(file, text, inputs, named[0] if named else None, say)
+        found = verify(file, text, inputs, named[0] if named else None, None if templates is None else Path(templates), say)
     for note in found.notes:
         click.echo(f"{file}: {note}", err=True)
     if form == "text":

@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from calc.errors import BadInputError
 from reports import mathml, prose
 from reports.escape import visible
 from reports.page import Formula, Page
-from reports.render import TEMPLATES, environment, render
+from reports.render import PLAIN, TEMPLATES, Filter, Look, environment, render
 
 if TYPE_CHECKING:
     from reports.lecture_page import LecturePage
 
+_SHEET = "report.css"
 _FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
 
 
-def write(page: Page | LecturePage, template: str = "report.j2") -> str:
+def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
-    style = _style()
-    env = environment(None, {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html}, page.sections)
-    html = render(env, "html.j2", page, template, style=Markup(style), policy=_policy(style))
+    style = _style(look.folder)
+    filters: dict[str, Filter] = {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html}
+    env = environment(None, filters, page.sections, look.folder)
+    html = render(env, "html.j2", page, look.template, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
@@ -43,10 +46,14 @@ def _sites(text: str) -> Markup:
     return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(visible(text)))))
 
 
-def _style() -> str:
-    """The style sheet with the font in it. It stands in the policy by its hash, so it is made before the page."""
+def _style(folder: Path | None = None) -> str:
+    """The style sheet, a user's own where there is one, with the font in it. It stands in the policy by its hash, so it is made before
+    the page."""
     font = base64.b64encode(_FONT.read_bytes()).decode("ascii")
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    own = folder / _SHEET if folder is not None else None
+    css = (own if own is not None and own.is_file() else TEMPLATES / _SHEET).read_text(encoding="utf-8")
+    if "<" in css:
+        raise BadInputError(f"{own}: a style sheet with < could end its element: leave it out")
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
     css = re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
     return css.strip().replace("{{font}}", f"data:font/woff2;base64,{font}")

@@ -24,8 +24,8 @@ _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,20000}\}) -->$", r
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """``kind`` says which command made it; ``digest`` is the SHA-256 of a user's own file, ``date`` and ``environment`` what was noted of
-    the day and the machine."""
+    """``kind`` says which command made it; ``digest`` is the SHA-256 of a user's own file, ``templates`` that of a folder of templates of
+    their own; ``date`` and ``environment`` are what was noted of the day and the machine."""
 
     kind: str
     model: str = ""
@@ -33,6 +33,8 @@ class Inputs:
     options: Mapping[str, str] = field(default_factory=dict)
     device: str = "cpu"
     digest: str = ""
+    template: str = ""
+    templates: str = ""
     date: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,6 +52,12 @@ def digest_of(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 of the templates and style sheets of a folder, names included."""
+    files = sorted(file for file in folder.glob("*") if file.suffix in (".j2", ".css"))
+    return hashlib.sha256("".join(f"{file.name}:{digest_of(file)};" for file in files).encode()).hexdigest()
 
 
 def file_of(model: str) -> Path | None:
@@ -85,7 +93,7 @@ def _parsed(text: str) -> Any:
         raise BadInputError(f"not JSON: {str(error)[:100]}") from None
 
 
-_TEXTS = ("kind", "model", "device", "digest", "date")
+_TEXTS = ("kind", "model", "device", "digest", "template", "templates", "date")
 
 
 def _read(body: Any) -> Inputs:

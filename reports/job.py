@@ -30,8 +30,9 @@ from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown, tex
 from reports.build import build, today
 from reports.evidence import measurements
-from reports.inputs import Inputs, digest_of, file_of
+from reports.inputs import Inputs, digest_of, file_of, folder_digest
 from reports.page import Command, Page
+from reports.render import PLAIN, Look
 from reports.request import Request as Request
 from reports.request import json_text as json_text
 from reports.request import sizes_from as sizes_from
@@ -136,15 +137,17 @@ class Made:
     unchecked: str
 
 
-def report(request: Request, directory: Path, device: str, progress: Progress, latex: bool = False) -> Outcome:
+def report(
+    request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN
+) -> Outcome:
     """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
     can be."""
-    made = make(request, device, progress)
+    made = make(request, device, progress, look=look)
     wanted = {name: text for name, text in made.texts.items() if latex or not name.endswith(".tex")}
     return Outcome(made.page, write_all(directory, wanted), made.checks, made.unchecked)
 
 
-def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None) -> Made:
+def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None, look: Look = PLAIN) -> Made:
     """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one."""
     derivation = derive(request, progress)
     checks, unchecked = None, ""
@@ -154,20 +157,20 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         unchecked = str(error)
     live, untimed = timeline(derivation, progress)
     progress("writing the report")
-    inputs = _inputs(request, derivation, checks, device)
+    inputs = _inputs(request, derivation, checks, device, look)
     environment = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
-        inputs = replace(_inputs(request, derivation, checks, device), date=stamp.date)
+        inputs = replace(_inputs(request, derivation, checks, device, look), date=stamp.date)
     compared = comparisons(derivation)
     seen = evidence(derivation)
     given = (request.sizes, unchecked, live, untimed)
     made = build(derivation, checks, compared, _commands(request, checks), *given, inputs=inputs, evidence=seen)
     data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), "inputs": json.loads(inputs.text())}
     texts = {
-        "report.md": markdown.write(made),
-        "report.html": html.write(made),
-        "report.tex": tex.write(made),
+        "report.md": markdown.write(made, look),
+        "report.html": html.write(made, look),
+        "report.tex": tex.write(made, look),
         "report.json": json_text(data),
     }
     return Made(made, texts, environment, checks, unchecked)
@@ -180,7 +183,7 @@ def evidence(derivation: Derivation) -> Evidence:
     return evidence_for(derivation.model, derivation.source, derivation.options, derivation.sizes, records)
 
 
-def _inputs(request: Request, derivation: Derivation, checks: Any, device: str) -> Inputs:
+def _inputs(request: Request, derivation: Derivation, checks: Any, device: str, look: Look) -> Inputs:
     """What makes this report again."""
     file = file_of(request.model)
     environment = {**derivation.provenance, **{f"check: {name}": value for name, value in getattr(checks, "provenance", {}).items()}}
@@ -191,6 +194,8 @@ def _inputs(request: Request, derivation: Derivation, checks: Any, device: str) 
         options=request.options.to_json(),
         device=device,
         digest=digest_of(file) if file is not None else "",
+        template="" if look.template == PLAIN.template else look.template.removesuffix(".j2"),
+        templates=folder_digest(look.folder) if look.folder is not None else "",
         date=today(),
         environment={"source": derivation.source, **{name: str(value) for name, value in environment.items()}},
     )

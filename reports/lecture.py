@@ -32,6 +32,7 @@ from reports.lecture_page import CheckView, ClaimRow, DerivedView, DisputeView, 
 from reports.numbers import NBSP
 from reports.page import Badge, Command
 from reports.parts import BADGES, formula, sentence, sizes_text
+from reports.render import Look
 
 SECTIONS = {
     "verdicts": "Verdicts",
@@ -75,6 +76,8 @@ class Outcome:
         return all(worked.ok for _, worked in self.systems)
 
 
+LOOK = Look("lecture.j2")
+
 # -- making it ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -97,8 +100,8 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
     page = build(found, tuple(worked), inputs)
     return outcome, {
-        "lecture.md": markdown.write(page, "lecture.j2"),
-        "lecture.html": html.write(page, "lecture.j2"),
+        "lecture.md": markdown.write(page, LOOK),
+        "lecture.html": html.write(page, LOOK),
         "lecture.json": job.json_text({**document(outcome), "inputs": json.loads(inputs.text())}),
     }
 

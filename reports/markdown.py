@@ -11,7 +11,7 @@ from markupsafe import escape as html_escape
 
 from reports import escape, latex, prose
 from reports.page import Formula, Page
-from reports.render import Filter, environment, render
+from reports.render import PLAIN, Filter, Look, environment, render
 
 if TYPE_CHECKING:
     from reports.lecture_page import LecturePage
@@ -20,7 +20,7 @@ BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page | LecturePage, template: str = "report.j2") -> str:
+def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
     filters: dict[str, Filter] = {
         "oneline": _oneline,
@@ -34,7 +34,7 @@ def write(page: Page | LecturePage, template: str = "report.j2") -> str:
         "prose": prose.markdown,
         "verbatim": Markup,  # a line that was made so that nothing in it can end a comment
     }
-    text = render(environment(escape.markdown, filters, page.sections), "markdown.j2", page, template)
+    text = render(environment(escape.markdown, filters, page.sections, look.folder), "markdown.j2", page, look.template)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
+from calc.errors import BadInputError
 from reports.build import SECTIONS
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
@@ -15,12 +20,43 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 Filter = Callable[..., object]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Which template writes a page, and the folder of a user's own templates that go before ours."""
+
+    template: str = "report.j2"
+    folder: Path | None = None
+
+
+PLAIN = Look()
+
+
+def look_of(template: str, folder: str) -> Look:
+    """The look of a template by its name, ``homework`` say, and of a user's own folder; what is not there is refused before any work."""
+    own = Path(folder) if folder else None
+    if own is not None and not own.is_dir():
+        raise BadInputError(f"{folder} is no folder of templates")
+    name = f"{template or 'report'}.j2"
+    places = [TEMPLATES] if own is None else [own, TEMPLATES]
+    if not re.fullmatch(r"[\w-]{1,60}", template or "report") or not any((place / name).is_file() for place in places):
+        known = sorted({file.stem for place in places for file in place.glob("*.j2")} - _PARTS)
+        raise BadInputError(f"there is no template {template[:60]!r}: there are {', '.join(known)}")
+    return Look(name, own)
+
+
+_PARTS = {"html", "markdown", "latex", "lecture"}  # macros of a format, and what is no report of a model
+
+
 def environment(
-    escape: Callable[[str], str] | None, filters: dict[str, Filter], sections: Mapping[str, str] = SECTIONS
+    escape: Callable[[str], str] | None,
+    filters: dict[str, Filter],
+    sections: Mapping[str, str] = SECTIONS,
+    folder: Path | None = None,
 ) -> jinja2.Environment:
     """An environment whose printed values pass through ``escape``; without one, through HTML's. ``sections`` are numbered in order.
 
-    Jinja's autoescape is on in either case: it keeps apart what a macro made (safe) from what a name brought (not).
+    Jinja's autoescape is on in either case: it keeps apart what a macro made (safe) from what a name brought (not). Templates run in
+    Jinja's sandbox: one that somebody brought can read the page and nothing else.
     """
 
     def finalize(value: object) -> object:
@@ -28,8 +64,8 @@ def environment(
             return value
         return Markup(escape(str(value)))
 
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+    env = ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader([TEMPLATES] if folder is None else [folder, TEMPLATES]),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         finalize=finalize,
@@ -43,5 +79,21 @@ def environment(
 
 
 def render(env: jinja2.Environment, macros: str, page: object, template: str, **context: object) -> str:
-    """A document's template over one format's macros."""
-    return env.get_template(template).render(page=page, macros=macros, **context)
+    """A document's template over one format's macros. What is wrong with a template is one line that names it."""
+    try:
+        return env.get_template(template).render(page=page, macros=macros, **context)
+    except jinja2.TemplateNotFound as error:
+        raise BadInputError(f"there is no template {error.name}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise BadInputError(f"template {error.name}, line {error.lineno}: {error.message}") from None
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError) as error:
+        name, line = _place(error)
+        raise BadInputError(f"template {name}, line {line}: {error}") from None
+
+
+def _place(error: BaseException) -> tuple[str, int]:
+    """The template and line where an error arose: the innermost one of the traceback, which Jinja writes in terms of templates."""
+    places = [(Path(f.filename).name, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
+    if not places:
+        raise error
+    return places[-1]

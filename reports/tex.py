@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from reports.escape import visible
 from reports.page import Formula, Page
-from reports.render import Filter, environment, render
+from reports.render import PLAIN, Filter, Look, environment, render
 
 if TYPE_CHECKING:
     from reports.lecture_page import LecturePage
@@ -128,7 +128,7 @@ def _character(c: str) -> str:
     return f"[U+{ord(c):04X}]"
 
 
-def write(page: Page | LecturePage, template: str = "report.j2") -> str:
+def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
     """The LaTeX text of a page."""
     filters: dict[str, Filter] = {
         "oneline": lambda text: Markup(re.sub(r"\s+", " ", str(text)).strip()),
@@ -141,7 +141,7 @@ def write(page: Page | LecturePage, template: str = "report.j2") -> str:
         "columns": _columns,
         "verbatim": Markup,  # one line that was made so that nothing in it acts, behind a comment sign
     }
-    text = render(environment(escape, filters, page.sections), "latex.j2", page, template)
+    text = render(environment(escape, filters, page.sections, look.folder), "latex.j2", page, look.template)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

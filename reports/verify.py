@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
-from reports.inputs import Inputs, digest_of, embedded, file_of
+from reports.inputs import Inputs, digest_of, embedded, file_of, folder_digest
 
 Progress = Callable[[str], None]
 SUFFIXES = (".html", ".json", ".md", ".tex")
@@ -66,13 +66,14 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
         raise BadInputError(f"{file.name}: {error}") from None
 
 
-def verify(file: Path, text: str, inputs: Inputs, source: Path | None, progress: Progress) -> Verified:
-    """The report beside what its inputs make today."""
+def verify(file: Path, text: str, inputs: Inputs, source: Path | None, templates: Path | None, progress: Progress) -> Verified:
+    """The report beside what its inputs make today. ``source`` and ``templates`` are a user's own, where they name them."""
     word, because = _word(inputs, source)
+    because = because or _foreign(inputs, templates)
     if because:
         return Verified(because=because)
     try:
-        texts, environment = _remade(inputs, word, progress)
+        texts, environment = _remade(inputs, word, templates if inputs.templates else None, progress)
     except NapkinError as error:
         return Verified(because=f"it cannot be made again: {error}")
     right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
@@ -94,7 +95,18 @@ def _word(inputs: Inputs, source: Path | None) -> tuple[str, str]:
     return f"{head}{source}{tail}", ""
 
 
-def _remade(inputs: Inputs, word: str, progress: Progress) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _foreign(inputs: Inputs, templates: Path | None) -> str:
+    """Why it is not made again by a user's own templates."""
+    if not inputs.templates:
+        return ""
+    if templates is None or not templates.is_dir():
+        return "it is laid out by templates of your own: name their folder with --templates DIR"
+    if folder_digest(templates) != inputs.templates:
+        return f"{templates} does not hold the templates that it was made with: their SHA-256 differs"
+    return ""
+
+
+def _remade(inputs: Inputs, word: str, templates: Path | None, progress: Progress) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The texts by file name, and the environment here."""
     if inputs.kind == "lecture":
         from reports import lecture
@@ -104,11 +116,12 @@ def _remade(inputs: Inputs, word: str, progress: Progress) -> tuple[Mapping[str,
         raise BadInputError(f"{inputs.kind[:40]!r} is no kind of report that is known here")
     from calc.options import made
     from reports import job
+    from reports.render import look_of
 
     if inputs.device not in ("cpu", "cuda"):
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = job.Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
-    found = job.make(request, inputs.device, progress, inputs)
+    found = job.make(request, inputs.device, progress, inputs, look_of(inputs.template, str(templates or "")))
     return found.texts, found.environment
 
 

@@ -39,7 +39,7 @@ def page() -> LecturePage:
 
 def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
     """No script, no request, balanced elements, and each link of the page leads to an id that there is."""
-    text = html.write(page, "lecture.j2")
+    text = html.write(page, lecture.LOOK)
     read = Reader(text)
     ids = [a["id"] for _, a in read.elements if "id" in a]
 
@@ -51,7 +51,7 @@ def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
 
 def test_every_claim_stands_with_its_verdict_in_both(page: LecturePage) -> None:
     """Id, restatement, verdict and reason."""
-    written, marked = html.write(page, "lecture.j2"), markdown.write(page, "lecture.j2")
+    written, marked = html.write(page, lecture.LOOK), markdown.write(page, lecture.LOOK)
 
     for name, verdict in (("q1-144days", "holds after rounding"), ("bf16-1001", "wrong"), ("gpt4-2e25", "cannot be checked")):
         assert re.search(rf'id="claim-{name}".*?{verdict}', written, re.DOTALL), name
@@ -60,7 +60,7 @@ def test_every_claim_stands_with_its_verdict_in_both(page: LecturePage) -> None:
 
 def test_calculations_show_their_numbers(page: LecturePage) -> None:
     """GPT-3: 6 · 174,600,000,000 · 300,000,000,000 = 3.1428 · 10²³ FLOP."""
-    marked = markdown.write(page, "lecture.j2")
+    marked = markdown.write(page, lecture.LOOK)
 
     assert r"6 \cdot 174{,}600{,}000{,}000 \cdot 300{,}000{,}000{,}000" in marked
     assert "= **3.1428 · 10²³ FLOP**".replace(" ", "\u00a0").replace("=\u00a0", "= ") in marked
@@ -68,7 +68,7 @@ def test_calculations_show_their_numbers(page: LecturePage) -> None:
 
 def test_the_markdown_has_its_tables(page: LecturePage) -> None:
     """As a Markdown reader finds them, every row with as many cells as its header."""
-    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.write(page, "lecture.j2"))
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.write(page, lecture.LOOK))
     rows: list[int] = []
     for token in tokens:
         if token.type == "tr_open":

@@ -11,6 +11,7 @@ from tests.reports import pages
 
 ALLOWED_FILTERS = {
     "mathml", "mathml_row", "sites", "oneline", "rows", "code", "html", "fenced", "address", "inline_math", "equations", "prose",
+    "columns", "label", "verbatim",
 }  # fmt: skip
 TEMPLATES = sorted(render.TEMPLATES.glob("*.j2"))
 
@@ -31,18 +32,18 @@ def _parsed(path):
     return env.parse(path.read_text(encoding="utf-8"))
 
 
-def test_both_formats_have_the_same_macros():
-    """The one document template finds in each what it calls."""
-    names = [
-        {m.name for m in _parsed(render.TEMPLATES / f"{kind}.j2").find_all(nodes.Macro)} for kind in ("html", "markdown")
-    ]
+@pytest.mark.parametrize("layout", ["report", "homework", "design-section"])
+@pytest.mark.parametrize("kind", ["html", "markdown", "latex"])
+def test_every_format_has_the_macros_of_every_layout(layout, kind):
+    """A layout finds in each what it calls."""
+    names = {m.name for m in _parsed(render.TEMPLATES / f"{kind}.j2").find_all(nodes.Macro)}
     used = {
         n.node.attr
-        for n in _parsed(render.TEMPLATES / "report.j2").find_all(nodes.Call)
+        for n in _parsed(render.TEMPLATES / f"{layout}.j2").find_all(nodes.Call)
         if isinstance(n.node, nodes.Getattr) and isinstance(n.node.node, nodes.Name) and n.node.node.name == "m"
     }
 
-    assert used <= names[0] & names[1]
+    assert used <= names
 
 
 def test_a_mistyped_name_is_an_error():
