@@ -67,6 +67,11 @@ class Contrast:
     options: Mapping[str, tuple[str, str]]
     changes: tuple[Change, ...]
 
+    def _repr_html_(self) -> str:
+        from calc import notebook
+
+        return notebook.contrast(self)
+
 
 def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Contrast:
     """What differs between two derivations."""

@@ -140,6 +140,16 @@ class Quantity:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
         return self._evaluator.value(self._evaluator.sizes(sizes))
 
+    def _repr_html_(self) -> str:
+        from calc import notebook
+
+        return notebook.quantity(self)
+
+    def _repr_latex_(self) -> str | None:
+        from calc import notebook
+
+        return notebook.quantity_latex(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -208,3 +218,8 @@ class Derivation:
         from calc.document import to_json
 
         return to_json(self)
+
+    def _repr_html_(self) -> str:
+        from calc import notebook
+
+        return notebook.derivation(self)
