@@ -54,12 +54,11 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Held:
     """What one rank held and sent in its third step, in bytes. ``payload`` is what its collectives were of, whole, by kind; parameters and
-    gradients are storages, ``gradient_elements`` only what of them is used."""
+    gradients are storages, filling included; of optimizer state it is what is used."""
 
     rank: int
     parameters: int
     gradients: int
-    gradient_elements: int
     optimizer: int
     saved: int
     payload: Mapping[str, int]
@@ -241,17 +240,17 @@ def _steady_step(job: Job, rank: int, world: int) -> Held:
     for _ in range(2):  # DDP arranges its buckets anew after the first
         _step(job, module, inputs, loss, optimizer)
     with traffic:
-        saved, gradients, elements, rows = _step(job, module, inputs, loss, optimizer)
+        saved, gradients, rows = _step(job, module, inputs, loss, optimizer)
     state = [t for kept in optimizer.state.values() for t in kept.values() if isinstance(t, Tensor)]
     parameters = list(module.parameters())
-    held = (_bytes(parameters), gradients, elements, _elements_bytes(state), saved)
+    held = (_bytes(parameters), gradients, _elements_bytes(state), saved)
     return Held(rank, *held, dict(traffic.payload), dict(traffic.calls), rows)
 
 
 def _step(
     job: Job, module: nn.Module, inputs: tuple[Tensor, ...], loss: Callable[..., Tensor], optimizer: torch.optim.Optimizer
-) -> tuple[int, int, int, dict[str, tuple[int, ...]]]:
-    """One step; bytes kept for its backward, of gradients' storages and elements, and the local shape of every parameter."""
+) -> tuple[int, int, dict[str, tuple[int, ...]]]:
+    """One step; bytes kept for its backward, of gradients, and the local shape of every parameter."""
     packed: weakref.WeakSet[_Packed] = weakref.WeakSet()
 
     def pack(tensor: Tensor) -> _Packed:
@@ -268,8 +267,8 @@ def _step(
         saved = sum({s.data_ptr(): s.nbytes() for s in locals_ if s.data_ptr() not in own}.values())
         value.backward()  # type: ignore[no-untyped-call]  # torch annotates it so
     found = [p.grad for p in module.parameters() if p.grad is not None]
-    gradients, elements = _bytes(found), _elements_bytes(found)
+    gradients = _bytes(found)
     rows = {name: tuple(_local(p).shape) for name, p in module.named_parameters()}
     optimizer.step()
     optimizer.zero_grad()
-    return saved, gradients, elements, rows
+    return saved, gradients, rows

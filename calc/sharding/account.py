@@ -83,9 +83,9 @@ def choice_of(layout: Layout, layers: int) -> Choice:
     )  # fmt: skip
 
 
-def account(model: Model, layout: Layout, state: State, machine: Machine | None = None, devices: int | None = None) -> Account:
+def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
     """The layout worked out, or refused with the condition that fails."""
-    held = require(model, layout, devices)
+    held = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
     givens = _givens(model, layout, state)
     stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)

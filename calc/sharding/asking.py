@@ -13,7 +13,8 @@ from fractions import Fraction
 from calc.errors import BadInputError
 from calc.questions.values import read
 from calc.sharding.account import Account, account
-from calc.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, Layout, layout_of
+from calc.sharding.conditions import require_devices
+from calc.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of
 from calc.sharding.model import FIRST, Model, Tensor, decoder
 from calc.sharding.search import Found, search
 from calc.sharding.state import State, state_of
@@ -50,8 +51,9 @@ class Asked:
 def shard(name: str | None, words: Words, progress: Progress) -> Account:
     """One layout worked out."""
     layout = layout_of(_layout_words(words))
+    require_devices(layout, _count(words, "devices") if "devices" in words else None)
     asked = _asked(name, words, progress)
-    return account(asked.model, layout, asked.state, asked.machine, asked.devices)
+    return account(asked.model, layout, asked.state, asked.machine)
 
 
 def best(name: str | None, words: Words, progress: Progress) -> Found:
@@ -64,7 +66,8 @@ def best(name: str | None, words: Words, progress: Progress) -> Found:
     given = _layout_words(words)
     layout_of({name: value for name, value in given.items() if name not in ("batch", "sequence")})  # refuses what no layout can have
     asked = _asked(name, words, progress)
-    assert asked.machine is not None and asked.devices is not None
+    assert asked.machine is not None
+    assert asked.devices is not None
     progress("evaluating every layout")
     return search(asked.model, _limits(given, asked.devices, _yes(words, "fewer", False)), asked.state, asked.machine)
 
@@ -132,9 +135,9 @@ def _named(name: str, words: Words, precision: str, progress: Progress) -> Model
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
     held = spec.sizes(sizes)
-    options = {word: words[word] for word in ("optimizer", "attention") if word in words}
+    attention, optimizer = words.get("attention", "fused"), words.get("optimizer", "adamw")
     progress(f"deriving {name}")
-    derivation = calc.derive(spec, sizes, progress=progress, precision=precision, **options)
+    derivation = calc.derive(spec, sizes, progress=progress, precision=precision, attention=attention, optimizer=optimizer)
     own = own_tensors(spec, held)
     if (
         sum(int(t.rows) * int(t.rest) * t.times * (held.get("L", 1) if t.where == "layer" else 1) for t in own)

@@ -74,12 +74,16 @@ def conditions(model: Model, sequence: bool) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def require(model: Model, layout: Layout, devices: int | None = None) -> tuple[Condition, ...]:
-    """The conditions that hold of this layout; the first that does not is the refusal."""
-    _require_kinds(model, layout)
+def require_devices(layout: Layout, devices: int | None) -> None:
+    """The ranks of all kinds must multiply to the devices, where it is said how many there are."""
     if devices is not None and layout.devices != devices:
         said = "*".join(f"{name} {getattr(layout, name)}" for name in ("data", "tensor", "pipeline", "context", "expert"))
         raise BadInputError(f"{said} = {layout.devices} is not devices = {devices}: the ranks of all kinds multiply to the devices")
+
+
+def require(model: Model, layout: Layout) -> tuple[Condition, ...]:
+    """The conditions that hold of this layout; the first that does not is the refusal."""
+    _require_kinds(model, layout)
     values = {**model.values, **layout.letters}
     found = conditions(model, layout.sequence != "off")
     for condition in found:

@@ -40,6 +40,10 @@ from calc.sharding.state import State
 KINDS: Mapping[str, str] = {
     "weights": "W", "gradients": "Q", "optimizer": "O", "master": "U", "gathered": "H", "unreduced": "J", "activations": "A",
 }  # fmt: skip
+WORDS: Mapping[str, str] = {
+    "weights": "weights", "gradients": "gradients", "optimizer": "optimizer state", "master": "master weights",
+    "gathered": "weights gathered", "unreduced": "gradients not yet divided", "activations": "activations",
+}  # fmt: skip
 TOTAL = "M"
 _DIVIDED = "each matrix is divided along its columns or rows, each vector that goes with divided columns too"
 _CUT = "each tensor's rows in as many equal pieces as ranks have it, the last ones filled up (FSDP2)"
@@ -136,7 +140,7 @@ def _divided(by: str) -> str:
 
 def _transient(model: Model, choice: Choice, stage: str) -> list[Line]:
     """What stages 2 and 3 hold whole for a moment, layer by layer; all of a model without layers is one unit."""
-    if not shares(choice) or choice.zero < 2:
+    if not shares(choice) or choice.zero < 2 or not model.items:  # without items, what the parts of a model are is not known
         return []
     groups = groups_of(model, choice, stage)
     layer = total(f"N{name}" for name in ("l", "e") if name in groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from calc.sharding.layout import AGAIN, OFF
 from calc.sharding.model import DIVIDED, EVERY, FIRST, GATHERED, HEADS, LAST, LAYER, REST, ROWS, STREAM, VOCABULARY, Item, Model, Tensor
@@ -59,6 +60,7 @@ def total(parts: Iterable[str]) -> str:
     return " + ".join(parts) or "0"
 
 
+@lru_cache(maxsize=65536)  # a search writes the same few thousand products again and again
 def product(*factors: str) -> str:
     """A product without its ones; sums in it get brackets."""
     kept = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]

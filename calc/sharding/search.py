@@ -15,6 +15,7 @@ from calc.errors import BadInputError
 from calc.sharding.account import Account, account
 from calc.sharding.arrays import Array
 from calc.sharding.layout import Layout
+from calc.sharding.memory import WORDS
 from calc.sharding.model import Model
 from calc.sharding.state import State
 from calc.sharding.table import Limits, Table, table
@@ -176,6 +177,6 @@ def _nothing_fits(model: Model, found: Table, limits: Limits, state: State, mach
     largest = max(kinds, key=lambda kind: kinds[kind])
     return (
         f"none of {len(found):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
-        f" {least.memory / 1e9:.4g} GB, of which {largest} {kinds[largest] / 1e9:.4g} GB; memory={-(-least.memory // 10**9)}GB,"
+        f" {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB; memory={-(-least.memory // 10**9)}GB,"
         " more devices or a shorter sequence would fit"
     )

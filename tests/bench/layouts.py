@@ -1,0 +1,39 @@
+"""Seconds of the search over layouts of a 405B model on 16,384 devices, in a process of its own, with numpy imported already.
+
+Run as ``python -m tests.bench.layouts``; prints how many layouts are valid, and seconds on the wall and of the processor: of evaluating
+them, then of the whole search.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+from calc.hardware import accelerator
+from calc.sharding import decoder, machine_of, state_of
+from calc.sharding.search import search
+from calc.sharding.table import Limits, table
+
+LLAMA_3_405B = {"L": 126, "d": 16384, "h": 128, "g": 8, "f": 53248, "V": 128256, "T": 8192}
+DEVICES, SEQUENCES = 16384, 2048
+
+
+def seconds() -> tuple[int, float, float, float, float]:
+    """Layouts; seconds of the table and of the search, each on the wall and of the processor."""
+    model, state, machine = decoder(LLAMA_3_405B), state_of(), machine_of(accelerator("h100-sxm"))
+    limits = Limits(DEVICES, SEQUENCES)
+    marks = [_now()]
+    valid = len(table(model, limits, state, machine))
+    marks.append(_now())
+    search(model, limits, state, machine)
+    marks.append(_now())
+    (table_wall, table_cpu), (search_wall, search_cpu) = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks))
+    return valid, table_wall, table_cpu, search_wall, search_cpu
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+if __name__ == "__main__":
+    print(*seconds())

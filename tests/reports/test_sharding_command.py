@@ -1,0 +1,132 @@
+"""``napkin shard`` and ``napkin layout``: words in, memory, traffic and time out; nonsense is one line and status 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from calc.sharding.asking import best, shard
+from reports.cli import napkin
+
+DECODER = ("L=6", "d=64", "h=4", "g=2", "f=128", "V=500", "T=128")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        napkin.main(list(words))
+    out, err = capsys.readouterr()
+    return int(left.value.code or 0), out, err
+
+
+def test_a_number_of_parameters_under_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    """2 + (2 + 12)/64 bytes of 7.5 billion: 16.6 GB, as ZeRO's first figure has it, and 4 of a step counter."""
+    status, out, _ = run(capsys, "shard", "parameters=7.5e9", "data=64", "zero=2")
+
+    assert status == 0
+    assert f"{75 * 10**8 * 2 + 75 * 10**8 * 14 // 64 + 4:,}" in out.replace("\u00a0", " ")
+    assert "activations, and what is gathered for a moment, are unknown" in out
+
+
+def test_a_layout_shows_memory_traffic_time_and_conditions(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each with its steps."""
+    layout = ("data=2", "tensor=2", "pipeline=3", "batch=8", "sequence=again", "zero=1", "gpu=h100-sxm")
+    status, out, _ = run(capsys, "shard", *DECODER, *layout)
+
+    assert status == 0
+    for words in ("Memory of a device", "first stage", "Al = ", "reduce-scatter", "beta = (p - 1)/m", "What must hold, and does:", "fits"):
+        assert words in out
+
+
+def test_json_has_every_line_and_exact_fractions(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kinds add up to the total; what is sent is a fraction as text."""
+    _, out, _ = run(capsys, "shard", *DECODER, "data=3", "zero=3", "--json")
+    document = json.loads(out)
+
+    assert document["schema"] == 1
+    (stage,) = document["stages"]
+    assert sum(stage["memory"].values()) == stage["total"] == document["memory"]["value"]
+    assert [item["collective"] for item in stage["traffic"]] == ["reduce-scatter", "all-gather"]
+    assert (document["step"], document["because"]) == (None, "no machine is named")
+
+
+def test_a_search_shows_the_winner_and_why_others_lose(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the number of layouts that are valid."""
+    status, out, _ = run(capsys, "layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=16")
+
+    assert status == 0
+    assert "layouts are valid" in out
+    assert "Runners-up" in out
+    assert "Memory, step by step" in out
+
+
+def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The winner in full, the others by layout, memory, time and cost."""
+    _, out, _ = run(capsys, "layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=16", "tensor=2", "--json")
+    document = json.loads(out)
+
+    assert document["winner"]["layout"]["tensor"] == 2
+    assert document["valid"] >= document["fitting"] > 0
+    assert all(loser["because"] for loser in document["runners_up"])
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (("shard",), "name a model, or give parameters=70e9, or a decoder by its letters: L=32 d=4096 h=32 f=14336 V=128256 T=8192"),
+        (("shard", "parameters=7e9", "tensor=2"),
+         "so many parameters can be divided by data and ZeRO only, not by tensor: a number of parameters says nothing of matrices, heads or"
+         " layers; name a model, or give its letters (L, d, h, f, V, T)"),
+        (("shard", "parameters=7e9", "data=2", "data=3"), "data is given twice"),
+        (("shard", "parameters=7e9", "data"), "cannot read 'data': write KEY=VALUE, e.g. data=8"),
+        (("shard", "parameters=7e9", "L=3"), "L is a size of a model, and parameters=7e9 names none: name a model, or leave it out"),
+        (("shard", "parameters=7e9", "data=2", "devices=8"),
+         "data 2*tensor 1*pipeline 1*context 1*expert 1 = 2 is not devices = 8: the ranks of all kinds multiply to the devices"),
+        (("shard", *DECODER, "tensr=2"), "unknown word 'tensr': did you mean tensor?"),
+        (("shard", *DECODER, "memory=80GB"), "memory is a property of a machine: name one too, e.g. gpu=h100-sxm"),
+        (("shard", *DECODER, "gated=perhaps"), "gated = 'perhaps' is neither yes nor no"),
+        (("shard", *DECODER, "zero=-1"), "zero = -1 is no whole number from 0 on"),
+        (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is more than the whole: did you mean 0.6, or 60%?"),
+        (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its letters: llama3-8b says by itself what it is"),
+        (("layout", *DECODER), "a search needs devices: give devices=1024"),
+        (("layout", *DECODER, "devices=8", "gpu=h100-sxm"), "a search needs batch: give batch=2048, in sequences"),
+        (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search is about the fullest rank: leave rank out"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_one_line(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], refusal: str) -> None:
+    """On standard error, with status 2, and nothing on standard output."""
+    assert (2, "", f"napkin: {refusal}\n") == run(capsys, *words)
+
+
+def test_hostile_words_do_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are shown."""
+    status, out, err = run(capsys, "shard", *DECODER, "\x1b[31m=2")
+
+    assert (status, out) == (2, "")
+    assert "\x1b" not in err
+
+
+def test_layouts_by_letters_need_neither_torch_nor_sympy() -> None:
+    """Nor does the search, which needs numpy."""
+    code = (
+        "import sys; sys.modules.update({'torch': None, 'sympy': None});"
+        "from calc.sharding.asking import best, shard; words = dict(w.split('=') for w in sys.argv[1:]);"
+        "shard(None, {**words, 'data': '2'}, print); best(None, {**words, 'devices': '4', 'batch': '8', 'gpu': 'h100-sxm'}, lambda _: None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *DECODER], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.slow
+def test_a_model_by_its_name_is_derived() -> None:
+    """Exact bytes of its own tensors: 8,030,261,248 parameters whose rows 8 divides."""
+    words = {"data": "8", "zero": "3", "T": "64"}
+    found = shard("llama3-8b", words, lambda _: None)
+
+    assert found.fullest.kinds["weights"] == 2 * 8_030_261_248 // 8
+    assert found.model.source == "derived from a record of its step"
+    search = best("llama3-8b", {"devices": "8", "batch": "8", "gpu": "h100-sxm", "T": "64"}, lambda _: None)
+    assert search.winner.memory <= 80 * 10**9

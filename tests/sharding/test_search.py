@@ -1,0 +1,159 @@
+"""The search over layouts: it misses none, its numbers are the exact ones, its winner is the best, and nothing fits says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from calc.errors import BadInputError, NapkinError
+from calc.hardware import accelerator
+from calc.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
+from calc.sharding.search import search
+from calc.sharding.table import Limits, table
+
+SMALL = decoder({"L": 6, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240})
+EXPERTS = decoder({"L": 2, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240, "E": 4, "e": 2})
+LLAMA_405B = decoder({"L": 126, "d": 16384, "h": 128, "g": 8, "f": 53248, "V": 128256, "T": 8192})
+STATE = state_of()
+H100 = machine_of(accelerator("h100-sxm"))
+RANKS = ("data", "tensor", "pipeline", "context", "expert")
+
+
+def one_by_one(model, devices: int, batch: int, micros: tuple[int, ...]) -> dict[str, Account]:  # type: ignore[no-untyped-def]  # a Model
+    """Every layout that ``account`` does not refuse, with none of the search's code."""
+    found = {}
+    counts = [n for n in range(1, devices + 1) if devices % n == 0]
+    for ranks in product(counts, repeat=5):
+        if np.prod(ranks) != devices:
+            continue
+        for pieces, micro, zero, sequence, again, exchange in product(
+            (1, 2, 3, 4, 6, 8), micros, range(4), ("off", "kept", "again"), ("none", "block"), ("ring", "gather")
+        ):
+            numbers = dict(zip(RANKS, ranks, strict=True))
+            alone = numbers["data"] * numbers["context"] * numbers["expert"] == 1
+            if (zero and alone) or (exchange == "gather" and numbers["context"] == 1):
+                continue  # the same as without
+            words = {**numbers, "interleave": pieces, "micro": micro, "batch": batch, "zero": zero, "sequence": sequence}
+            layout = layout_of({**words, "checkpointing": again, "exchange": exchange})
+            try:
+                found[layout.words] = account(model, layout, STATE, H100)
+            except BadInputError:
+                continue
+    return found
+
+
+def assert_complete(model, devices: int, batch: int) -> None:  # type: ignore[no-untyped-def]  # a Model
+    expected = one_by_one(model, devices, batch, (1, 2, 4))
+    found = table(model, Limits(devices, batch), STATE, H100)
+    layouts = [found.layout(row, batch) for row in range(len(found))]
+
+    assert sorted(expected) == sorted(layout.words for layout in layouts)
+    for row, layout in enumerate(layouts):
+        exact = expected[layout.words]
+        assert exact.step is not None
+        assert exact.memory == found.memory[row]
+        assert float(exact.step["step"]) == pytest.approx(found.seconds[row], rel=1e-13)
+
+
+def test_every_layout_is_there_with_its_exact_numbers() -> None:
+    """2 devices, 4 sequences, 6 layers: as many as trying each one by one, integers of bytes equal."""
+    assert_complete(SMALL, 2, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "devices"), [(SMALL, 4), (SMALL, 8), (EXPERTS, 4)])
+def test_every_layout_of_more_devices_is_there(model, devices: int) -> None:  # type: ignore[no-untyped-def]  # a Model
+    """The same for more kinds at once, with experts and without."""
+    assert_complete(model, devices, 4)
+
+
+def test_the_winner_is_the_fastest_that_fits() -> None:
+    """Found by trying each one by one, of equal times with the least memory."""
+    memory = 12_000_000
+    tight = replace(H100, memory=memory)
+    fitting = [one for one in one_by_one(SMALL, 2, 4, (1, 2, 4)).values() if one.memory <= memory]
+    best = min(fitting, key=lambda one: (one.step["step"], one.memory) if one.step else ())
+
+    found = search(SMALL, Limits(2, 4), STATE, tight)
+    assert (len(fitting), best.memory) == (found.fitting, found.winner.memory)
+    assert found.winner.step is not None
+    assert best.step is not None
+    assert best.step["step"] == found.winner.step["step"]
+
+
+def test_a_405b_model_on_16384_devices() -> None:
+    """Every valid layout at once; the winner fits, and none of the front is better in both."""
+    found = search(LLAMA_405B, Limits(16384, 2048), STATE, H100)
+
+    assert found.counted > 500_000
+    assert found.winner.memory <= H100.memory
+    assert 16384 == found.winner.layout.devices
+    times = [one.step["step"] for one in found.front if one.step is not None]
+    assert times == sorted(times)
+    assert [one.memory for one in found.front] == sorted((one.memory for one in found.front), reverse=True)
+    assert found.front[0].layout == found.winner.layout
+
+
+def test_the_same_search_twice_is_the_same() -> None:
+    """Equal layouts stand in a fixed order."""
+    first, second = (search(SMALL, Limits(8, 8), STATE, H100) for _ in range(2))
+
+    assert first == second
+
+
+def test_a_loser_says_what_it_spends_its_time_on() -> None:
+    """Each runner-up is another division into ranks, and slower or larger."""
+    found = search(LLAMA_405B, Limits(1024, 256), STATE, replace(H100, memory=200 * 10**9))
+
+    assert found.runners
+    for loser in found.runners:
+        assert [getattr(loser.account.layout, name) for name in RANKS] != [getattr(found.winner.layout, name) for name in RANKS]
+        assert "slower: " in loser.because or loser.because.startswith("as fast; ") or loser.because == "equal"
+
+
+def test_words_of_a_layout_hold_the_search_to_them() -> None:
+    """Four tensor ranks, stage 1 of ZeRO, and nothing else."""
+    found = table(SMALL, Limits(8, 8, zero=(1,), fixed=(("t", 4),)), STATE, H100)
+
+    assert {4.0} == set(found.numbers["t"])
+    assert {1} == {found.layout(row, 8).zero for row in range(len(found))}
+
+
+def test_fewer_devices_are_tried_where_they_may_be() -> None:
+    """2 of 2, or 1 of them."""
+    found = table(SMALL, Limits(2, 4, fewer=True), STATE, H100)
+
+    assert {1.0, 2.0} == set(found.devices)
+
+
+def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:
+    """405 billion parameters on 64 devices: state alone is 6.5 TB."""
+    with pytest.raises(BadInputError) as error:
+        search(LLAMA_405B, Limits(64, 64), STATE, H100)
+
+    assert str(error.value) == (
+        "none of 55,010 layouts fits 80 GB: the smallest (tensor=16 pipeline=4 batch=64 sequence=again checkpointing=block) needs"
+        " 105 GB, of which optimizer state 51.55 GB; memory=106GB, more devices or a shorter sequence would fit"
+    )
+
+
+def test_no_layout_at_all_names_the_condition() -> None:
+    """7 devices divide neither 6 layers, nor 6 + 2, nor 4 heads, nor 4 sequences, nor 240 tokens."""
+    with pytest.raises(BadInputError) as error:
+        search(SMALL, Limits(7, 4), STATE, H100)
+
+    assert str(error.value).startswith("no layout of 7 devices and batch = 4 is possible: most fail because ")
+
+
+def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows cut down instead of up: the exact numbers of the winner are not those of the arrays."""
+    right = arrays._call
+    monkeypatch.setattr(arrays, "_call", lambda name, args: right("floor" if name == "ceiling" else name, args))
+
+    with pytest.raises(NapkinError) as error:
+        search(SMALL, Limits(8, 8), STATE, H100)
+
+    assert str(error.value).startswith("internal error: the arrays have ")
