@@ -12,7 +12,7 @@ Importing this package imports neither torch nor SymPy: each function imports wh
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from calc.equations.derived import Derived
     from calc.graph import Graph
     from calc.questions import Answer
+    from calc.sweep import Sweep
 
 Progress = Callable[[str], None]
 
@@ -92,6 +93,28 @@ def ask(question: str, /, *, progress: Progress | None = None, **given: int | fl
     from calc.questions import ask as answer
 
     return answer(question, progress=progress or _silent, **given)
+
+
+def sweep(
+    model: str,
+    sizes: Mapping[str, Sequence[int]],
+    quantities: Sequence[str] = ("memory.peak",),
+    *,
+    listed: bool = False,
+    cache: bool = True,
+    progress: Progress | None = None,
+    **options: str | int,
+) -> Sweep:
+    """Quantities of a model, as ``load`` names it, over many sizes: those of a grid, or ``listed`` point by point. Exact integers.
+
+    From the stored closed forms where there are some, else from a derivation. ``options`` are those of ``calc.options.Options``.
+    """
+    from calc.options import made
+    from calc.stored import form_of
+    from calc.sweep import sweep as over
+
+    form = form_of(model, made(**options).to_json(), anew=not cache, progress=progress or _silent)
+    return over(form, sizes, quantities, listed=listed)
 
 
 def gradients(

@@ -120,12 +120,17 @@ def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
 
 def unchecked(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
     """The same whether or not the step runs there as it was recorded. Sizes that the model cannot have are refused."""
+    return dims.resolve(dimensions(recorded), given)
+
+
+def dimensions(recorded: Recorded) -> dict[str, Dim]:
+    """The dimensions with their defaults: an expression that held of the recorded values, else the value itself."""
     known = {d.name: d.value for d in recorded.dims}
     table: dict[str, Dim] = {}
     for d in recorded.dims:
         follows = d.expr is not None and _rounded(d, dims.evaluate(d.expr, known)) == d.value
         table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
-    return dims.resolve(table, given)
+    return table
 
 
 def _rounded(d: DimRecord, value: Fraction) -> Fraction | int:

@@ -42,6 +42,7 @@ COMMANDS = {
     "roofline": "cli_roofline:roofline",
     "shard": "cli_sharding:shard",
     "storage": "cli_storage:storage",
+    "sweep": "cli_sweep:sweep",
     "transfers": "cli_transfers:transfers",
     "verify": "cli_verify:verify",
 }

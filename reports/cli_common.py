@@ -20,6 +20,12 @@ HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments that say which step is meant."""
+    sizes = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
+    return click.argument("model")(sizes(step_options(command)))
+
+
+def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how a step runs."""
     for decorate in (
         click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
         click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
@@ -34,8 +40,6 @@ def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
         click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
         click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
-        click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024."),
-        click.argument("model"),
     ):
         command = decorate(command)
     return command

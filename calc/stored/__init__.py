@@ -11,7 +11,7 @@ with is this code, and the torch and transformers installed here, if any, are of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from calc.stored.forms import Stored, StoredQuantity
 from calc.stored.produced import differing, digest
 
-__all__ = ["Stored", "StoredQuantity", "names", "stored", "why_not"]
+__all__ = ["Stored", "StoredQuantity", "form_of", "names", "stored", "why_not"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "stored"
 INDEX = "index.json"
@@ -32,6 +32,19 @@ def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None
     ``None`` where there is none, or none that holds here: ``why_not`` says which.
     """
     return None if why_not(name, options) else _read(_entry(name, options)["file"])
+
+
+def form_of(
+    name: str, options: Mapping[str, str] | None = None, *, anew: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> Stored:
+    """The form of any model that ``calc.load`` knows: the stored one, else one derived now, which takes torch and SymPy."""
+    found = None if anew else stored(name, options)
+    if found is not None:
+        return found
+    from calc.options import made as chosen
+    from calc.stored.writing import made
+
+    return Stored(made(name, chosen(**(options or {})), cache=not anew, progress=progress))
 
 
 def why_not(name: str, options: Mapping[str, str] | None = None) -> str:

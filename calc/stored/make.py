@@ -1,41 +1,25 @@
-"""``python -m calc.stored.make``: derives the stored closed forms anew, which takes torch and minutes.
+"""``python -m calc.stored.make``: derives the stored closed forms anew, which takes torch and minutes for each large model.
 
-Every number that a form will give comes from the table that is written here, so each is compared with the derivation before anything
-is written: the texts of all closed forms, and the values at the model's own sizes.
+A form whose code means what it meant (comments and docstrings apart) is kept, and only its digest is written anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import calc
-from calc import pipeline
-from calc.algebra import Algebra, Poly
 from calc.catalogue import CATALOGUE, configs
-from calc.cost import REGISTRY
-from calc.derivation import Derivation, Quantity
-from calc.derive import derive as derived
-from calc.derive import derived_alone
-from calc.derive.analysis import Analysis, analyse
-from calc.derive.cases import differences
-from calc.derive.steps import moment_name
-from calc.errors import NapkinError
-from calc.graph import Graph, Special
 from calc.options import Options
-from calc.spec import Spec
-from calc.stored import FOLDER, INDEX, SCHEMA, Stored
+from calc.stored import FOLDER, INDEX, SCHEMA
 from calc.stored.produced import LIBRARIES, ROOT, digest
-from calc.textbook.exact import Exact, inapplicable, incomparable
-from calc.textbook.rules import RULES
 
 # Files that begin a derivation, beside the models.
 BEGINNINGS = ("load.py", "pipeline.py", "rules/__init__.py")
@@ -43,9 +27,6 @@ BEGINNINGS = ("load.py", "pipeline.py", "rules/__init__.py")
 APART = ("measure", "check.py", "observed.py")
 # Tables that a recording or a derivation reads.
 TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/kept.toml")
-
-
-_NOT_ONE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,161 +47,6 @@ def wanted() -> list[Wanted]:
     names = [*CATALOGUE, *(f"transformers:{name}" for name in configs())]
     used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
     return [*(Wanted(name, Options()) for name in names), *(Wanted(name, Options(mode="infer")) for name in used)]
-
-
-def made(name: str, options: Options) -> dict[str, Any]:
-    """The stored form of a model, derived now."""
-    spec = calc.load(name)
-    graph = _certified_in_general(spec, pipeline.trace(spec, options=options), options)
-    analysis = analysed(graph)
-    derivation = derived(graph, analysis=analysis)
-    data = {"schema": SCHEMA, **_written(name, graph, analysis, derivation)}
-    compare(data, derivation)
-    return data
-
-
-def _certified_in_general(spec: Spec, graph: Graph, options: Options) -> Graph:
-    """The graph certified also at the model's own sizes with a batch beside: where these are a special case, only that is known to hold."""
-    ones = [name for special in graph.special for name, to in special.equal.items() if to == "1"]
-    if not ones:
-        return graph
-    beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options)
-    known = [record.sizes for record in graph.certificates]
-    return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in known)))
-
-
-def analysed(graph: Graph) -> Analysis:
-    """The analysis of a graph, with that of its special case."""
-    found = analyse(graph, REGISTRY)
-    return replace(found, special=analysed(graph.special[0].graph)) if graph.special else found
-
-
-def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
-    """Refuse a form that does not say exactly what the derivation says."""
-    found = Stored(data).derivation({})
-    for name in derivation:
-        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (found[name], derivation[name]))
-        if ours != theirs:
-            raise NapkinError(f"internal error: the stored form of {data['name']} differs from its derivation in {name}; please report it")
-
-
-def _plain(quantity: Quantity) -> tuple[Any, ...]:
-    return tuple(replace(term, parts=()) for term in quantity.terms)
-
-
-def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
-    """One form: the closed forms of ``graph`` alone, then those of its special case."""
-    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis)
-    writer = _Writer(analysis.fold.outer)
-    return {
-        **_standing(name, graph),
-        "quantities": {quantity: _quantity(general[quantity], analysis, writer) for quantity in general},
-        "calls": {
-            kind: [len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()
-        },
-        "thumbs": _thumbs(derivation),
-        **writer.table(),
-        "cases": [_case(name, special, general, analysis) for special in graph.special],
-    }
-
-
-def _standing(name: str, graph: Graph) -> dict[str, Any]:
-    """What is recorded, and for which sizes it stands."""
-    return {
-        "name": name,
-        "model": graph.model,
-        "source": graph.source,
-        "options": dict(graph.options),
-        "versions": {name: version for name, version in graph.provenance.items() if name in LIBRARIES},
-        "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
-        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
-        "notes": list(graph.notes),
-        "symbols": list(graph.symbols),
-        "basis": dict(graph.basis),
-        "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
-        "conditions": [[c.expr, c.holds, c.where] for c in graph.conditions],
-        "certified": [dict(record.sizes) for record in graph.certificates],
-        "held": {name: list(kept) for name, kept in graph.held.items()},
-    }
-
-
-def _case(name: str, special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
-    assert analysis.special is not None  # it was just analysed
-    case = derived_alone(special.graph, general.sizes, analysis.special)
-    form = _written(name, special.graph, analysis.special, case)
-    return {"equal": dict(special.equal), "differing": sorted(differences(general, case, special)), "form": form}
-
-
-def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for row in derivation.coverage:
-        found.setdefault(row.kind, []).append(row)
-    return found
-
-
-def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[str, Any]:
-    if quantity.text is None:
-        return {"unknown": quantity.unknown}
-    if quantity.candidates:
-        peaks = ((moment_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
-        return {"moments": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
-    return {"is": writer(quantity.text), "terms": [[t.site, writer(t.expr), t.because] for t in quantity.terms]}
-
-
-def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
-    """Rules of thumb that say something about the model."""
-    return [
-        {
-            "name": rule.name,
-            "unit": rule.unit.value,
-            "stands_for": rule.stands_for,
-            "expr": rule.expr,
-            "exact": [list(part) for part in rule.exact],
-            "size": Exact(rule, derivation).size,
-        }
-        for rule in RULES
-        if not (inapplicable(rule, derivation) or incomparable(rule, derivation))
-    ]
-
-
-class _Writer:
-    """Collects polynomials; the table has each once, over monomials in the order in which a sum is written."""
-
-    def __init__(self, ring: Algebra) -> None:
-        self._ring = ring
-        self._polys: dict[Poly, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self.add(self._ring.parse(text))
-
-    def sum(self, texts: Iterable[str]) -> int:
-        return self.add(sum((self._ring.parse(text) for text in texts), start=self._ring.constant(0)))
-
-    def add(self, poly: Poly) -> int:
-        return self._polys.setdefault(poly, len(self._polys))
-
-    def table(self) -> dict[str, Any]:
-        """Exponents from the highest down are the ring's order of terms, so that sums of polynomials can be written without it."""
-        exponents = sorted({exponent for poly in self._polys for exponent, _ in poly.terms()}, reverse=True)
-        used = [i for i, _ in enumerate(self._ring.names) if any(e[i] for e in exponents)]
-        number = {exponent: i for i, exponent in enumerate(exponents)}
-        return {
-            "names": [self._ring.names[i] for i in used],
-            "monomials": [[n for at, i in enumerate(used) if e[i] for n in (at, e[i])] for e in exponents],
-            "polynomials": [_numbers(poly, number) for poly in self._polys],
-        }
-
-
-def _numbers(poly: Poly, number: Mapping[tuple[int, ...], int]) -> list[int]:
-    """``[over, monomial, numerator, monomial, numerator, …]``."""
-    terms = [(number[e], Fraction(int(c.numerator), int(c.denominator))) for e, c in poly.terms()]
-    over = 1
-    for _, c in terms:
-        over *= Fraction(c.denominator, over).numerator
-    return [over, *(n for m, c in terms for n in (m, int(c * over)))]
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def sources() -> list[str]:
@@ -244,21 +70,52 @@ def _imported(file: Path) -> Iterator[Path]:
                 yield from (path for path in (place.with_suffix(".py"), place / "__init__.py") if name != "calc" and path.is_file())
 
 
+def meaning(files: Iterable[str]) -> str:
+    """A digest of what files of this package say to Python: without comments, docstrings and how lines are set."""
+    found = hashlib.sha256()
+    for file in files:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        found.update(f"{file}\n{_bare(text) if file.endswith('.py') else text}\n".encode())
+    return found.hexdigest()
+
+
+def _bare(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m calc.stored.make", description="Derive the stored closed forms anew.")
     parser.add_argument("names", nargs="*", help="models to derive; none: all. The forms of others are kept as they are")
-    asked = set(parser.parse_args(words).names)
+    parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
+    asked = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
-    read_by = sources()
     lines = {line["file"]: line for line in _kept()}
     for one in wanted():
-        if asked and one.name not in asked:
-            continue
-        print(f"{one.file} …", file=sys.stderr, flush=True)
-        _write(FOLDER / one.file, json.dumps(made(one.name, one.options), separators=(",", ":")))
-        lines[one.file] = _line(one, digest(read_by))
+        if not asked.names or one.name in asked.names:
+            lines[one.file] = _brought_up_to_date(one, {} if asked.all else lines.get(one.file, {}))
+            _write_index(lines)
+
+
+def _brought_up_to_date(one: Wanted, line: dict[str, Any]) -> dict[str, Any]:
+    """The line of the index of a form, which is derived unless that of ``line`` still says the same."""
+    from calc.stored.writing import made
+
+    read_by = sources()
+    new = _line(one, digest(read_by), meaning(read_by))
+    if {**line, "sha256": ""} == {**new, "sha256": ""} and (FOLDER / one.file).exists():
+        return new
+    print(f"{one.file} …", file=sys.stderr, flush=True)
+    _write(FOLDER / one.file, json.dumps(made(one.name, one.options), separators=(",", ":")))
+    return new
+
+
+def _write_index(lines: dict[str, dict[str, Any]]) -> None:
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
-    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": read_by, "forms": ordered}, indent=1))
+    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": sources(), "forms": ordered}, indent=1))
 
 
 def _kept() -> list[dict[str, Any]]:
@@ -267,9 +124,9 @@ def _kept() -> list[dict[str, Any]]:
     return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
 
 
-def _line(one: Wanted, sha256: str) -> dict[str, Any]:
+def _line(one: Wanted, sha256: str, means: str) -> dict[str, Any]:
     versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
-    return {"name": one.name, "options": one.options.to_json(), "file": one.file, "sha256": sha256, "versions": versions}
+    return {"name": one.name, "options": one.options.to_json(), "file": one.file, "sha256": sha256, "code": means, "versions": versions}
 
 
 def _write(path: Path, text: str) -> None:

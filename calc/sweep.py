@@ -1,0 +1,323 @@
+"""Any quantity over many sizes at once: the exact integer at every point of a grid, or of a list of points, or why there is none.
+
+    found = calc.sweep("llama3-8b", {"B": range(1, 9), "T": range(1024, 8193, 1024)}, ["memory.peak"])
+    found.values["memory.peak"]      # an array of (8, 8) integers
+    found.gaps                       # points that the model cannot have, counted, with the reason
+
+The closed forms are those of ``calc.stored``, or are derived first. Points at which a step may run otherwise are gaps too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calc import dims
+from calc.arrays import Array, Mesh, evaluate, holds, side
+from calc.dims import LARGEST, Dim, names_in
+from calc.errors import BadInputError, NapkinError, UnknownQuantityError
+from calc.folds import Basis
+from calc.grid import MOST, require_few
+from calc.stored import Stored, StoredQuantity
+from calc.validity import Condition, dimensions
+
+# Points worked out together: so many that Python's own work on them is little, so few that the processor keeps them at hand.
+CHUNK = 1 << 17
+_OF_LISTS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Points without a value: how many, the first of them, and why."""
+
+    points: int
+    first: Mapping[str, int]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """``axes`` are the sizes that were given: those of a grid span it, those of a list (``listed``) go together.
+
+    ``values`` are arrays of the shape of the grid, of integers of 64 bits or, where those do not hold them, of Python's. ``valid`` says
+    where they stand; ``None``: everywhere.
+    """
+
+    axes: Mapping[str, Array]
+    listed: bool
+    values: Mapping[str, Array]
+    units: Mapping[str, str]
+    valid: Array | None
+    gaps: tuple[Gap, ...]
+
+    @property
+    def points(self) -> int:
+        return next(iter(self.values.values())).size
+
+    def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int | None, ...]]]:
+        """Each point: its sizes, and the values in the order of ``values``; ``None`` where there is none."""
+        columns = [np.ravel(array) for array in self.values.values()]
+        valid = None if self.valid is None else np.ravel(self.valid)
+        lists = [axis.tolist() for axis in self.axes.values()]
+        for i, sizes in enumerate(zip(*lists, strict=True) if self.listed else itertools.product(*lists)):
+            there = valid is None or valid[i]
+            yield sizes, tuple(int(column[i]) if there else None for column in columns)
+
+
+def sweep(
+    form: Stored,
+    given: Mapping[str, Sequence[int]],
+    quantities: Sequence[str] = ("memory.peak",),
+    *,
+    listed: bool = False,
+    most: int = MOST,
+) -> Sweep:
+    """The quantities of a form at every point. ``given`` sizes span a grid, or go together point by point where they are ``listed``.
+
+    Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused.
+    """
+    wanted = {name: _known(form.quantity(name)) for name in dict.fromkeys(quantities)}
+    if not wanted:
+        raise BadInputError("nothing to sweep: name a quantity, e.g. memory.peak")
+    axes = _axes(form, given, listed)
+    require_few([next(iter(axes.values())).size] if listed and axes else [axis.size for axis in axes.values()], most)
+    mesh, trouble = _all_sizes(form, _spread(axes, listed))
+    shape = (next(iter(axes.values())).size,) if listed and axes else tuple(axis.size for axis in axes.values())
+    trouble += _unmet(form, mesh)
+    valid, gaps = _gaps(trouble, axes, shape, listed)
+    values = {name: _evaluated(quantity, mesh, shape) for name, quantity in wanted.items()}
+    return Sweep(axes, listed, values, {name: str(q.definition.unit) for name, q in wanted.items()}, valid, gaps)
+
+
+def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: bool = False, most: int = MOST) -> Sweep:
+    """An expression of sizes at every point, e.g. ``"12*L*d**2"``."""
+    axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.items()}
+    if not axes or not all(axis.size for axis in axes.values()):
+        raise BadInputError("no sizes: give each letter of the expression some, e.g. -d L=12 -d d=768,1024")
+    lengths = [axis.size for axis in axes.values()]
+    _require_equal_lengths(axes, listed)
+    require_few(lengths[:1] if listed else lengths, most)
+    try:
+        found = evaluate(text, _spread(axes, listed))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise BadInputError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
+    shape = tuple(lengths[:1] if listed else lengths)
+    return Sweep(axes, listed, {text: np.broadcast_to(found, shape)}, {text: ""}, None, ())
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _known(quantity: StoredQuantity) -> StoredQuantity:
+    if quantity.unknown:
+        raise UnknownQuantityError(f"{quantity.name} is unknown: {quantity.unknown}")
+    return quantity
+
+
+def _axes(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dict[str, Array]:
+    table = dimensions(form)
+    for name, sizes in given.items():
+        if name not in table or table[name].tied:
+            dims.resolve(table, {name: 1})  # which says why not
+        if not len(sizes):
+            raise BadInputError(f"{name} has no sizes: give at least one")
+        for size in (sizes[0], min(sizes), max(sizes)):
+            dims.check_size(name, int(size))
+    axes = {name: np.asarray(sizes, dtype=np.int64) for name, sizes in given.items()}
+    _require_equal_lengths(axes, listed)
+    return axes
+
+
+def _require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
+    if listed and len({axis.size for axis in axes.values()}) > 1:
+        raise BadInputError("sizes that go together point by point must be of one number: give each dimension as many")
+
+
+def _spread(axes: Mapping[str, Array], listed: bool) -> dict[str, Array]:
+    """Each axis as an array that broadcasts with the others."""
+    if listed:
+        return dict(axes)
+    return {name: axis.reshape([-1 if i == j else 1 for j in range(len(axes))]) for i, (name, axis) in enumerate(axes.items())}
+
+
+Trouble = list[tuple[Array, str]]
+
+
+def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Array], Trouble]:
+    """All dimensions on the mesh, and where one of them cannot be, with the reason. There it stands as 1."""
+    table, trouble = dimensions(form), Trouble()
+    found: dict[str, Array] = {}
+    while len(found) < len(table):
+        for name, dim in table.items():
+            needed = names_in(dim.default) if isinstance(dim.default, str) and name not in given else []
+            if name not in found and all(other in found for other in needed):
+                found[name] = given[name] if name in given else _default(name, dim, found, trouble)
+    for name, dim in table.items():
+        trouble += _misfits(name, dim, found)
+    return found, trouble
+
+
+def _default(name: str, dim: Dim, found: Mapping[str, Array], trouble: Trouble) -> Array:
+    if not isinstance(dim.default, str):
+        return np.asarray(dim.default, dtype=np.int64)
+    over, _, under = dim.default.rpartition("/")
+    if not over or not under.strip().isidentifier():
+        value = evaluate(dim.default, found)
+    else:
+        top, bottom = evaluate(over, found), np.maximum(found[under.strip()], 1)
+        value = -(-top // bottom)
+        if not dim.decided_at:
+            trouble.append((top % bottom != 0, f"{name} = {dim.default} is not an integer"))
+    trouble.append(((value < 1) | (value > LARGEST), f"{name} = {dim.default} is not from 1 to 2**63 - 1"))
+    return np.maximum(np.minimum(value, LARGEST), 1).astype(np.int64)
+
+
+def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+    match dim.multiple_of:
+        case int() as divisor if dim.plus:
+            several = f"a multiple of {divisor} and {dim.plus} more" if divisor > 1 else f"more than {dim.plus}"
+            yield (found[name] <= dim.plus) | ((found[name] - dim.plus) % divisor != 0), f"{name} has to be {several}"
+        case int() as divisor:
+            yield found[name] % divisor != 0, f"{name} is not divisible by {divisor}"
+        case str() as part:
+            yield found[name] % found[part] != 0, f"{name} is not divisible by {part}"
+    if dim.at_most is not None:
+        yield found[name] > evaluate(dim.at_most, found), f"{name} is more than {dim.at_most}"
+
+
+def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
+    """The basis symbols on the mesh: quotients beside dimensions."""
+    found = {name: mesh[name] for name in basis.symbols if name in mesh}
+    for fold in basis.folds:
+        part = fold.part if isinstance(fold.part, int) else mesh[fold.part]
+        found[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
+    return {name: found[name] for name in basis.symbols}
+
+
+# -- where the closed forms stand -----------------------------------------------------------------------------------------
+
+
+def _unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
+    """Where the step may run otherwise than as it was recorded. At a special case, its own conditions count."""
+    there: Array = np.zeros((), dtype=bool)
+    trouble = Trouble()
+    for case in form.cases:
+        applies = _applies(case.equal, mesh) & ~there
+        trouble += [(bad & applies, why) for bad, why in _unmet(case.form, mesh) if np.any(applies)]
+        there = there | applies
+    return trouble + [(bad & ~there, why) for bad, why in _changed(form, mesh)]
+
+
+def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
+    found: Array = np.ones((), dtype=bool)
+    for name, to in equal.items():
+        found = found & (mesh[name] == evaluate(to, mesh))
+    return found
+
+
+def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+    for name, (value, _) in form.held.items():
+        yield mesh[name] != value, f"the closed forms are of {name} = {value} alone"
+    symbols = _symbols(form.basis, mesh)
+    for condition in form.conditions:
+        bad = holds(condition.expr, symbols) != condition.holds
+        if np.any(bad):
+            bad = bad & ~_told(condition, form.certified, symbols)
+        yield bad, f"the step was recorded where {condition.expr} is {condition.holds}, and is not known to run alike where it is not"
+
+
+def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
+    """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
+    here = side(condition.expr, symbols)
+    found: Array = np.zeros((), dtype=bool)
+    for at in certified:
+        if not condition.same_at(at):
+            there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})
+            found = found | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
+    return found
+
+
+def _gaps(trouble: Trouble, axes: Mapping[str, Array], shape: tuple[int, ...], listed: bool) -> tuple[Array | None, tuple[Gap, ...]]:
+    """Where values stand, and what stands elsewhere: of several reasons at a point, the first."""
+    bad, gaps = None, []
+    for here, why in trouble:
+        if not np.any(here):
+            continue
+        bad = np.zeros(shape, dtype=bool) if bad is None else bad
+        new = np.broadcast_to(here, shape) & ~bad
+        if np.any(new):
+            first = np.unravel_index(int(np.argmax(new)), shape)
+            at = {name: int(axis[first[0] if listed else first[i]]) for i, (name, axis) in enumerate(axes.items())}
+            gaps.append(Gap(int(np.count_nonzero(new)), at, why))
+            bad |= new
+    return None if bad is None else ~bad, tuple(gaps)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+    found = np.empty(shape, dtype=np.int64)
+    for block in _blocks(shape):
+        part = _at(quantity, {name: _cut(array, block, len(shape)) for name, array in mesh.items()})
+        if part.dtype == object and found.dtype != object:
+            found = found.astype(object)
+        found[block] = part
+    return found
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Parts of a mesh of at most so many points that they stay at hand."""
+    most = _OF_LISTS if len(shape) == 1 else CHUNK
+    inner, size = len(shape), 1
+    while inner and size * shape[inner - 1] <= most:
+        inner -= 1
+        size *= shape[inner]
+    if not inner:
+        yield (slice(None),) * len(shape)
+        return
+    step = max(most // size, 1)
+    for outer in itertools.product(*(range(n) for n in shape[: inner - 1])):
+        for first in range(0, shape[inner - 1], step):
+            yield (*(slice(i, i + 1) for i in outer), slice(first, first + step), *(slice(None) for _ in shape[inner:]))
+
+
+def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
+    """The part of a mesh array in a block: along directions in which it does not change it is whole."""
+    if array.ndim < directions:
+        return array
+    return array[tuple(s if n > 1 else slice(None) for s, n in zip(block, array.shape, strict=True))]
+
+
+def _at(quantity: StoredQuantity, mesh: Mapping[str, Array]) -> Array:
+    """The quantity on a part of the mesh, by cases where the step runs otherwise."""
+    form = quantity.form
+    found = None
+    for case in form.cases:
+        if quantity.name in case.differing:
+            applies = _applies(case.equal, mesh)
+            if np.all(applies):
+                return _at(case.form.quantity(quantity.name), mesh)
+            if np.any(applies):
+                special = _at(case.form.quantity(quantity.name), mesh)
+                found = (applies, special)
+    general = _in_general(quantity, mesh)
+    return general if found is None else np.where(found[0], found[1], general)
+
+
+def _in_general(quantity: StoredQuantity, mesh: Mapping[str, Array]) -> Array:
+    points = Mesh(quantity.form.table, {**_symbols(quantity.form.basis, mesh), **mesh})
+    largest: Array | None = None
+    for polynomial in quantity.polynomials:
+        value = points(polynomial)
+        if polynomial.over != 1:
+            if np.any(value % polynomial.over):
+                text = quantity.form.table.text(polynomial)
+                raise NapkinError(f"{quantity.name}: {text[:80]} is not an integer at some of the points: choose sizes that divide")
+            value = value // polynomial.over
+        largest = value if largest is None else np.maximum(largest, value)
+    assert largest is not None  # the quantity is known
+    return largest

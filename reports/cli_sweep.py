@@ -1,0 +1,125 @@
+"""``napkin sweep``: any quantity of a step, or any expression, over a grid of sizes or the lines of a CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reports.cli_common import step_options, talk
+
+if TYPE_CHECKING:
+    from calc.sweep import Sweep
+
+_MOST = 20_000_000
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=SIZES", help="1,2,4 or 1024:8192:1024 (both ends, step) or 1Ki..16Ki×2.")
+@click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="What to work out: memory.peak, unless said otherwise.")
+@click.option("--expr", metavar="TEXT", help="An expression of the sizes in place of a model, e.g. '12*L*d**2'.")
+@click.option("--from", "source", metavar="FILE", help="Points from a CSV file: a line of names, then one of integers for each.")
+@click.option("--csv", "target", metavar="FILE", help="Write the table to a file; without it, to standard output.")
+@click.option("--plot", metavar="FILE", help="Draw the quantities over one size, as SVG.")
+@click.option("--over", metavar="NAME", help="The size along the plot: the last of several, unless said otherwise.")
+@click.option("--most", default=_MOST, show_default=True, type=click.IntRange(1, 10**12), metavar="INTEGER", help="Refuse more points.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@step_options
+def sweep(
+    model: str | None,
+    sizes: Sequence[str],
+    quantities: Sequence[str],
+    expr: str | None,
+    source: str | None,
+    target: str | None,
+    plot: str | None,
+    over: str | None,
+    most: int,
+    as_json: bool,
+    no_cache: bool,
+    **options: str,
+) -> None:
+    """Work out any quantity over many sizes, exactly.
+
+    The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points that
+    the model cannot have, or where its step may run otherwise, have no value, and are counted on standard error with the reason.
+    """
+    if (model is None) == (expr is None):
+        raise click.UsageError("name a model, or give --expr: one of them")
+    if expr is not None and quantities:
+        raise click.UsageError("--quantity goes with a model: an expression says itself what it is")
+    if as_json and target is not None:
+        raise click.UsageError("--json goes to standard output, and --csv to a file: give one of them")
+    given, listed = _points(sizes, source, most)
+    from reports import swept
+
+    if model is None:
+        found = _expression(str(expr), given, listed, most)
+    else:
+        found = _model(model, given, listed, most, quantities, no_cache, options)
+    drawing = swept.drawn(found, over) if plot is not None else ""
+    for gap in found.gaps:
+        at = ", ".join(f"{name} = {size:,}" for name, size in gap.first.items())
+        click.echo(f"{gap.points:,} of {found.points:,} points have no value, the first at {at}: {gap.because}", err=True)
+    if as_json:
+        click.echo(swept.as_json(found), nl=False)
+    elif target is not None:
+        swept.write(target, swept.as_csv(found))
+    elif plot is None:
+        for line in swept.as_csv(found):
+            click.echo(line, nl=False)
+    if plot is not None:
+        swept.write(plot, [drawing])
+
+
+def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mapping[str, Sequence[int]], bool]:
+    """The sizes that were given, and whether they go together line by line: single ones beside a file stand in every line."""
+    from calc import grid
+    from calc.errors import BadInputError
+
+    given: dict[str, list[int]] = {}
+    for text in sizes:
+        name, values = grid.parsed(text)
+        if name in given:
+            raise BadInputError(f"{name[:40]} is given twice: give its sizes in one -d, as in -d B=1,2,4")
+        given[name] = values
+    if source is None:
+        return given, False
+    columns = _read(source, most)
+    lines = len(next(iter(columns.values())))
+    for name, values in given.items():
+        if name in columns or len(values) > 1:
+            raise BadInputError(f"{name[:40]}: beside --from, -d sets one size of a dimension that the file does not have")
+        columns[name] = values * lines
+    return columns, True
+
+
+def _read(source: str, most: int) -> dict[str, list[int]]:
+    from calc import grid
+    from calc.errors import BadInputError
+
+    try:
+        with open(source, encoding="utf-8", newline="") as file:
+            return grid.read(file, source[:200], most)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise BadInputError(f"cannot read {source[:200]}: {getattr(error, 'strerror', None) or 'not text'}") from None
+
+
+def _expression(text: str, given: Mapping[str, Sequence[int]], listed: bool, most: int) -> Sweep:
+    from calc.sweep import sweep_expression
+
+    return sweep_expression(text, given, listed=listed, most=most)
+
+
+def _model(
+    model: str, given: Mapping[str, Sequence[int]], listed: bool, most: int, quantities: Sequence[str], no_cache: bool, options: Any
+) -> Sweep:
+    from calc.options import made
+    from calc.stored import form_of
+    from calc.sweep import sweep as swept
+
+    with talk() as say:
+        form = form_of(model, made(**options).to_json(), anew=no_cache, progress=say)
+    return swept(form, given, quantities or ("memory.peak",), listed=listed, most=most)
