@@ -43,6 +43,7 @@ COMMANDS = {
     "shard": "cli_sharding:shard",
     "storage": "cli_storage:storage",
     "sweep": "cli_sweep:sweep",
+    "train-demo": "cli_train_demo:train_demo",
     "transfers": "cli_transfers:transfers",
     "verify": "cli_verify:verify",
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from reports.cli_common import command_line, device_here, rate_of, require_gpu, talk
 
-_SIZE = {"type": click.IntRange(1, 2**24), "metavar": "INTEGER"}
+_SIZE: dict[str, Any] = {"type": click.IntRange(1, 2**24), "metavar": "INTEGER"}
 
 
 @click.command("measure-matmul")

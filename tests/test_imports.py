@@ -27,6 +27,7 @@ LAZY = (
     "calc.spec",
     "calc.load",
     "calc.check",
+    "calc.demonstration",
     "calc.device_memory",
     "calc.differentiate",
     "calc.inference",

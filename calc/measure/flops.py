@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -167,9 +167,9 @@ def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
 
 
 def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequence[str]) -> Reading:
-    uncounted = sorted({name for observer, _ in counted for name in observer.names if _escapes(name)})
-    if uncounted:
-        return Reading(None, INSTRUMENT, f"the counter gives 0 for {', '.join(uncounted)}, which multiplies matrices")
+    because = uncounted(name for observer, _ in counted for name in observer.names)
+    if because:
+        return Reading(None, INSTRUMENT, because)
     value = sum(counter.get_total_flops() for _, counter in counted)
     if not fused:
         return Reading(value, INSTRUMENT)
@@ -177,6 +177,12 @@ def _reading(counted: Sequence[tuple[Observer, FlopCounterMode]], fused: Sequenc
     because = f"no torch counter sees {kernels}: the same products were run one by one"
     off = " and without the fast path (torch.backends.mha.set_fastpath_enabled(False))" if fast_path(fused) else ""
     return Reading(value, f"{INSTRUMENT} on the math attention backend{off}", because, proxy=True)
+
+
+def uncounted(names: Iterable[str]) -> str:
+    """Why the counter cannot be trusted with a run of these operators; empty where it can."""
+    escaping = sorted({name for name in names if _escapes(name)})
+    return f"the counter gives 0 for {', '.join(escaping)}, which multiplies matrices" if escaping else ""
 
 
 def _escapes(name: str) -> bool:

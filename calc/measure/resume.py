@@ -117,23 +117,27 @@ def _generators(device: str) -> dict[str, Tensor]:
 
 def _restored(run: Training, path: Path) -> int:
     """Fill ``run`` from the file; returns the steps done."""
-    assert run.optimizer is not None
     _spoil(run)
     with blame(run.spec, run.sizes, "reading a checkpoint"):
         # We wrote this file a moment ago; a state may hold more than the tensors that weights_only lets through.
-        state = torch.load(path, map_location=run.device, weights_only=False)
-        run.module.load_state_dict(state["model"])
-        if "optimizer" in state:
-            run.optimizer.load_state_dict(state["optimizer"])
-        if run.copies is not None:
-            _fill(run.copies.copies, state.get("master weights", ()))
-        if run.scaler is not None:
-            run.scaler.load_state_dict(state["scaler"])
-        for device, generator in state.get("generators", {}).items():
-            if device == "cpu":
-                torch.set_rng_state(generator.cpu())
-            else:
-                torch.cuda.set_rng_state(generator.cpu(), device)
+        return restore(run, torch.load(path, map_location=run.device, weights_only=False))
+
+
+def restore(run: Training, state: dict[str, Any]) -> int:
+    """Fill ``run`` with what ``state_of`` gave; returns the steps done."""
+    assert run.optimizer is not None
+    run.module.load_state_dict(state["model"])
+    if "optimizer" in state:
+        run.optimizer.load_state_dict(state["optimizer"])
+    if run.copies is not None:
+        _fill(run.copies.copies, state.get("master weights", ()))
+    if run.scaler is not None:
+        run.scaler.load_state_dict(state["scaler"])
+    for device, generator in state.get("generators", {}).items():
+        if device == "cpu":
+            torch.set_rng_state(generator.cpu())
+        else:
+            torch.cuda.set_rng_state(generator.cpu(), device)
     return int(state["iteration"])
 
 

@@ -1,0 +1,145 @@
+"""Training for real, step after step, with instruments: some steps are accounted for (FLOPs and live bytes), the others are timed.
+
+An instrument slows a step down, so no step is both. The batch of a step follows from its number alone, so that a run that goes on from a
+checkpoint meets the very batches that an unbroken one does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from calc.errors import BadInputError, MeasurementError
+from calc.measure.counter import flop_counter
+from calc.measure.flops import MAPPING, uncounted
+from calc.measure.formats import cast
+from calc.measure.observer import Observer
+from calc.measure.resume import restore, state_of
+from calc.measure.storages import StorageWatch, tensors_in
+from calc.measure.timing import Around, HostWatch, Watch
+from calc.measure.training import Training, blame
+
+CHECKPOINT = "checkpoint.pt"
+Batch = Callable[[int], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What one step took: FLOPs of its matrix products by phase, and the most live bytes. Where one cannot be read, ``because`` says."""
+
+    flops: Mapping[str, int | None]
+    peak: int | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One step, counted from 1. A step has ``nanoseconds`` or an ``account``, never both."""
+
+    step: int
+    loss: float
+    nanoseconds: int | None = None
+    account: Account | None = None
+
+
+def trained(run: Training, batch: Batch, steps: range, accounted: Callable[[int], bool], watch: Watch | None = None) -> Iterator[Done]:
+    """The steps by their numbers, one at a time: whoever stops asking stops the training."""
+    clock = watch or HostWatch(synchronize=_waiting(run.device))
+    clock.tick()
+    for step in steps:
+        with blame(run.spec, run.sizes, "making a batch"):
+            _, inputs = cast(run.module, tuple(x.to(run.device) for x in batch(step)), run.options.precision)
+        fed = replace(run, inputs=inputs)
+        del inputs
+        if accounted(step):
+            loss, account = _accounted(fed)
+            yield Done(step, loss, account=account)
+        else:
+            begin = clock.start()
+            tensor = _step(fed)
+            end = clock.stop()
+            yield Done(step, float(tensor), nanoseconds=clock.between(begin, end))
+
+
+def _waiting(device: str) -> Callable[[], None]:
+    return (lambda: torch.cuda.synchronize(device)) if device.startswith("cuda") else (lambda: None)
+
+
+def _step(run: Training, around: Around = lambda phase: nullcontext()) -> Tensor:
+    """As ``Training.step``, for one batch, and with the loss as its result."""
+    with around("forward"):
+        loss = run.forward()
+    with around("backward"):
+        run.backward(loss)
+    with around("optimizer"):
+        run.update()
+    run.clear()
+    return loss.detach()
+
+
+def _accounted(run: Training) -> tuple[float, Account]:
+    """A step under torch's FLOP counter, with every storage that its operators show watched from outside."""
+    watch, observer = StorageWatch(), Observer()
+    counters = {phase: flop_counter(MAPPING) for phase in run.phases}
+    assert run.optimizer is not None
+    watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs, *tensors_in(run.optimizer.state)])
+    if run.copies is not None:
+        watch.admit(run.copies.copies)
+    watch.open_window()
+
+    @contextmanager
+    def around(phase: str) -> Iterator[None]:
+        with counters[phase], observer, watch:
+            yield
+
+    loss = float(_step(run, around))
+    escaping = uncounted(observer.names)
+    blind = f"storages that torch does not show, at {', '.join(sorted(watch.blind))}" if watch.blind else ""
+    flops = {phase: None if escaping else counter.get_total_flops() for phase, counter in counters.items()}
+    return loss, Account(flops, None if blind else watch.peak, "; ".join(filter(None, (escaping, blind))))
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------------
+
+
+def save(run: Training, done: int, losses: list[float], folder: Path) -> Path:
+    """Everything that the run needs to go on, whole or not at all."""
+    path = folder / CHECKPOINT
+    state = {**state_of(run, done), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
+    waiting = path.with_suffix(".tmp")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        torch.save(state, waiting)
+        os.replace(waiting, path)
+    except (OSError, RuntimeError) as error:
+        with suppress(OSError):
+            waiting.unlink(missing_ok=True)
+        raise BadInputError(f"cannot write a checkpoint to {folder}: {' '.join(str(error).split())[:200]}") from None
+    return path
+
+
+def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:
+    """Fill ``run`` from the checkpoint in ``folder``; the steps done, and their losses. Only tensors and numbers are read from it."""
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        raise BadInputError(f"there is no {CHECKPOINT} in {folder} to resume from: train without --resume first")
+    try:
+        state = torch.load(path, map_location=run.device, weights_only=True)
+        if state["of"] != _identity(run):
+            raise BadInputError(f"{path} is of another run ({state['of']}): resume with its model, sizes and options")
+        return restore(run, state), [float(loss) for loss in state["losses"]]
+    except BadInputError:
+        raise
+    except Exception as error:  # whatever reading a file raises that is none of ours
+        raise MeasurementError(f"{path} is no checkpoint of this program: {type(error).__name__}") from None
+
+
+def _identity(run: Training) -> str:
+    sizes = ", ".join(f"{name}={value}" for name, value in run.sizes.items())
+    return f"{run.spec.name} at {sizes} with {', '.join(run.options.to_json().values())}"

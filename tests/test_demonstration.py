@@ -1,0 +1,224 @@
+"""Training for real: accounts equal the derivation, the loss falls, and a run goes on from a file bit for bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from calc import demonstration
+from calc.demonstration import DEMOS, Wanted, demonstrate, expected_of, judged, prepared
+from calc.errors import BadInputError, MeasurementError
+from calc.measure import demonstrations, train
+from calc.measure.storages import tensors_in
+from calc.measure.train import Account
+from reports import cli
+
+SMALL = ("--model", "linear", "-d", "D=7", "-d", "B=5", "--device", "cpu")
+
+
+def wanted(**changes: Any) -> Wanted:
+    return Wanted(**{"demo": "linear", "sizes": {"D": 7, "B": 5}, "steps": 8, "every": 4, **changes})
+
+
+@cache
+def ready(width: int) -> demonstration.Ready:
+    """Derived once for all tests."""
+    return prepared(wanted(sizes={"D": width, "B": 5}))
+
+
+def run(width: int = 7, **changes: Any) -> demonstration.Run:
+    return demonstrate(replace(ready(width), wanted=wanted(**changes)))
+
+
+def napkin(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, ["train-demo", *words])
+
+
+def test_every_accounted_step_takes_what_was_derived_and_the_others_are_timed() -> None:
+    """Of 8 steps the first, the fourth and the eighth; 5 are timed, of which 3 warm up."""
+    found = run()
+
+    assert found.agrees
+    assert [1, 4, 8] == [verdict.step for verdict in found.verdicts]
+    assert found.expected["memory.peak.first_step"] == found.verdicts[0].account.peak
+    assert found.expected["memory.peak"] == found.verdicts[1].account.peak == found.verdicts[2].account.peak
+    assert found.times is not None
+    assert (2, 3) == (len(found.times.nanoseconds), len(found.times.warm_up))
+
+
+@pytest.mark.parametrize("name", [pytest.param("gpt", marks=pytest.mark.slow), "linear"])
+def test_the_loss_falls_and_the_accounts_agree_at_the_sizes_of_the_demonstration(name: str) -> None:
+    """As the command runs it by default, but shorter."""
+    found = demonstrate(prepared(Wanted(name, steps=30, every=15)))
+    first, last = found.fell
+
+    assert found.agrees
+    assert last < 0.8 * first
+    assert 30 == len(found.losses)
+
+
+def test_a_planted_error_is_found_and_named() -> None:
+    """One FLOP or one byte more is not equal; the first step is held against a peak of its own."""
+    expected = {f"flops.{phase}.matmul": n for n, phase in enumerate(("forward", "backward", "optimizer"))}
+    expected |= {"memory.peak": 100, "memory.peak.first_step": 90}
+    flops = {"forward": 0, "backward": 1, "optimizer": 2}
+
+    assert {} == judged(2, Account(flops, 100), expected).wrong == judged(1, Account(flops, 90), expected).wrong
+    assert {"memory.peak": (100, 90)} == judged(2, Account(flops, 90), expected).wrong
+    assert {"flops.backward.matmul": (1, 7)} == judged(2, Account({**flops, "backward": 7}, 100), expected).wrong
+
+
+def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 1, with both numbers."""
+    monkeypatch.setattr(demonstration, "expected_of", lambda derivation: {**expected_of(derivation), "memory.peak": 5})
+    found = napkin(*SMALL, "--steps", "4", "--every", "4")
+
+    assert 1 == found.exit_code
+    assert "differs in step 4" in found.stdout
+    assert "the accounts do not equal the derivation" in found.stdout
+
+
+def states(folder: Path) -> list[bytes]:
+    state = torch.load(folder / train.CHECKPOINT, weights_only=True)
+    return [t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors_in(state) if t.numel()]
+
+
+def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    """8 steps at a stretch, and 5 and 3 with a file in between: model, optimizer, losses and generators."""
+    straight = run(folder=tmp_path / "straight")
+    run(folder=tmp_path / "broken", steps=5)
+    resumed = run(folder=tmp_path / "broken", resume=True)
+
+    assert 5 == resumed.begun_at
+    assert straight.losses == resumed.losses
+    assert states(tmp_path / "straight") == states(tmp_path / "broken")
+
+
+def test_a_checkpoint_that_forgets_the_optimizer_does_not_resume(tmp_path: Path) -> None:
+    """A planted error, which the comparison above must notice."""
+    straight = run(folder=tmp_path / "straight")
+    run(folder=tmp_path / "broken", steps=5)
+    file = tmp_path / "broken" / train.CHECKPOINT
+    state = torch.load(file, weights_only=True)
+    torch.save({name: part for name, part in state.items() if name != "optimizer"}, file)
+
+    assert straight.losses != run(folder=tmp_path / "broken", resume=True).losses
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return print, ("a checkpoint must run nothing",)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", *(pickle.dumps(what, protocol=2) for what in ({"of": 1}, Evil(), [1]))])
+def test_a_file_that_is_no_checkpoint_is_refused_and_runs_nothing(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / train.CHECKPOINT).write_bytes(content)
+
+    with pytest.raises(MeasurementError, match=r"checkpoint\.pt is no checkpoint of this program: \w+$"):
+        run(folder=tmp_path, resume=True)
+    assert "" == capsys.readouterr().out
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    """It names the run that it is of."""
+    run(folder=tmp_path, steps=2)
+
+    with pytest.raises(BadInputError, match=r"is of another run \(cruncher at B=5, D=7, L=3 with spec, fp32, fused, train\): resume "):
+        run(11, folder=tmp_path, resume=True)
+
+
+def test_what_cannot_be_run_is_refused(tmp_path: Path) -> None:
+    """Before anything runs, each in a line with the way out."""
+    run(folder=tmp_path / "there", steps=2)
+    for changes, said in (
+        ({"demo": "bert"}, "unknown demonstration 'bert': known are linear, gpt"),
+        ({"steps": 0}, "--steps = 0 is no number of steps here: give 1 to 1,000,000"),
+        ({"resume": True}, "--resume needs the folder of the run to go on with: give it with -o"),
+        ({"folder": tmp_path / "there"}, f"{tmp_path / 'there'} holds a run already: go on with it by --resume, or name another folder"),
+        (
+            {"folder": tmp_path / "none", "resume": True},
+            f"there is no checkpoint.pt in {tmp_path / 'none'} to resume from: train without --resume first",
+        ),
+        (
+            {"folder": tmp_path / "there", "resume": True, "steps": 2},
+            "the checkpoint has done 2 steps already: give more than that with --steps",
+        ),
+    ):
+        with pytest.raises(BadInputError) as caught:
+            run(**changes)
+        assert said == str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(BadInputError, match=r"^cannot write a checkpoint to .*file/run: "):
+        run(folder=tmp_path / "file" / "run")
+
+
+def test_the_batch_of_a_step_follows_from_its_number() -> None:
+    """Targets are the tokens one on, and nine times in ten 3 t + 7 modulo V; y is x w."""
+    sizes = {"B": 64, "T": 31, "V": 97, "D": 5}
+    ids, targets = demonstrations.tokens(sizes)(3)
+    x, y = demonstrations.linear(sizes)(3)
+    share = ((3 * ids + 7) % 97 == targets).float().mean()
+
+    assert torch.equal(ids[:, 1:], targets[:, :-1])
+    assert 0.87 < share < 0.93
+    assert torch.allclose(x @ (torch.arange(5) / 5), y)
+    assert all(torch.equal(a, b) for a, b in zip((ids, targets), demonstrations.tokens(sizes)(3), strict=True))
+    assert not torch.equal(ids, demonstrations.tokens(sizes)(4)[0])
+
+
+def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
+    """Throughput and MFU come with the fourth timed step, once three have warmed up: steps 2, 3 and 5 do, and step 6 counts."""
+    seen: list[demonstration.Progress] = []
+    demonstrate(replace(ready(7), wanted=wanted(peak=Fraction(10**15))), seen.append)
+
+    assert [None] * 5 == [at.per_second for at in seen[:5]]
+    assert all(at.per_second is not None and at.mfu is not None and 0 < at.mfu < 1 for at in seen[5:])
+    assert [1, 4, 8] == [at.done.step for at in seen if at.verdict is not None]
+
+
+def test_the_command_trains_and_says_that_the_accounts_agree() -> None:
+    """Progress goes to standard error, data to standard output."""
+    found = napkin(*SMALL, "--steps", "8", "--every", "4")
+
+    assert 0 == found.exit_code, found.stderr
+    assert "every accounted step took exactly what was derived" in found.stdout
+    assert "step 8 of 8: loss " in found.stderr
+    assert "step 8 of 8" not in found.stdout
+
+
+def test_the_command_as_json_holds_every_loss_and_account() -> None:
+    made = json.loads(napkin(*SMALL, "--steps", "4", "--every", "2", "--json").stdout)
+
+    assert (1, 4, [1, 2, 4]) == (made["schema"], len(made["losses"]), [a["step"] for a in made["accounts"]])
+    assert made["agrees"]
+    assert all(math.isfinite(loss) for loss in made["losses"])
+    assert made["accounts"][1]["memory.peak"] == made["derived"]["memory.peak"]
+
+
+def test_each_demonstration_names_its_own_data() -> None:
+    assert all(callable(getattr(demonstrations, demo.data)) for demo in DEMOS.values())
+
+
+@pytest.mark.gpu
+def test_a_gpu_trains_and_its_loss_falls() -> None:
+    """Live bytes there may differ where its kernels are others; the products are the same."""
+    found = demonstrate(prepared(Wanted("gpt", steps=30, device="cuda")))
+
+    assert found.fell[1] < found.fell[0]
+    assert all(not name.startswith("flops") for verdict in found.verdicts for name in verdict.wrong)
