@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.algebra import Algebra
@@ -47,6 +48,7 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
     tied = sum(t.what in ("embedding", "head") for t in read) == 1
     if because:
         read, items, tied = (), (_all_kept(derivation),), False
+        own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
     head = (Tensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
     return Model(
         name=derivation.model,
@@ -60,6 +62,11 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
         only_data=because,
         own=tuple(own),
     )
+
+
+def _counted_out(tensor: Tensor, layers: int) -> Tensor:
+    """A tensor of every layer as so many tensors of the whole."""
+    return replace(tensor, where=FIRST, times=tensor.times * layers) if tensor.where == LAYER else tensor
 
 
 def _all_kept(derivation: Derivation) -> Item:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from calc.reckoning import Line
 from calc.sharding.layout import BLOCK, OFF
-from calc.sharding.model import EVERY, Model, Tensor
+from calc.sharding.model import EVERY, FIRST, LAST, Item, Model, Tensor
 from calc.sharding.parts import (
     EXACT,
     FILLED,
@@ -22,6 +22,7 @@ from calc.sharding.parts import (
     at_the_end,
     beside_layers,
     elements,
+    fewer,
     in_layers,
     kept,
     layers,
@@ -172,23 +173,46 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
             _kept_words(choice),
         )
     ]
-    number = "l" if stage == ONLY else "i"
+    number, unit = ("l" if stage == ONLY else "i"), "Al"
     if stage != ONLY:
         why = "1F1B: a stage begins as many micro-batches as stages follow it before the first backward comes back"
         found.append(Line("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
-    parts = [f"{number}*Al"]
     if choice.checkpointing == BLOCK:
         divided = choice.has("t") and choice.sequence != OFF
         why = "a layer that runs again keeps its argument"
         found.append(Line("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why))
-        parts = [f"{number}*Ab", "Al"]
-    ends = [product(at_the_end(choice, stage), on_rank(item, choice)) for item in beside if item.where != EVERY]
-    ends += [product(pieces(choice, stage), on_rank(item, choice)) for item in beside if item.where == EVERY]
-    if ends:
-        found.append(Line("Ao", total(ends), "bytes", "kept outside of the layers", "inputs, tables, the last norm, the head, the loss"))
-        parts.append("Ao")
+        unit = "Ab"
+    parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
+    shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
+    for letter, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
+        items = [on_rank(item, choice) for item in beside if of(item)]
+        if items:
+            found.append(
+                Line(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
+            )
+            parts.append(
+                _at_the_end(choice, stage, letter, f"z*{unit}" if shorter else "")
+                if of is _once
+                else product(pieces(choice, stage), letter)
+            )
+    if shorter:
+        found.append(Line("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer"))
     found.append(Line("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
     return found
+
+
+def _once(item: Item) -> bool:
+    return item.where != EVERY
+
+
+def _every(item: Item) -> bool:
+    return item.where == EVERY
+
+
+def _at_the_end(choice: Choice, stage: str, letter: str, less: str) -> str:
+    """What the piece at an end of the model has more, and less, than others, at the fuller of two moments."""
+    found = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
+    return f"Max({', '.join(found)})" if len(found) > 1 else found[0]
 
 
 def _kept_words(choice: Choice) -> str:

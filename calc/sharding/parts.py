@@ -174,18 +174,23 @@ def pieces(choice: Choice, stage: str) -> str:
     return {FIRST: "Min(m, p)", INNER: "Min(m, p - 1)", LAST: "1"}[stage]
 
 
-def at_the_end(choice: Choice, stage: str) -> str:
-    """Micro-batches at once in the piece that holds the embedding (on the first stage) or the head (on the last)."""
-    return ("Min(m, 2*p - 1)" if choice.interleaved else "Min(m, p)") if stage == FIRST else "1"
+def at_the_end(choice: Choice, stage: str) -> tuple[str, ...]:
+    """Micro-batches in the piece that holds the embedding (on the first stage) or the head (on the last), while a stage holds the most.
+
+    Interleaved there are two such moments, one micro-batch apart. Which of them is the fuller one matters where that piece is shorter.
+    """
+    if stage == FIRST and choice.interleaved:
+        return ("Min(m, 2*p - 1)", "Min(m, 2*p)") if choice.uneven else ("Min(m, 2*p)",)
+    if stage == LAST and choice.interleaved and choice.uneven:
+        return ("(1 - Min(1, m - p))", "1")
+    return ("Min(m, p)",) if stage == FIRST else ("1",)
 
 
 def layers_in_flight(choice: Choice, stage: str) -> str:
-    """Layers whose activations a stage holds at once, each for one micro-batch."""
+    """Layers whose activations a stage holds at once, each for one micro-batch; those that an end has fewer are not yet taken off."""
     if stage == ONLY:
         return "L"
-    each = f"{slots(choice)}/v" if choice.interleaved else slots(choice)
-    whole = product(pieces(choice, stage), each)
-    return f"{whole} - {product(fewer(choice), at_the_end(choice, stage))}" if choice.uneven and stage != INNER else whole
+    return product(pieces(choice, stage), f"{slots(choice)}/v" if choice.interleaved else slots(choice))
 
 
 # -- activations ------------------------------------------------------------------------------------------------------------
