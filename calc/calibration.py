@@ -20,12 +20,14 @@ BILLION = 10**9
 KIND = "calibration"
 
 # Points that are no operator: what the program itself takes for each operator, and memory that is touched for the first time.
-VIEW = "overhead of a view"
-FORWARD = "overhead of autograd, forward"
-BACKWARD = "overhead of autograd, backward"
+VIEW = "view"
+FORWARD = "operator of a module, recorded by autograd"
+BACKWARD = "node of autograd, backward"
+OPTIMIZER = "operator of an optimizer's loop"
 LAUNCH = "launch of a kernel"
 FRESH = "fresh memory"
 TOUCHED = "touched memory"
+OVERHEADS = (LAUNCH, VIEW, FORWARD, BACKWARD, OPTIMIZER)
 COPY = "aten.copy_"
 PRODUCT = "aten.mm"
 ATTENTION, ATTENTION_BACKWARD, CAUSAL = "attention", "attention backward", ", causal"
@@ -171,7 +173,7 @@ def _calibration(document: Any) -> Calibration:
         if not isinstance(machine["device"][key], str):
             raise ValueError(f"its device's {key} is no text")
     found = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
-    for what in (PRODUCT, COPY, LAUNCH, VIEW, FORWARD, BACKWARD):
+    for what in (PRODUCT, COPY, *OVERHEADS):
         if (what, "float32") not in found.by_what:
             raise ValueError(f"it has no {what} in float32")
     return found

@@ -108,7 +108,9 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
     from calc.hardware_file import read
 
     found = dict(catalogue())
-    for path in filter(None, (file, os.environ.get(VARIABLE))):
+    for path in (file, os.environ.get(VARIABLE)):
+        if not path:
+            continue
         own = read(Path(path))
         for taken in own.keys() & catalogue().keys():
             raise BadInputError(f"{path}: [{taken}] is the id of an accelerator that comes with Napkin: give yours another one")

@@ -1,14 +1,16 @@
 """The time of a training step before it runs: every operator of its graph timed as a calibration says, added up. Torch-free.
 
-    time of an operator = the program's own time for it + the longer of
-        its products at the rate of the nearest calibrated shapes, and its bytes at the bandwidth of its working set
+    time of an operator = what the program takes for it
+        + the longest of its products at the rate of the nearest calibrated shapes, its bytes at the bandwidth of so many, a launch
+        + what its bytes take more that no cache holds: of tensors that the phase touches for the first time, where it touches more of
+          them than a cache holds
         + the first touch of results so large that memory is fetched from the system for each of them
 
 Rates are interpolated in the logarithms of the sizes (weights: the inverse fourth power of the distance, of the eight nearest points);
 times of what memory bounds by straight lines in the logarithms of bytes and time. Nothing is fitted on a model.
 
-The band: each operator's error is the one with which its calibrated neighbours are told by the others (the upper quartile of leaving
-one out) and the spread of their repetitions; operators timed as one primitive err together, different primitives independently.
+The band: each operator's error is the one with which its calibrated neighbours are told by the others (leaving one out) and the spread
+of their repetitions; operators timed as one primitive err together, different primitives independently.
 It does not cover what is not modelled: Python between operators, caches left warm by the operator before, other programs.
 """
 
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from calc.calibration import BACKWARD, FORWARD, FRESH, LAUNCH, PRODUCT, TOUCHED, VIEW, Calibration, Point
+from calc.calibration import BACKWARD, COPY, FORWARD, FRESH, LAUNCH, OPTIMIZER, PRODUCT, TOUCHED, VIEW, Calibration, Point
 from calc.derive.fold import PHASES
 from calc.derive.operators import Work
 from calc.dtypes import item_size
@@ -99,8 +101,9 @@ class Prediction:
 def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
     """Predicted times of operators at sizes (``StepWork.works``)."""
     tables = Tables(calibration)
-    records = any(work.phase == "backward" for work in works)
-    rows = tuple(_timed(work, tables, records) for work in works)
+    recorded = any(work.phase == "backward" for work in works)
+    cold = {phase for phase in PHASES if sum(w.times * w.cold for w in works if w.phase == phase) > tables.cache}
+    rows = tuple(_timed(work, tables, recorded, work.cold if work.phase in cold else 0) for work in works)
     products = [work for work in works if work.matmul]
     executed = sum(work.times * work.matmul for work in works)
     model = sum(work.times * (work.matmul - work.recompute) for work in works if work.phase != "optimizer")
@@ -116,17 +119,17 @@ def _most_flops(products: Sequence[Work]) -> str:
     return max(found, key=lambda dtype: found[dtype], default="")
 
 
-def _timed(work: Work, tables: Tables, records: bool) -> Timed:
-    extra = tables.recording(work.phase) if records else 0.0
+def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> Timed:
+    extra = tables.recording(work.phase) if recorded else 0.0
     if not work.launches:
         return _row(work, VIEW, True, tables.once(VIEW) + extra, tables.error_of(VIEW, {}))
     if work.matmul:
         stand = as_product(work.operator, work.matmul)
         rate, error = tables.rate(stand)
-        seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.once(LAUNCH))
+        seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.once(LAUNCH)) + tables.uncached(cold)
     else:
         stand = by_bytes(work.operator, work.moved, tables.known)
-        seconds, error = tables.seconds(stand)
+        seconds, error = tables.seconds(stand, cold / work.moved)
     return _row(work, stand.what, stand.exact, seconds + tables.first_touch(work) + extra, error)
 
 
@@ -141,7 +144,7 @@ class Tables:
         self._points = calibration.by_what
         self.known = frozenset(what for what, _ in self._points)
         self._bandwidth = float(calibration.bandwidth())
-        self._errors: dict[tuple[str, str], list[float]] = {}
+        self._errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     # -- what the program takes ---------------------------------------------------------------------------------------
 
@@ -150,21 +153,40 @@ class Tables:
         return float(self._of(what, _FLOAT)[0].seconds)
 
     def recording(self, phase: str) -> float:
-        """What autograd adds to an operator: recording it in the forward, finding it in the backward."""
-        if phase == "forward":
-            return max(0.0, self.once(FORWARD) - self.once(LAUNCH))
-        return self.once(BACKWARD) if phase == "backward" else 0.0
+        """What the program adds to an operator: a module's call and its record in the forward, a node's turn in the backward, the loop
+        over parameters in the optimizer."""
+        if phase == "backward":
+            return self.once(BACKWARD)
+        return max(0.0, self.once(FORWARD if phase == "forward" else OPTIMIZER) - self.once(LAUNCH))
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def streamed(self, nbytes: int) -> float:
         """Seconds to read and write so many bytes: at the speed of a copy of as many."""
-        return self._by_size(self._of("aten.copy_", _FLOAT), nbytes)
+        return self._by_size(self._of(COPY, _FLOAT), nbytes)
 
-    def seconds(self, stand: Stand) -> tuple[float, float]:
-        """Seconds of an operator by its bytes, with their error."""
-        points = self._of(stand.what, stand.dtype)
-        return self._by_size(points, stand.sizes["bytes"]), self.error_of(stand.what, stand.sizes)
+    def seconds(self, stand: Stand, cold: float) -> tuple[float, float]:
+        """Seconds of an operator by its bytes, of which a share is ``cold``, with their error.
+
+        Cold bytes go at the operator's bandwidth at its largest size, the others at that of as many bytes.
+        """
+        points, nbytes = self._of(stand.what, stand.dtype), stand.sizes["bytes"]
+        largest = max(points, key=lambda p: p.bytes)
+        warm = self._by_size(points, nbytes)
+        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes)
+
+    def uncached(self, nbytes: int) -> float:
+        """Seconds by which the bytes of a product take longer where no cache holds them. Of more than a cache holds, they never did."""
+        return max(0.0, nbytes / self._bandwidth - self.streamed(nbytes))
+
+    @cached_property
+    def cache(self) -> float:
+        """Bytes that a cache holds: half way, in logarithms, from the largest copy that is twice as fast as the largest of all to the
+        next; 0 where none is."""
+        copies = sorted(self._of(COPY, _FLOAT), key=lambda p: p.bytes)
+        slow = 2 * copies[-1].bandwidth
+        last = max((i for i, p in enumerate(copies) if p.bandwidth >= slow), default=None)
+        return 0.0 if last is None else math.sqrt(copies[last].bytes * copies[last + 1].bytes)
 
     @cached_property
     def fetched(self) -> tuple[float, float]:
@@ -197,7 +219,7 @@ class Tables:
         for low, high in itertools.pairwise(ordered):
             if nbytes <= high.bytes:
                 share = math.log(nbytes / low.bytes) / math.log(high.bytes / low.bytes)
-                return float(low.seconds) ** (1 - share) * float(high.seconds) ** share
+                return math.exp((1 - share) * math.log(low.seconds) + share * math.log(high.seconds))
         return nbytes / float(ordered[-1].bandwidth)
 
     # -- products -----------------------------------------------------------------------------------------------------
@@ -210,7 +232,7 @@ class Tables:
     def _interpolated(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
         total = weighted = 0.0
         for i, distance in _nearest(points, sizes):
-            weight = max(distance, _SMALLEST) ** (-_POWER / 2)
+            weight = _weight(distance)
             total += weight
             weighted += weight * math.log(float(points[i].rate))
         return math.exp(weighted / total)
@@ -218,29 +240,36 @@ class Tables:
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[Point] = ()) -> float:
-        """How far off what is read between the points near ``sizes`` may be, as a share."""
+        """How far off what is read between the points near ``sizes`` may be, as a share: as far as they are missed by one another,
+        less where a point is nearer than they are to each other, and the spread of their repetitions."""
         points = points or self._of(what, _FLOAT)
         key = (points[0].what, points[0].dtype)
         if key not in self._errors:
             self._errors[key] = self._left_out(points)
-        near = [i for i, _ in _nearest(points, sizes)]
-        missed, spread = (_upper_quartile(v) for v in ([self._errors[key][i] for i in near], [float(points[i].spread) for i in near]))
-        return math.hypot(missed, spread)
+        total = missed = spread = 0.0
+        for i, distance in _nearest(points, sizes):
+            weight = _weight(distance)
+            error, apart = self._errors[key][i]
+            total += weight
+            missed += weight * error * min(1.0, math.sqrt(distance / max(apart, _SMALLEST)))
+            spread += weight * float(points[i].spread)
+        return math.hypot(missed / total, spread / total)
 
-    def _left_out(self, points: Sequence[Point]) -> list[float]:
-        """By how much each point is missed by what the others say of its sizes, as a share.
+    def _left_out(self, points: Sequence[Point]) -> list[tuple[float, float]]:
+        """By how much each point is missed by what the others say of its sizes, as a share, and how far the nearest of them is.
 
         The smallest and the largest of what goes by bytes are never read from others, and a single point has none.
         """
         if len(points) == 1:
-            return [0.0]
+            return [(0.0, 0.0)]
         ends = () if points[0].flops else {min(p.bytes for p in points), max(p.bytes for p in points)}
         read = self._interpolated if points[0].flops else self._by_bytes
         found = []
         for i, point in enumerate(points):
             others = [p for j, p in enumerate(points) if j != i]
             true = float(point.rate if point.flops else point.seconds)
-            found.append(0.0 if point.bytes in ends else abs(read(others, point.sizes) / true - 1))
+            error = 0.0 if point.bytes in ends else abs(read(others, point.sizes) / true - 1)
+            found.append((error, _nearest(others, point.sizes)[0][1]))
         return found
 
     def _by_bytes(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
@@ -259,6 +288,6 @@ def _nearest(points: Sequence[Point], sizes: Mapping[str, int]) -> list[tuple[in
     return [(i, distance) for distance, i in sorted(away)[:_NEAREST]]
 
 
-def _upper_quartile(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return ordered[(3 * len(ordered)) // 4 if len(ordered) > 1 else 0] if ordered else 0.0
+def _weight(distance: float) -> float:
+    """Of a point, by the square of its distance: the inverse fourth power of the distance."""
+    return max(distance, _SMALLEST) ** -(_POWER // 2)

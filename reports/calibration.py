@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from calc.calibration import BACKWARD, COPY, FORWARD, LAUNCH, PRODUCT, VIEW, Calibration, Point
+from calc.calibration import COPY, OVERHEADS, PRODUCT, Calibration, Point
 from calc.hardware import of_device
 from reports.columns import columns
 from reports.escape import visible
@@ -31,7 +31,7 @@ def show(found: Calibration, out: Console) -> None:
     for dtype, peak in found.peaks().items():
         table.add_row(Text(visible(f"highest rate of products in {dtype}")), rate(peak, "FLOP"))
     table.add_row("bandwidth of the largest copy", rate(found.bandwidth(), "B"))
-    for what in (LAUNCH, VIEW, FORWARD, BACKWARD):
+    for what in OVERHEADS:
         table.add_row(what, duration(found.by_what[what, "float32"][0].seconds))
     out.print(table)
     out.print()
@@ -49,7 +49,7 @@ def _operators(found: Calibration, out: Console) -> None:
 
     table = columns("operator", "dtype", *((head, "right") for head in ("sizes", "slowest", "fastest", "spread")))
     for (what, dtype), points in found.by_what.items():
-        if what in (LAUNCH, VIEW, FORWARD, BACKWARD):
+        if what in OVERHEADS:
             continue
         speeds = sorted(_speed(p) for p in points)
         unit = "FLOP" if points[0].flops else "B"

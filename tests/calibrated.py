@@ -15,6 +15,7 @@ from calc.calibration import (
     FORWARD,
     FRESH,
     LAUNCH,
+    OPTIMIZER,
     PRODUCT,
     TOUCHED,
     VIEW,
@@ -25,7 +26,7 @@ from calc.calibration import (
 GIGA = 10**9
 RATE = 100  # GFLOP/s of every product
 BANDWIDTH = 10  # GB/s of everything else
-OVERHEAD = {LAUNCH: 1000, VIEW: 500, FORWARD: 3000, BACKWARD: 2000}  # ns
+OVERHEAD = {LAUNCH: 1000, VIEW: 500, FORWARD: 3000, BACKWARD: 2000, OPTIMIZER: 1500}  # ns
 FETCHED = 2**25  # bytes from which on memory is fetched, at a further second a gigabyte
 BY_BYTES = (COPY, "aten.add", "aten.mul_", "aten.sum", "aten.gelu", TOUCHED)
 MACHINE: dict[str, Any] = {
@@ -38,6 +39,15 @@ MACHINE: dict[str, Any] = {
 def made(points: Iterator[Point] | None = None) -> Calibration:
     """The machine, or one with other points."""
     return Calibration(MACHINE, "a made-up clock", tuple(_points() if points is None else points))
+
+
+def added() -> dict[str, int]:
+    """What the program adds to an operator of each phase, in nanoseconds."""
+    return {
+        "forward": OVERHEAD[FORWARD] - OVERHEAD[LAUNCH],
+        "backward": OVERHEAD[BACKWARD],
+        "optimizer": OVERHEAD[OPTIMIZER] - OVERHEAD[LAUNCH],
+    }
 
 
 def product(what: str, flops: int, nanoseconds: tuple[int, ...] | None = None, dtype: str = "float32", **sizes: int) -> Point:

@@ -45,3 +45,18 @@ def test_the_table_shows_medians_beside_the_aim() -> None:
     table = bench._table([bench._ratio("derive", "1.5", runs, "ours")], 3)
 
     assert "| derive | 1.5 | 0.50 | 0.50 | 2.0 / 4.0 |" == table.split("\n")[-1]
+
+
+def test_errors_of_predictions_stand_beside_the_aim() -> None:
+    """Wall: 1.5 over 1 and 1 over 2, so 50 % either way; processor: 1.1 and 0.9 over 1."""
+    seconds = {"wall": [(1.5, 1.0), (1.0, 2.0)], "processor": [(1.1, 1.0), (0.9, 1.0)]}
+    entries = [
+        {"model": "toy", "sizes": {"B": i}, "clock": clock, "predicted": told, "low": 0.0, "high": 9.0, "measured": took}
+        for clock, pairs in seconds.items()
+        for i, (told, took) in enumerate(pairs)
+    ]
+
+    median, *each = bench._predictions(entries)
+
+    assert ("25 %", "50 %", "10 %") == (median.aim, median.measured, median.processor)
+    assert [("toy at B = 0", "+50 %", "+10 %"), ("toy at B = 1", "-50 %", "-10 %")] == [(r.what, r.measured, r.processor) for r in each]

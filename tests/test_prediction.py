@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.calibration import BACKWARD, FORWARD, LAUNCH, PRODUCT, VIEW
+from calc.calibration import COPY, LAUNCH, PRODUCT, VIEW
 from calc.cost import Operator, View
 from calc.derive.operators import Work
 from calc.prediction import Tables, predict
 from calc.timed_as import Stand, as_product, by_bytes
-from tests.calibrated import BANDWIDTH, BY_BYTES, FETCHED, GIGA, OVERHEAD, RATE, made, product
+from tests.calibrated import BANDWIDTH, BY_BYTES, FETCHED, GIGA, OVERHEAD, RATE, added, made, product
 from tests.calibrated import by_bytes as point_by_bytes
 
 NANO = 1e-9
+ADDED = added()
 
 
 def _view(*shape: int, dtype: str = "float32") -> View:
@@ -62,6 +63,34 @@ def test_an_operator_bound_by_memory_takes_the_time_of_its_bytes() -> None:
         assert nbytes / BANDWIDTH * NANO == pytest.approx(_seconds(gelu))
 
 
+def test_what_the_phase_touches_first_goes_at_the_speed_of_memory_where_no_cache_holds_it() -> None:
+    """2^20 bytes at 100 GB/s, 2^26 at 10: a cache of 2^23. A sum of 2^20 bytes, all cold, takes a tenth of its speed, if there are 9 of
+    them and not if there are 7; half cold it takes half of that more."""
+    points = [p for p in made().points if p.what not in (COPY, "aten.add")]
+    for what in (COPY, "aten.add"):
+        points += [point_by_bytes(what, 2**20, (2**20 // 100,) * 3), point_by_bytes(what, 2**26)]
+    calibration = made(iter(points))
+    assert 2**23 == pytest.approx(Tables(calibration).cache)
+
+    def seconds(times: int, cold: int) -> float:
+        work = _work("aten.add.Tensor", {"self": _view(1)}, _view(1), moved=2**20, cold=cold, times=times)
+        return predict((work,), calibration).seconds / times
+
+    assert [2**20 / 10 * NANO, 2**20 / 100 * NANO] == pytest.approx([seconds(9, 2**20), seconds(7, 2**20)], rel=1e-4)
+    assert 2**20 * (1 / 2 / 100 + 1 / 2 / 10) * NANO == pytest.approx(seconds(18, 2**19), rel=1e-4)
+
+
+def test_a_product_waits_for_weights_that_no_cache_holds() -> None:
+    """Its time is that of its arithmetic; what its cold bytes take more than cached ones is added."""
+    points = [p for p in made().points if p.what != COPY]
+    points += [point_by_bytes(COPY, 2**20, (2**20 // 100,) * 3), point_by_bytes(COPY, 2**26)]
+    works = [_mm(512, 512, 512, times=9, cold=cold) for cold in (0, 2**20)]
+
+    alone, waiting = (predict((work,), made(iter(points))).seconds / 9 for work in works)
+
+    assert 2**20 * (1 / 10 - 1 / 100) * NANO == pytest.approx(waiting - alone, rel=1e-4)
+
+
 def test_fewer_bytes_than_were_timed_take_the_time_of_the_fewest() -> None:
     """There the program itself is what takes time: 10^4 bytes took 1 µs."""
     assert 1e-6 == pytest.approx(_seconds(_work("aten.gelu.default", {"self": _view(1)}, _view(1), moved=8)))
@@ -77,15 +106,14 @@ def test_a_large_new_result_takes_what_fetching_memory_takes() -> None:
     assert 1e-4 == pytest.approx(in_place)
 
 
-def test_autograd_adds_its_time_where_the_step_has_a_backward() -> None:
-    """In the forward what recording takes beyond a launch, in the backward a node; the optimizer has neither."""
+def test_the_program_adds_its_time_where_the_step_has_a_backward() -> None:
+    """In the forward what a recorded module takes beyond a launch, in the backward a node, in the optimizer its loop."""
     phases = {phase: _mm(100, 100, 100, phase=phase) for phase in ("forward", "backward", "optimizer")}
     alone = 2 * 100**3 / RATE * NANO
 
     found = predict(tuple(phases.values()), made()).phases
 
-    added = {"forward": OVERHEAD[FORWARD] - OVERHEAD[LAUNCH], "backward": OVERHEAD[BACKWARD], "optimizer": 0}
-    assert {phase: pytest.approx(alone + nanoseconds * NANO) for phase, nanoseconds in added.items()} == found
+    assert {phase: pytest.approx(alone + nanoseconds * NANO) for phase, nanoseconds in ADDED.items()} == found
     assert alone == pytest.approx(_seconds(phases["forward"]))
 
 

@@ -30,7 +30,7 @@ from calc.graph import Graph, Op, Record, Tensor
 from calc.validity import resolve
 
 _OUTLIVES = ("parameter", "gradient", "buffer", "optimizer state", "master weight", "input")
-SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "fused_launches")
+SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "fused_launches", "cold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Work:
     """One operator, or ``times`` alike ones. Counts are of one of them: FLOPs, bytes, kernels.
 
     ``site`` has ``*`` for the index in a loop. A view has no traffic and no kernel. ``fused_launches`` is 1 for the first of a fused run.
+    ``cold`` is the part of ``moved`` that belongs to tensors which were there before the phase and are touched in it for the first time:
+    weights, saved activations, optimizer state. Whether a cache still holds them depends on how much there is of them.
     """
 
     phase: str
@@ -51,6 +53,7 @@ class Work:
     launches: int
     fused_launches: int
     times: Any = 1
+    cold: Any = 0
 
     @property
     def name(self) -> str:
@@ -156,8 +159,16 @@ def _evaluated(work: Work, read: _Remembered) -> Work:
             f"the operators at {work.site or 'the top level'} have other sizes wherever a loop runs more often:"
             " record the step at these sizes"
         )
-    counts = {name: read(getattr(work, name)) for name in ("matmul", "elementwise", "recompute", "moved", "fused")}
-    return replace(work, operator=_sized(work.operator, read), times=times, **counts)
+    return Work(
+        work.phase,
+        work.site,
+        _sized(work.operator, read),
+        *(read(count) for count in (work.matmul, work.elementwise, work.recompute, work.moved, work.fused)),
+        work.launches,
+        work.fused_launches,
+        times,
+        read(work.cold),
+    )
 
 
 def _sized(operator: Operator, read: _Remembered) -> Operator:
@@ -176,14 +187,15 @@ def _recorded(record: Record, folder: Folder, sites: Sites) -> Iterator[tuple[An
     """Each operator of the counted step, with what it is alike by."""
     mine = [op for op in record.ops if op.step == 2 and op.phase in PHASES]
     last_read = _last_reads(mine)
+    cold = _first_touches(mine, folder)
     for run in _runs(mine, folder):
         fused = _fused(run, record, folder, last_read) if len(run) > 1 else {}
         for place, op in enumerate(run):
-            work = _work(op, folder, sites, fused.get(op.index), place == 0)
-            yield (work.phase, work.site, *folder.key(op), work.recompute, work.fused, work.fused_launches), work
+            work = _work(op, folder, sites, fused.get(op.index), place == 0, cold.get(op.index, 0))
+            yield (work.phase, work.site, *folder.key(op), work.recompute, work.fused, work.fused_launches, work.cold), work
 
 
-def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool) -> Work:
+def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool, cold: Any) -> Work:
     cost = folder.cost(op)
     moved = folder.moved(op, cost).count
     launches = int(_launches(op, cost, folder))
@@ -198,6 +210,7 @@ def _work(op: Op, folder: Folder, sites: Sites, fused: Any, first: bool) -> Work
         fused=moved if fused is None else fused,
         launches=launches,
         fused_launches=int(launches and first),
+        cold=cold,
     )
 
 
@@ -208,6 +221,25 @@ def _flops(terms: Iterable[Any]) -> Any:
 def _last_reads(ops: Sequence[Op]) -> dict[int, int]:
     """The last operator of the step that reads each storage."""
     return {tensor.storage: op.index for op in ops for _, tensor in _tensors(op)}
+
+
+def _first_touches(ops: Sequence[Op], folder: Folder) -> dict[int, Any]:
+    """Bytes of each operator that its phase touches for the first time and did not make; in place they are read and written.
+
+    Of an operator without products whose rule states its own traffic nothing counts: which of its arguments it reads whole is not said.
+    """
+    found: dict[int, Any] = {}
+    seen: set[tuple[str, int]] = set()
+    for op in ops:
+        cost = folder.cost(op)
+        if not _launches(op, cost, folder):
+            continue
+        for name, tensor in _tensors(op):
+            if (op.phase, tensor.storage) not in seen and (cost.matmul or cost.reads is None):
+                found[op.index] = found.get(op.index, 0) + (2 if name in op.mutates else 1) * _bytes(tensor, folder)
+            seen.add((op.phase, tensor.storage))
+        seen.update((op.phase, tensor.storage) for tensor in op.outputs)
+    return found
 
 
 def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:

@@ -27,13 +27,13 @@ _QUERIES = (16, 64, 256, 512)
 _HEADS = (4, 32)
 _ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; the last leaves no room in a cache of 32 MiB
 _FRESH = (2**20, 4 * 2**20, 2**24, 2**26)  # bytes
-_CHAIN = 64
-# batch, channels in and out, side of the output, side of the kernel, stride
+_CHAIN = _PARAMETERS = 64
+_MOST = 3 * 10**9  # FLOP of a convolution
+# Batch, channels in and out, side of the output, side of the kernel, stride: every combination of a few, and some that widen or halve.
 _CONVOLUTIONS = (
-    (1, 3, 64, 112, 7, 2), (8, 3, 64, 112, 7, 2), (1, 64, 64, 56, 3, 1), (4, 64, 64, 28, 3, 1), (4, 64, 64, 8, 3, 1),
-    (1, 128, 128, 28, 3, 1), (4, 128, 128, 8, 3, 1), (1, 64, 128, 28, 3, 2), (1, 256, 256, 14, 3, 1), (8, 256, 256, 4, 3, 1),
-    (1, 512, 512, 7, 3, 1), (8, 512, 512, 2, 3, 1), (1, 64, 256, 56, 1, 1), (1, 256, 64, 56, 1, 1), (4, 256, 512, 14, 1, 2),
-    (8, 1024, 256, 14, 1, 1), (8, 64, 64, 56, 3, 1), (8, 16, 16, 32, 3, 1),
+    *((n, c, c, side, kernel, 1) for n, c, side, kernel in itertools.product((1, 8), (32, 128, 512), (4, 14, 56), (1, 3))),
+    (1, 3, 64, 112, 7, 2), (8, 3, 64, 112, 7, 2), (4, 64, 256, 28, 1, 1), (4, 256, 64, 28, 1, 1), (1, 128, 256, 14, 3, 2),
+    (4, 128, 256, 14, 1, 2),
 )  # fmt: skip
 
 
@@ -133,7 +133,10 @@ def _convolutions(device: str) -> Iterator[Primitive]:
         whole = (side - 1) * stride + kernel - 2 * (kernel // 2)
         shapes = (batch, inner, whole, whole), (outer, inner, kernel, kernel), (batch, outer, side, side)
         sizes = {"m": batch * side * side, "k": inner * kernel * kernel, "n": outer, "side": kernel}
-        flops, nbytes = 2 * batch * side * side * inner * kernel * kernel * outer, 4 * sum(math.prod(shape) for shape in shapes)
+        flops = 2 * batch * side * side * inner * kernel * kernel * outer
+        if flops > _MOST:
+            continue
+        nbytes = 4 * sum(math.prod(shape) for shape in shapes)
         how = ([stride, stride], [kernel // 2, kernel // 2], [1, 1], False, [0, 0], 1)
         yield Primitive("aten.convolution", "float32", sizes, flops, nbytes, _convolving(device, shapes, how))
         yield Primitive("aten.convolution_backward", "float32", sizes, 2 * flops, 2 * nbytes, _convolving_back(device, shapes, how))
@@ -303,7 +306,8 @@ def _memory(device: str) -> Iterator[Primitive]:
 
 
 def _overheads(device: str) -> Iterator[Primitive]:
-    """On tensors of four elements, where nothing else counts: one operator, a view, one that autograd records, one node backward."""
+    """On tensors of four elements, where nothing else counts: one operator, a view, one of a module that autograd records, one node
+    backward, one of an optimizer's loop over parameters."""
 
     def launch() -> Action:
         x = _random((4,), device)
@@ -315,13 +319,11 @@ def _overheads(device: str) -> Iterator[Primitive]:
 
     def recorded() -> Action:
         x = _random((4,), device).requires_grad_()
+        modules = torch.nn.Sequential(*(torch.nn.ReLU() for _ in range(_CHAIN)))
 
         def run() -> object:
             with torch.enable_grad():
-                y = x
-                for _ in range(_CHAIN):
-                    y = y + 1.0
-            return y
+                return modules(x)
 
         return run
 
@@ -334,10 +336,18 @@ def _overheads(device: str) -> Iterator[Primitive]:
         upstream = torch.ones_like(y)
         return lambda: torch.autograd.grad(y, x, upstream, retain_graph=True)
 
+    def stepping() -> Action:
+        parameters = [torch.nn.Parameter(_random((4,), device)) for _ in range(_PARAMETERS)]
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=0.1, foreach=False).step
+
     yield Primitive(names.LAUNCH, "float32", {}, 0, 0, launch)
     yield Primitive(names.VIEW, "float32", {}, 0, 0, view)
     yield Primitive(names.FORWARD, "float32", {}, 0, 0, recorded, _CHAIN)
     yield Primitive(names.BACKWARD, "float32", {}, 0, 0, back, _CHAIN)
+    # weight decay, the momentum's two operators, the update
+    yield Primitive(names.OPTIMIZER, "float32", {}, 0, 0, stepping, 4 * _PARAMETERS)
 
 
 def _random(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -19,6 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from tests.bench.predicted import CLOCKS, Compared, median_error
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTPUT = ROOT / "out" / "bench.md"
@@ -109,6 +112,18 @@ def _rows(folder: Path, repeat: int) -> list[Row]:
         Row(f"all {int(layouts):,} layouts of Llama-3-405B on 16,384 devices, as arrays", "2 s", tabled, tabled_cpu, ""),
         Row("the search over them, with its winner, front and runners-up worked out exactly", "2 s", searched, searched_cpu, ""),
     ]
+
+
+def _predictions(entries: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The errors of predicted step times, by the wall and by processor time: their median, then each with its seconds."""
+    found = [Compared(**entry) for entry in entries]
+    medians = [f"{100 * median_error(found, clock):.0f} %" for clock in CLOCKS]
+    rows = [Row("predicted step time, GPT-2 small at 12 sizes and ResNet-18 at 4, one thread: median error", "25 %", *medians, "")]
+    for wall, cpu in zip(*([c for c in found if c.clock == clock] for clock in CLOCKS), strict=True):
+        sizes = ", ".join(f"{name} = {size}" for name, size in wall.sizes.items())
+        errors = [f"{100 * c.error:+.0f} %" for c in (wall, cpu)]
+        rows.append(Row(f"{wall.model} at {sizes}", "", *errors, f"{cpu.predicted:.2f} / {cpu.measured:.2f} of processor"))
+    return rows
 
 
 def _config(folder: Path, layers: int) -> Path:

@@ -108,6 +108,15 @@ def test_a_tensor_that_nobody_reads_again_is_not_written_by_a_fused_run(traced: 
     assert {0} == {w.fused for w in works if w.name == "aten.div.Tensor" and w.phase == "optimizer"}
 
 
+def test_what_a_phase_touches_first_is_cold(traced: Traced) -> None:
+    """Forward: both weights and the two inputs. Optimizer: of every parameter its two moments and itself, read and written in place, and
+    its gradient; of two step counters a read and a write."""
+    found = operators(traced("two-layer")[0])
+
+    assert "4*B*D + 4*B*K + 4*D**2 + 4*D*K" == found.total("cold", "forward")
+    assert f"{4 * (2 * 3 + 1)}*D**2 + 28*D*K + {2 * 2 * 4}" == found.total("cold", "optimizer")
+
+
 def test_a_count_that_differs_from_a_certificate_is_refused(traced: Traced) -> None:
     """Planted: the record that certifies loses its last product."""
     graph, _ = traced("two-layer")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from calc.calibration import BACKWARD, COPY, FORWARD, LAUNCH, PRODUCT, VIEW
+from calc.calibration import COPY, OVERHEADS, PRODUCT
 from calc.errors import MeasurementError
 from calc.measure import calibration as measured
 from calc.measure.calibration import PROCESSOR_TIME, calibrate
@@ -172,7 +172,7 @@ def test_products_of_all_kinds_have_flops_and_their_sizes() -> None:
 
 def test_what_a_prediction_cannot_do_without_is_timed() -> None:
     """Overheads, a copy, a product, and the pointwise operators that stand for others."""
-    assert {LAUNCH, VIEW, FORWARD, BACKWARD, COPY, PRODUCT, *BY_BYTES} <= WHAT.keys()
+    assert {*OVERHEADS, COPY, PRODUCT, *BY_BYTES} <= WHAT.keys()
 
 
 def test_results_of_what_memory_bounds_are_too_small_to_be_fetched_anew() -> None:
