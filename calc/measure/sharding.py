@@ -99,6 +99,19 @@ class TensorParallel:
         return module
 
 
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Tensor parallelism within each row of a mesh of ``data`` rows, FSDP2 across them."""
+
+    data: int
+    tensor_parallel: TensorParallel
+    fully_shard: FullyShard
+
+    def __call__(self, module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+        both = init_device_mesh("cpu", (self.data, mesh.size() // self.data), mesh_dim_names=("data", "tensor"))
+        return self.fully_shard(self.tensor_parallel(module, both["tensor"]), both["data"])
+
+
 class Replicated:
     """DDP, whose gradients are parts of the buckets that are summed."""
 

@@ -13,7 +13,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, PrepareModuleInput, RowwiseParallel, SequenceParallel
 
 import calc
-from calc.measure.sharding import FullyShard, Job, Replicated, TensorParallel
+from calc.measure.sharding import Both, FullyShard, Job, Replicated, TensorParallel
 from calc.models.llama import Llama, Trunk, rotations
 
 # Divisible by 2 ranks where heads are; by no rank number in other sides, and not by 3, 4 or 5 at all.
@@ -108,4 +108,7 @@ ZERO_3_DIVISIBLE = Job(llama_divisible, FullyShard(layers), adamw)
 ZERO_2 = Job(llama, FullyShard(layers, again=False), adamw)
 GPT2_ZERO_3 = Job(gpt2, FullyShard(layers), adamw)
 TENSOR = Job(llama_divisible, TensorParallel(layers, ends, block), adamw, divided_loss=True)
+BOTH = Job(
+    llama_divisible, Both(2, TensorParallel(layers, ends_in_sequence, block_in_sequence), FullyShard(layers)), adamw, divided_loss=True
+)
 SEQUENCE = Job(llama_divisible, TensorParallel(layers, ends_in_sequence, block_in_sequence), adamw, divided_loss=True)

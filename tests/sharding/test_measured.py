@@ -157,6 +157,16 @@ def test_three_processes_of_fully_shard() -> None:
 
 
 @pytest.mark.slow
+def test_four_processes_of_fully_shard_across_tensor_ranks() -> None:
+    """2 by 2: FSDP2 cuts the rows of what a tensor rank has; weights are gathered among 2, the stream among the other 2.
+
+    Here the gradients of the norms are summed once: FSDP2 scatters them before the optimizer sees them.
+    """
+    for held in on_processes(jobs.BOTH, 4):
+        assert_equal(held, worked(by_letters(jobs.DIVISIBLE), data=2, tensor=2, sequence="kept", zero=3, rank=held.rank // 2))
+
+
+@pytest.mark.slow
 def test_two_processes_of_tensor_and_sequence_parallelism() -> None:
     """Real ranks hold and send what those of the fake group do."""
     for job in (jobs.TENSOR, jobs.SEQUENCE):
