@@ -6,7 +6,7 @@ that is not here: then nothing is measured, and that is what comes out. Importin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, partial
@@ -21,7 +21,7 @@ from calc.options import Options
 from calc.pipeline import derive
 from calc.repeat import How
 from calc.spec import Spec
-from calc.timing import TimedStep, Work, ceiling_of, throughput_of, timed_step, work_from
+from calc.timing import TimedStep, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from
 
 if TYPE_CHECKING:
     from calc.measure.cuda_memory import Fits
@@ -61,8 +61,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to measure beside a model and its sizes. ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in
-    FLOP/s and ``gpu`` say what to compare with, where that is not known of the machine."""
+    """What to measure beside a model and its sizes.
+
+    ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
+    that is not known of the machine; ``work`` are the FLOPs of each case, where they were derived before; once ``enough`` says so, no
+    further case begins.
+    """
 
     device: str = "cpu"
     memory: int = 3
@@ -70,11 +74,18 @@ class Asked:
     peak: Fraction | None = None
     gpu: str | None = None
     how: How = field(default_factory=How)
+    work: Sequence[Work] | None = None
+    enough: Callable[[], bool] = field(default=lambda: False)
     progress: Progress = field(default=lambda _: None)
 
     @property
     def on_cuda(self) -> bool:
         return self.device.startswith("cuda")
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether there is an allocator to ask, and it is asked."""
+        return self.on_cuda and self.memory > 0
 
 
 def absent() -> str:
@@ -91,7 +102,7 @@ def absent() -> str:
 def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> Measured:
     """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
     depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
-    from calc.measure.cuda_memory import empty, fed, require_cuda
+    from calc.measure.cuda_memory import empty, require_cuda
     from calc.measure.machine import machine
     from calc.measure.room import require_room
     from calc.measure.training import training
@@ -103,14 +114,14 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked)
         require_room(spec, spec.sizes(cases[0]), options.trains)
     facts = machine(asked.device)
     derivations = _derivations(spec, cases, options, asked)
-    expected = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.on_cuda else []
-    work = [work_from(derivation, asked.how.compiled) for derivation in derivations]
+    expected = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.reads_memory else []
+    work = asked.work or [work_from(derivation) for derivation in derivations]
     with training(spec, spec.sizes(cases[0]), options, asked.device) as run:
         asked.progress(f"running on {facts['device']['name']}")
         memory = _memory(run, cases, expected, asked) or [None] * len(cases)
-        times = [_timed(fed(run, spec.sizes(case)), does, facts, asked) for case, does in zip(cases, work, strict=True)]
+        times = list(_times(run, cases, work, facts, asked))
         fits = _fits(run, cases[-1], derivations[-1](), facts, asked) if asked.fit and asked.on_cuda else (None, None, None)
-    runs = tuple(Run(time.measured.sizes, time, read) for time, read in zip(times, memory, strict=True))
+    runs = tuple(Run(time.measured.sizes, time, read) for time, read in zip(times, memory, strict=False))
     return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
 
@@ -137,13 +148,24 @@ def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted]
     return [*found]
 
 
+def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], asked: Asked) -> Iterator[TimedStep]:
+    """Each size in turn, until it is enough; one is timed in any case."""
+    from calc.measure.cuda_memory import fed
+
+    for i, (case, does) in enumerate(zip(cases, work, strict=True)):
+        if i and asked.enough():
+            return
+        yield _timed(fed(run, run.spec.sizes(case)), does, facts, asked)
+
+
 def _timed(run: Training, work: Work, facts: Mapping[str, Any], asked: Asked) -> TimedStep:
     from calc.measure.step_time import time_of_steps
 
     asked.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
     found = time_of_steps(run, asked.how)
     ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak)
-    return timed_step(found, work, throughput_of(run.sizes, run.batches), ceiling)
+    executed = as_compiled(work) if found.compiled else work
+    return timed_step(found, executed, throughput_of(run.sizes, run.batches), ceiling)
 
 
 def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], asked: Asked) -> tuple[Fits, int | None, int]:

@@ -108,8 +108,8 @@ def _share(flops: int | None, seconds: Fraction, ceiling: Ceiling) -> Reckoning 
     return utilization(flops, seconds, ceiling.rate, ceiling.dtype, ceiling.device)
 
 
-def work_of(derivation: Derivation, compiled: bool = False) -> Work:
-    """The products of a step as it was derived. What a compiled step runs again, nothing records."""
+def work_of(derivation: Derivation) -> Work:
+    """The products of a step as it was derived."""
     trains = derivation.options.get("mode", "train") == "train"
     names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
     found = {name: derivation.quantities.get(f"flops.{name}") for name in names}
@@ -119,15 +119,18 @@ def work_of(derivation: Derivation, compiled: bool = False) -> Work:
     values = {name: int(quantity.value) for name, quantity in found.items() if quantity is not None and quantity.value is not None}
     again, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
     executed = sum(values.values())
-    if compiled:
-        return Work(executed - again, None, "what torch.compile keeps and what it runs again is not recorded")
     return Work(executed - again, executed + optimizer)
 
 
-def work_from(derive: Callable[[], Derivation], compiled: bool = False) -> Work:
+def as_compiled(work: Work) -> Work:
+    """The same through torch.compile: the model needs what it needed, but what runs again is no longer known."""
+    return Work(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
+
+
+def work_from(derive: Callable[[], Derivation]) -> Work:
     """The products of what ``derive()`` gives; where the step is refused, unknown with the refusal."""
     try:
-        return work_of(derive(), compiled)
+        return work_of(derive())
     except NapkinError as error:
         return Work(None, None, f"the step is not derived: {error}")
 

@@ -18,7 +18,7 @@ from calc.hardware import accelerator
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
 from calc.times import Times
-from calc.timing import Ceiling, Throughput, Work, ceiling_of, throughput_of, timed_step, work_from, work_of
+from calc.timing import Ceiling, Throughput, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
 from reports import cli
 
 TINY = ("-d", "B=7", "-d", "d=11", "-d", "f=13")
@@ -91,7 +91,7 @@ def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_produ
     found = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
 
     assert Work(300, 357) == work_of(found)
-    assert Work(300, None, "what torch.compile keeps and what it runs again is not recorded") == work_of(found, compiled=True)
+    assert Work(300, None, "what torch.compile keeps and what it runs again is not recorded") == as_compiled(work_of(found))
     assert Work(100, 100) == work_of(derivation("infer", forward_matmul=100))
     assert Work(None, None, "nobody knows") == work_of(derivation("infer", forward_matmul=None))
     assert Work(None, None, "flops.forward.matmul is unknown") == work_of(derivation("infer"))

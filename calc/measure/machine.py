@@ -50,7 +50,8 @@ _ASKED = {"clock": "clocks.sm", "memory_clock": "clocks.mem", "temperature": "te
 
 
 def _cuda_conditions(device: str) -> dict[str, Any]:
-    said = _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}")
+    name = getattr(torch.cuda.get_device_properties(device), "uuid", None)  # the tool counts devices that are hidden from us too
+    said = None if name is None else _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{name}")
     values = [_number(text) for text in (said or "").split(",")] if said else [None] * len(_ASKED)
     because = "nvidia-smi is not here or says nothing of this device" if said is None else "the driver does not tell"
     found = dict(zip(_ASKED, values, strict=False))
