@@ -50,10 +50,13 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
     return {name: min(value, most.get(name, value)) for name, value in at.items()}
 
 
-def as_asked(graph: Graph, values: Mapping[str, int]) -> dict[str, int]:
-    """The very sizes asked for, with no more turns of a loop than a certificate has."""
+def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """The very sizes asked for, with no more turns of a loop than a certificate has; and first, if there are fewer, with as many: few
+    turns may be a case of their own where the other sizes are none."""
     asked = graph.as_basis().values(values)
-    return {**asked, **{name: min(asked[name], graph.certificates[0].sizes[name]) for name in graph.loops}}
+    deep = {**asked, **{name: graph.certificates[0].sizes[name] for name in graph.loops}}
+    few = {**asked, **{name: min(asked[name], deep[name]) for name in graph.loops}}
+    return [few] if few == deep else [deep, few]
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:

@@ -250,7 +250,7 @@ def _completed(
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
     analysis = known or _analysed(graph)
-    graph = _probed(spec, graph, analysis, [as_asked(graph, values)], progress)
+    graph = _probed(spec, graph, analysis, as_asked(graph, values), progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
@@ -283,7 +283,7 @@ def _apart(
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
     case, inner = _deep_enough(spec, values, options, equal, progress, held)
-    case = _probed(spec, case, inner, [*degenerate(case), as_asked(case, values)], progress)
+    case = _probed(spec, case, inner, [*degenerate(case), *as_asked(case, values)], progress)
     for condition in case.unmet(values):
         kind = TraceError if {*names_in(condition.expr)} & {*graph.loops} else SizesError
         raise kind(
