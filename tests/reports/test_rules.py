@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from calc.cost import REGISTRY, Cost, Free, Registry, Rule
 from reports import cli, rules
+from reports.cli_list import LISTS
 
 
 def listed(*words: str) -> str:
@@ -77,7 +78,7 @@ def test_the_list_as_json_holds_every_field():
     assert entry["calls"] >= 1
 
 
-@pytest.mark.parametrize("what", cli.LISTS)
+@pytest.mark.parametrize("what", LISTS)
 def test_every_list_is_json_on_request(what):
     """An object for each entry."""
     document = json.loads(listed(what, "--json"))
