@@ -39,6 +39,12 @@ def letters(node: ast.expr) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - set(_FUNCTIONS)
 
 
+@lru_cache(maxsize=1024)
+def letters_of(text: str) -> frozenset[str]:
+    """The letters of an expression as it is written."""
+    return frozenset(letters(parsed(text)))
+
+
 # -- values ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -342,7 +348,7 @@ def _combined(one: _Linear, op: ast.operator, other: _Linear) -> _Linear | None:
         case ast.Mult():
             if _free(one):
                 return _scaled(other, _over(one[1], one[3]))
-            return _scaled(one, _over(other[1], other[3])) if _free(other) else None
+            return _scaled(one, _over(other[1], other[3])) if _free(other) else _cancelled(one, other) or _cancelled(other, one)
         case ast.Div():
             a, b, c, d = other
             if _free(one):
@@ -350,6 +356,13 @@ def _combined(one: _Linear, op: ast.operator, other: _Linear) -> _Linear | None:
             if _is(one[2], 0) and _is(c, 0):
                 return _times(one[0], d), _times(one[1], d), _times(a, one[3]), _times(b, one[3])
     return None
+
+
+def _cancelled(one: _Linear, other: _Linear) -> _Linear | None:
+    """a·x/d times (e·x + f)/(g·x): x is above and below the line."""
+    a, b, c, d = one
+    e, f, g, h = other
+    return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if _is(b, 0) and _is(c, 0) and _is(h, 0) else None
 
 
 def _free(form: _Linear) -> bool:

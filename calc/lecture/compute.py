@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from calc.capacity import device_flops, training_flops, training_time
 from calc.hardware import accelerator, catalogue
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.sources import source
 from calc.lecture.verdicts import SOURCE, Finding, number, readings, same, true, unchecked
+from calc.questions import ask
 
 COMPUTE = Topic("Compute in context")
 
 
 def _gpt3() -> Fraction:
     facts = source("gpt3").facts
-    return training_flops(int(str(facts["parameters"])), int(str(facts["tokens"]))).value
+    return ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"])).value
 
 
 @COMPUTE.claim("gpt3-3.14e23", "Training GPT-3 took 3.14e23 FLOP.")
@@ -26,7 +26,7 @@ def _(_: Lab) -> Finding:
         "3.14e23",
         _gpt3(),
         "6 · 174.6e9 parameters · 300e9 tokens; the paper's table D.1 counts no attention products either",
-        "capacity.training_flops(174.6e9, 300e9)",
+        "napkin ask flops parameters=174.6e9 tokens=300e9",
         unit="FLOP",
     )
 
@@ -37,7 +37,7 @@ def _(_: Lab) -> Finding:
         "3e23",
         _gpt3(),
         "6 · 174.6e9 · 300e9; the transcript garbles name and number",
-        "capacity.training_flops(174.6e9, 300e9)",
+        "napkin ask flops parameters=174.6e9 tokens=300e9",
         unit="FLOP",
     )
 
@@ -45,13 +45,12 @@ def _(_: Lab) -> Finding:
 def _gpt4(name: str, says: str) -> None:
     @COMPUTE.claim(name, says)
     def _(_: Lab) -> Finding:
-        h100 = accelerator("h100-sxm")
-        days = training_time(1, Fraction(2 * 10**25, 6), h100, 10_000, 0.5).value
+        days = ask("training-time", flops="2e25", gpu="h100-sxm", gpus=10_000, mfu=0.5).value
         because = (
             f"a speculation: {source('gpt4').words}; were it 2e25, it would be 10,000 H100 at MFU 0.5 for {float(days):.0f} days,"
             " so it is at least possible"
         )
-        return unchecked("2e25, unpublished", because, "capacity.training_time at 2e25 FLOP", unit="FLOP")
+        return unchecked("2e25, unpublished", because, "napkin ask training-time flops=2e25 gpu=h100-sxm gpus=10000 mfu=0.5", unit="FLOP")
 
 
 _gpt4("gpt4-2e25", "Training GPT-4 is speculated to have taken 2e25 FLOP.")
@@ -120,16 +119,16 @@ def _(_: Lab) -> Finding:
 
 @COMPUTE.claim("8h100-week", "Eight H100 do 4.7e21 FLOP in a week.")
 def _(_: Lab) -> Finding:
-    week, half = (device_flops(accelerator("h100-sxm"), 8, 7, mfu).value for mfu in (1, 0.5))
+    week, half = (ask("device-flops", gpu="h100-sxm", gpus=8, days=7, mfu=mfu).value for mfu in (1, 0.5))
     because = f"at the dense peak throughout, 8 · 989.5e12 · 604,800 s; at MFU 0.5 it is {float(half):.4g}"
-    return number("4.7e21", week, because, "capacity.device_flops(h100-sxm, 8, 7 days, 1)", unit="FLOP")
+    return number("4.7e21", week, because, "napkin ask device-flops gpu=h100-sxm gpus=8 days=7 mfu=1", unit="FLOP")
 
 
 @COMPUTE.claim("8h100-two-weeks", "Eight H100 do that same 4.7e21 FLOP in two weeks.")
 def _(_: Lab) -> Finding:
-    full, half = (device_flops(accelerator("h100-sxm"), 8, 14, mfu).value for mfu in (1, 0.5))
+    full, half = (ask("device-flops", gpu="h100-sxm", gpus=8, days=14, mfu=mfu).value for mfu in (1, 0.5))
     because = f"at the dense peak two weeks give twice that of one; only at MFU 0.5 do two weeks give {float(half):.4g}"
-    return number("4.7e21", full, because, "capacity.device_flops(h100-sxm, 8, 14 days, 1)", unit="FLOP")
+    return number("4.7e21", full, because, "napkin ask device-flops gpu=h100-sxm gpus=8 days=14 mfu=1", unit="FLOP")
 
 
 @COMPUTE.claim("sparsity-24", "Structured sparsity means that two of every four elements are zero.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from calc.capacity import largest_model
 from calc.hardware import accelerator
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.sources import source
 from calc.lecture.verdicts import SOURCE, Finding, number, readings, true
 from calc.per_parameter import PerParameter, per_parameter
+from calc.questions import ask
 
 LARGEST = Topic("Largest model")
 _SIZES = {"B": 8, "T": 1024}
@@ -32,8 +32,14 @@ def _(lab: Lab) -> Finding:
 
 @LARGEST.claim("q2-40b", "Eight devices of 80 GB then hold about 40 billion parameters.")
 def _(lab: Lab) -> Finding:
-    found = largest_model(accelerator("h100-sxm"), 8, state(lab).whole)
-    return number("40e9", found.value, "8 · 80e9 bytes over 16", "capacity.largest_model(h100-sxm, 8, 16)", unit="parameters")
+    found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
+    return number(
+        "40e9",
+        found.value,
+        "8 · 80e9 bytes over 16",
+        "napkin ask largest-model gpu=h100-sxm gpus=8 bytes-per-parameter=16",
+        unit="parameters",
+    )
 
 
 @LARGEST.claim("q2-640", "Eight H100 have 640 GB of memory together.")
@@ -44,7 +50,7 @@ def _(_: Lab) -> Finding:
 
 @LARGEST.claim("q2-max-claim", "A model of 40B parameters is the most that can be trained on them.")
 def _(lab: Lab) -> Finding:
-    found = largest_model(accelerator("h100-sxm"), 8, state(lab).whole)
+    found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
     left = 8 * accelerator("h100-sxm").memory - found.value * state(lab).whole
     activations = lab.value("gpt2", "activations.bytes", _SIZES)
     because = (
@@ -56,7 +62,7 @@ def _(lab: Lab) -> Finding:
         left >= activations,
         found.value,
         because,
-        "capacity.largest_model; derive gpt2: activations.bytes",
+        "napkin ask largest-model; derive gpt2: activations.bytes",
         unit="parameters",
     )
 

@@ -49,7 +49,7 @@ def _(lab: Lab) -> Finding:
         f" what runs again ({again:,} of GPT-2's backward), HFU takes all that ran"
     )
     return convention(
-        found.value == amounts, "model FLOPs / (peak · time)", because, "capacity.utilization; derive gpt2: flops.backward.recompute"
+        found.value == amounts, "model FLOPs / (peak · time)", because, "napkin ask mfu; derive gpt2: flops.backward.recompute"
     )
 
 
@@ -61,7 +61,7 @@ def _(_: Lab) -> Finding:
         best == 1 and bool(more),
         best,
         "no device outruns its peak: a shorter time is refused",
-        "capacity.utilization at the peak and above it",
+        "napkin ask mfu at the peak and above it",
     )
 
 
@@ -70,7 +70,7 @@ def _(_: Lab) -> Finding:
     found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     fits = found.value == found["R"] / found["P"]
     return convention(
-        fits, "achieved FLOP/s / promised FLOP/s", "the definition; the promise must be that of the format, dense", "capacity.utilization"
+        fits, "achieved FLOP/s / promised FLOP/s", "the definition; the promise must be that of the format, dense", "napkin ask mfu"
     )
 
 
@@ -86,14 +86,14 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     found = utilization(product(), Fraction(_TIME_3090), accelerator("rtx3090").peak("fp32"), "fp32")
     because = f"a time on the author's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.3f} of the fp32 peak"
-    return unchecked(float(_TIME_3090), because, "capacity.utilization(8796093022208, 0.3723, rtx3090 fp32)", unit="s")
+    return unchecked(float(_TIME_3090), because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 gpu=rtx3090 dtype=fp32", unit="s")
 
 
 @MFU.claim("mfu-fp32-val", "That is an MFU of 0.66357 in fp32.")
 def _(_: Lab) -> Finding:
     found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     because = f"2·B·D·K over the time is {_tera(found['R'])}, over 35.6 TFLOP/s"
-    return number("0.66357427", found.value, because, "capacity.utilization(8796093022208, 0.3723490708, 35.6e12)")
+    return number("0.66357427", found.value, because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 peak=35.6e12")
 
 
 @MFU.claim("mfu-bf16-val", "In bf16 the MFU is 1.9756.")
@@ -105,14 +105,14 @@ def _(_: Lab) -> Finding:
         f"no MFU is above 1 ({'refused' if refusal else 'accepted'}): the rate in bf16 was divided by the peak of fp32; over "
         f"{_tera(card.peak('bf16'))} it is {float(right):.4f}"
     )
-    return number("1.9756267902626459", right, because, "capacity.utilization(70.33e12, 1 s, rtx3090 bf16)")
+    return number("1.9756267902626459", right, because, "napkin ask mfu flops=70.33e12 seconds=1 gpu=rtx3090 dtype=bf16")
 
 
 @MFU.claim("mfu-bf16-suspect", "Something is wrong with the figures for bf16.")
 def _(_: Lab) -> Finding:
     refusal = _refused(Fraction(_RATE_3090_BF16), Fraction(1), 356 * 10**11, "bf16")
     because = "a utilization of 1.98 is refused: the peak is that of another format" if refusal else "the utilization is possible"
-    return true(bool(refusal), "the peak of fp32 was used", because, "capacity.utilization(70.33e12, 1 s, 35.6e12)")
+    return true(bool(refusal), "the peak of fp32 was used", because, "napkin ask mfu flops=70.33e12 seconds=1 peak=35.6e12")
 
 
 @MFU.claim("mfu-3090-fp32", "An RTX 3090 has a peak of 35.6 TFLOP/s in fp32.")
@@ -136,7 +136,7 @@ def _(_: Lab) -> Finding:
         f"a rate on the author's machine; it is possible, {float(share):.3f} of the dense bf16 peak with fp32 sums, and fits the 1.9756 "
         f"printed beside it ({fits})"
     )
-    return unchecked(float(_RATE_3090_BF16), because, "capacity.utilization(70.33e12, 1 s, rtx3090 bf16)", unit="FLOP/s")
+    return unchecked(float(_RATE_3090_BF16), because, "napkin ask mfu flops=70.33e12 seconds=1 gpu=rtx3090 dtype=bf16", unit="FLOP/s")
 
 
 @MFU.claim("mfu-004-fp32", "The product took 0.16 s in fp32 on an H100.")
@@ -145,7 +145,7 @@ def _(_: Lab) -> Finding:
     because = (
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the fp32 peak"
     )
-    return unchecked(0.16, because, "capacity.utilization(8796093022208, 0.16 s, h100-sxm fp32)", unit="s")
+    return unchecked(0.16, because, "napkin ask mfu flops=8796093022208 seconds=0.16 gpu=h100-sxm dtype=fp32", unit="s")
 
 
 @MFU.claim("mfu-004-54", "That is 5.4e13 FLOP/s.")
@@ -169,7 +169,7 @@ def _(_: Lab) -> Finding:
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the dense bf16 "
         "peak"
     )
-    return unchecked(0.03, because, "capacity.utilization(8796093022208, 0.03 s, h100-sxm bf16)", unit="s")
+    return unchecked(0.03, because, "napkin ask mfu flops=8796093022208 seconds=0.03 gpu=h100-sxm dtype=bf16", unit="s")
 
 
 @MFU.claim("mfu-004-lower", "The MFU is lower in bf16 than in fp32.")
@@ -182,7 +182,7 @@ def _(_: Lab) -> Finding:
         f"by the lecture's own times {float(shares['bf16']):.2f} of a peak of {_tera(h100.peak('bf16'))} against "
         f"{float(shares['fp32']):.2f} of {_tera(h100.peak('fp32'))}"
     )
-    return true(shares["bf16"] < shares["fp32"], shares["bf16"], because, "capacity.utilization of both times")
+    return true(shares["bf16"] < shares["fp32"], shares["bf16"], because, "napkin ask mfu of both times")
 
 
 @MFU.claim("mfu-004-5pct", "An MFU of 5 % would be really bad.")
@@ -204,7 +204,7 @@ def _(_: Lab) -> Finding:
         f"the promised peak knows neither, but the time contains both: a quarter more time for them takes MFU from {float(without):.2f} "
         f"to {float(with_):.2f}"
     )
-    return readings(without < 1, without == with_, with_, because, "capacity.utilization with 25 % more time")
+    return readings(without < 1, without == with_, with_, because, "napkin ask mfu with 25 % more time")
 
 
 @MFU.claim("tensor-core-default", "PyTorch uses the tensor cores by default.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.capacity import decode_bound
 from calc.formats.layouts import element_bytes, named
 from calc.formats.limits import limit
 from calc.formulas import FP8_LM, TRANSFORMER_ENGINE
@@ -15,6 +14,7 @@ from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
 from calc.lecture.sources import source
 from calc.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true, yes
+from calc.questions import ask
 
 PRECISION = Topic("Few bits, and mixed precision")
 
@@ -222,7 +222,7 @@ def _(lab: Lab) -> Finding:
         f"tokens/s of Llama 3 8B on an H100 at most, from memory bandwidth alone: {float(bounds['bf16']):.0f} in bf16, "
         f"{float(bounds['int4']):.0f} in int4; what it costs in quality is not computed"
     )
-    return true(gain > 2, gain, because, "inference of llama3-8b; capacity.decode_bound(h100-sxm)", unit="times")
+    return true(gain > 2, gain, because, "inference of llama3-8b; napkin ask bandwidth-bound gpu=h100-sxm", unit="times")
 
 
 def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fraction:
@@ -230,7 +230,7 @@ def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fr
     at = {"B": 1, "T": length}
     cache = lab.inference(model, at, form).cache
     assert cache is not None
-    return decode_bound(lab.read_each_token(model, at, form), cache.value, accelerator("h100-sxm")).value
+    return ask("bandwidth-bound", weights_bytes=lab.read_each_token(model, at, form), cache_bytes=cache.value, gpu="h100-sxm").value
 
 
 @PRECISION.claim("data-llama-2.8tb", "The data of LLaMA take 2.8 TB.")

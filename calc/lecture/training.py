@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.capacity import training_flops, training_time
 from calc.hardware import accelerator
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.sources import source
 from calc.lecture.verdicts import SOURCE, Finding, compared, convention, number, readings, true
+from calc.questions import ask
 
 TRAINING = Topic("Training time")
 LOOSE = Fraction(1, 4)  # a rule of thumb that is off by more serves nobody
@@ -33,17 +33,19 @@ def per_parameter_and_token(lab: Lab, model: str, sizes: dict[str, int], *signed
 
 @TRAINING.claim("q1-6nd", "Training 70e9 parameters on 15e12 tokens takes 6 · 70e9 · 15e12 FLOP.")
 def _(lab: Lab) -> Finding:
-    found = training_flops(_N, _D)
+    found = ask("flops", parameters=_N, tokens=_D)
     exact = per_parameter_and_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) / 6
     because = f"6·N·D = {float(found.value):.3g}; a real 70B model executes {float(exact):.3f} times that at T = 8192, attention in full"
-    return number("6.3e24", found.value, because, "capacity.training_flops(70e9, 15e12)", unit="FLOP")
+    return number("6.3e24", found.value, because, "napkin ask flops parameters=70e9 tokens=15e12", unit="FLOP")
 
 
 @TRAINING.claim("q1-144days", "1024 H100 at half of 989.5 TFLOP/s need about 144 days for it.")
 def _(_: Lab) -> Finding:
-    found = training_time(_N, _D, accelerator("h100-sxm"), 1024, 0.5)
+    found = ask("training-time", parameters=_N, tokens=_D, gpu="h100-sxm", gpus=1024, mfu=0.5)
     because = f"{float(found['C']):.3g} FLOP at {float(found['R']):.4g} FLOP/s are {float(found.value):.2f} days"
-    return number("144", found.value, because, "capacity.training_time(70e9, 15e12, h100-sxm, 1024, 0.5)", unit="days")
+    return number(
+        "144", found.value, because, "napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5", unit="days"
+    )
 
 
 @TRAINING.claim("q1-six-times", "A training takes six times parameters times tokens, in FLOP.")
@@ -139,7 +141,7 @@ _included("q1-six-includes-3", "dropout and norms", "The 6 includes further work
 def _(_: Lab) -> Finding:
     gpt3 = source("gpt3")
     tabled = compared(
-        str(gpt3.facts["training_flops"]), training_flops(int(str(gpt3.facts["parameters"])), int(str(gpt3.facts["tokens"]))).value
+        str(gpt3.facts["training_flops"]), ask("flops", parameters=str(gpt3.facts["parameters"]), tokens=str(gpt3.facts["tokens"])).value
     )
     used = [source(name).facts["flops_per_parameter_and_token"] for name in ("scaling-laws", "gpt3", "palm")]
     because = f"{source('scaling-laws').words} derives it, {source('palm').words} uses it; GPT-3's own table equals it ({tabled})"
@@ -147,6 +149,6 @@ def _(_: Lab) -> Finding:
         all(n == 6 for n in used) and tabled == "holds after rounding",
         6,
         because,
-        "capacity.training_flops(174.6e9, 300e9)",
+        "napkin ask flops parameters=174.6e9 tokens=300e9",
         rests_on=SOURCE,
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from calc.arithmetic import letters, parsed, substituted, tidy, written
+from calc.arithmetic import letters_of, parsed, substituted, tidy, written
 from calc.errors import BadInputError
 from calc.exact import holds
 from calc.questions.answer import Answer, Bound, Input, Row, Thumb
 from calc.questions.checking import check, require_all_used, say, short
+from calc.questions.devices import Device
 from calc.questions.gathering import Gathered, Progress
 from calc.questions.given import sort
 from calc.questions.question import Letter, Question
@@ -29,14 +31,14 @@ def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) ->
     return answered(question(name), given, progress)
 
 
-def answered(asked: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None) -> Answer:
-    """The answer to a question that is at hand."""
+def answered(asked: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:
+    """The answer to a question that is at hand, of ``device`` where it is one of no catalogue."""
     found = sort(asked, given)
     if found.model and asked.fills:
         from calc.questions.filling import Filling
 
-        return Filling(asked, found, progress).answer()
-    return Asking(asked, found, progress).answer()
+        return Filling(asked, found, progress, device).answer()
+    return Asking(asked, found, progress, device).answer()
 
 
 class Asking(Gathered):
@@ -49,6 +51,7 @@ class Asking(Gathered):
         self.from_device()
         self.check_peak()
         self.defaults()
+        check(self, self.known)
         system, found = self._solved()
         x = self.wanted
         real = system.values[x.letter]
@@ -59,7 +62,7 @@ class Asking(Gathered):
         require_all_used(self, system)
         check(self, everything.values)
         expr = None if found is not None else self._closed(system)
-        lines = system.lines(x.letter, {y.letter: (y.unit, y.meaning) for y in self.question.letters})
+        lines = system.lines(x.letter, {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters})
         lines = lines if lines else (self._searched_line(found, real),)
         say(self, value)
         return Answer(
@@ -101,7 +104,7 @@ class Asking(Gathered):
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the conditions are met without which the question is refused."""
-        conditions = (c.holds for c in self.question.conditions if c.refuse and letters(parsed(c.holds)) <= values.keys())
+        conditions = (c.holds for c in self.question.conditions if c.refuse and letters_of(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
     def _unsolved(self, system: System, goal: str) -> str:
@@ -112,6 +115,9 @@ class Asking(Gathered):
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be found from what is given"
         limit = self.question.letter(goal)
+        least = self._goal_at(goal, 1) if self.wanted.whole == "down" else None
+        if least is not None and least > self.known[goal]:
+            return self._none_fits(goal)
         return (
             f"no {self.wanted.key} gives {limit.key} = {short(self.known[goal])} {limit.unit} with the rest as it is: either"
             f" {limit.key} does not depend on {self.wanted.key}, or even the least one goes beyond"
@@ -119,7 +125,7 @@ class Asking(Gathered):
 
     def _missing(self, system: System) -> list[str]:
         """Letters that nothing gives and no equation leads to, and that the wanted one hangs on."""
-        by = {e.letter: letters(parsed(e.expr)) for e in self.equations}
+        by = {e.letter: letters_of(e.expr) for e in self.equations}
         start = {self.wanted.letter, *(name for name in self.known if name in by)}
         seen: set[str] = set()
         while start - seen:
@@ -128,7 +134,7 @@ class Asking(Gathered):
             start |= by.get(name, set())
         loose = [x for x in self.question.letters if x.letter in seen and x.letter not in system.values and x.letter not in by]
         loose = [x for x in loose if x is not self.wanted]
-        if not loose and self.wanted.letter not in by:
+        if not loose and self.wanted.letter not in by and not start & self.known.keys() & by.keys():
             loose = [self.question.letter(self.question.answer)]
         return [self._asked_for(x) for x in loose]
 
@@ -142,7 +148,7 @@ class Asking(Gathered):
         if not x.whole:
             return real, None
         if found is None:
-            whole, taken = to_safe_side(real, x.whole)
+            whole, taken = to_safe_side(real, self._side(real))
             if taken:
                 self.notes.append(f"{x.key} comes out within 10⁻¹⁴ of {whole:,}, which is taken: the digits of a printed number end there")
         else:
@@ -152,8 +158,22 @@ class Asking(Gathered):
             raise BadInputError(self._none_fits(goal))
         if not goal or goal not in self.known:
             return Fraction(whole), None
-        further = whole - 1 if x.whole == "up" else whole + 1
+        further = whole - 1 if whole > real or x.whole == "up" else whole + 1
         return Fraction(whole), self._bound(goal, whole, further)
+
+    def _side(self, real: Fraction) -> str:
+        """The side on which the goal holds: at most as many devices or steps as were given, at least as many tokens."""
+        goal = self.question.letter(self._goal()).whole if self._goal() in self.known else ""
+        there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.letter != self.question.answer else None
+        if there is None:
+            return self.wanted.whole
+        given = self.known[self._goal()]
+        above = there <= given if goal == "up" else there >= given
+        return "up" if above and (real < 1 or self.wanted.whole == "up" or not self._keeps(goal, math.floor(real))) else "down"
+
+    def _keeps(self, goal: str, whole: int) -> bool:
+        there, given = self._goal_at(self._goal(), whole), self.known[self._goal()]
+        return there is not None and (there <= given if goal == "up" else there >= given)
 
     def _goal(self) -> str:
         """What a rounded number has to keep to: the answer that was given, or what the question names as its limit."""
@@ -230,9 +250,14 @@ class Asking(Gathered):
         return tuple(shown)
 
     def _puts(self) -> tuple[Put, ...]:
-        return tuple(Put(i.letter, i.value, i.unit, i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
+        return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _row(self, name: str, value: Fraction) -> Row:
         letter = self.question.letter(name)
         because: Sequence[str] = [e.because for e in self.equations if e.letter == name]
         return Row(letter.meaning, value, letter.unit, because[0] if because else "")
+
+
+def _plain(unit: str) -> str:
+    """A share is a number without a unit."""
+    return "1" if unit == "share" else unit

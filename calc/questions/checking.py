@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from calc.arithmetic import letters, parsed
+from calc.arithmetic import letters_of
 from calc.errors import BadInputError
 from calc.exact import holds
+from calc.hardware import DEFAULT_DTYPE
 from calc.questions import devices
 from calc.questions.gathering import SIZES, Gathered
 from calc.questions.question import Letter
@@ -20,8 +21,10 @@ def require_all_used(asked: Gathered, system: System) -> None:
     of_model = SIZES if asked.given.model else ()
     idle = [asked.question.letter(name).key for name in asked.given.letters if name not in (*part, *of_model)]
     needed = {asked.wanted.letter, *asked.question.also}
-    for equation, _ in reversed(system.steps):
-        needed |= letters(parsed(equation.expr)) if equation.letter in needed else set()
+    for step, equation in reversed(system.steps):
+        needed |= {equation.letter, *letters_of(equation.expr)} if step.letter in needed else set()
+    if all(step.letter != asked.wanted.letter for step, _ in system.steps):
+        needed |= part  # a search looks at everything
     inner = {e.letter for e in asked.equations}
     settled = [name for name in asked.given.letters if name in inner and name in needed and name != asked.wanted.letter]
     if settled:
@@ -33,32 +36,28 @@ def require_all_used(asked: Gathered, system: System) -> None:
 
 
 def check(asked: Gathered, values: Mapping[str, Fraction]) -> None:
+    """Shares above 1 and unmet conditions: refused, or flagged once."""
     for letter in asked.question.letters:
         if letter.unit == "share" and values.get(letter.letter, 0) > 1:
             raise BadInputError(_beyond(asked, letter, values))
     for condition in asked.question.conditions:
-        if letters(parsed(condition.holds)) <= values.keys() and not holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
+        if letters_of(condition.holds) <= values.keys() and not holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
             if condition.refuse:
                 raise BadInputError(said)
-            asked.flags.append(said)
+            asked.flags += [said] if said not in asked.flags else []
 
 
 def _beyond(asked: Gathered, letter: Letter, values: Mapping[str, Fraction]) -> str:
-    """A share above 1, with the rate that was likely meant."""
-    said = f"{letter.key} = {float(values[letter.letter]):.4g} is more than the whole"
+    """A share above 1; of a peak, with the rate that was likely meant."""
+    share = values[letter.letter]
     peak = next((x for x in asked.question.letters if x.device == "peak"), None)
     if peak is None or peak.letter not in values:
-        return f"{said}: what is asked for is impossible"
-    rate = values[letter.letter] * values[peak.letter]
-    said += f": no device outruns its peak. {short(rate / 10**12)} TFLOP/s were needed of each"
-    if asked.device is None:
-        return f"{said}: is {short(values[peak.letter] / 10**12)} TFLOP/s the dense peak of the format that was multiplied in?"
-    said += f", and the {asked.device.rate} is {short(values[peak.letter] / 10**12)} TFLOP/s"
-    if letter.letter != asked.question.answer:
-        return said
-    likely = devices.likely_rates(asked.device, rate)
-    return f"{said}; {likely + ' ' if likely else ''}Give the dtype of the products, and synchronise before the clock is read"
+        return f"{letter.key} = {float(share):.4g} is more than the whole: what is asked for is impossible"
+    rate, dtype = share * values[peak.letter], asked.given.device.get("dtype", DEFAULT_DTYPE)
+    of = None if asked.device is None else asked.device.found
+    why = devices.above_peak if letter.letter == asked.question.answer and not asked.given.solve else devices.beyond_peak
+    return f"utilization {float(share):.3g} is above 1: {why(rate, dtype, of)}"
 
 
 def say(asked: Gathered, value: Fraction) -> None:

@@ -108,10 +108,31 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
     return f"peak = {next(shown)} is the rate of {one.name} in {dtype} with 2:4 sparsity, and {next(shown)} is the dense one"
 
 
-def likely_rates(from_: Device, rate: Fraction) -> str:
-    """The dense rates of the device that ``rate`` would not outrun, the nearest first: what the work may have been in."""
-    enough = sorted((p.dense, dtype) for dtype, p in from_.found.peaks.items() if p.dense >= rate and dtype != from_.dtype)
-    if not enough:
-        return ""
-    words = [f"{dtype} ({float(dense) / 1e12:g} TFLOP/s, which makes it {float(rate / dense):.3g})" for dense, dtype in enough[:2]]
-    return f"was the work in {' or '.join(words)}?"
+_EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"
+
+
+def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """What a measured rate above the peak of ``dtype`` means: the formats whose own peak allows it, where the device is known."""
+    if of is None:
+        return (
+            f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"
+            " give the dense peak of the format and synchronise before timing"
+        )
+    floating = {name: peak.dense for name, peak in of.peaks.items() if not name.startswith("int")}
+    allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
+    if not allowing:
+        return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronise before timing"
+    which = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
+    ran = f"the products ran in {which}, with a peak of their own, or {_EARLY}"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
+
+
+def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """The same of a rate that a plan would need."""
+    if of is None:
+        return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"
+
+
+def _cannot(rate: Fraction, dtype: str, of: Accelerator) -> str:
+    return f"{of.name} cannot do {float(rate):.4g} FLOP/s in {dtype}"

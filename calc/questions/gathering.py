@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from calc.arithmetic import letters, parsed
+from calc.arithmetic import letters_of
 from calc.errors import BadInputError
 from calc.hardware import DEFAULT_DTYPE
 from calc.questions import devices
@@ -21,14 +21,14 @@ SIZES = ("B", "T", "L", "d", "h", "V")
 class Gathered:
     """A question with all that is known: ``known`` values, the ``inputs`` they came from, and the equations that are in force."""
 
-    def __init__(self, asked: Question, given: Given, progress: Progress) -> None:
+    def __init__(self, asked: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:
         self.question, self.given, self.progress = asked, given, progress
         self.wanted = asked.letter(given.solve or asked.answer)
         self.known = {letter: got.value for letter, got in given.letters.items()}
         self.inputs = [self._typed(letter) for letter in asked.letters if letter.letter in self.known]
         self.flags: list[str] = []
         self.notes: list[str] = []
-        self.device = devices.device(given.device)
+        self.device = device or devices.device(given.device)
         self.used_of_device: set[str] = set()
         self.equations = self._equations(exact=True)
 
@@ -39,14 +39,15 @@ class Gathered:
 
     def _equations(self, *, exact: bool) -> tuple[Equation, ...]:
         """Those of the question, of its choices, and of a model in place of a rule of thumb."""
-        found = {e.letter: e for e in self.question.equations}
+        found: dict[str, Equation] = {}
         for choice in self.question.choices:
             found |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
+        found |= {e.letter: e for e in self.question.equations}
         if exact and self._counts_exactly():
             found |= {e.letter: e for e in self.question.with_model}
-        constant = {name for name, e in found.items() if not letters(parsed(e.expr))}
+        constant = {name for name, e in found.items() if not letters_of(e.expr)}
         while True:  # what follows from constants alone gives way to what is given
-            more = {name for name, e in found.items() if letters(parsed(e.expr)) <= constant} - constant
+            more = {name for name, e in found.items() if letters_of(e.expr) <= constant} - constant
             if not more:
                 break
             constant |= more
@@ -56,8 +57,8 @@ class Gathered:
         """Whether what only a model's equations need is there: the model, or the number itself."""
         if self.given.model:
             return True
-        plain = {name for e in self.question.equations for name in (e.letter, *letters(parsed(e.expr)))}
-        special = {name for e in self.question.with_model for name in letters(parsed(e.expr))} - plain
+        plain = {name for e in self.question.equations for name in (e.letter, *letters_of(e.expr))}
+        special = {name for e in self.question.with_model for name in letters_of(e.expr)} - plain
         return bool(special) and special <= self.known.keys() | {self.given.solve}
 
     @property
@@ -70,7 +71,7 @@ class Gathered:
     @property
     def part(self) -> set[str]:
         """Letters that equations join to the one that is wanted, or to those that belong to the answer."""
-        groups = [{e.letter, *letters(parsed(e.expr))} for e in self.equations]
+        groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
         found: set[str] = {self.wanted.letter, *self.question.also}
         while True:
             more = {name for group in groups if group & found for name in group}
@@ -114,7 +115,15 @@ class Gathered:
             raise BadInputError(f"gpu={self.device.found.id} has no part in this: what it would give is given, or asked for; leave it out")
 
     def _has_part(self, letter: Letter) -> bool:
-        return any(letter.letter in (e.letter, *letters(parsed(e.expr))) for e in self.equations)
+        """Whether the way to the answer may lead over a letter: known ones end it, so what is behind them is not asked for."""
+        groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
+        found: set[str] = {self.wanted.letter, *self.question.also}
+        while True:
+            open_ = found - self.known.keys()
+            more = {name for group in groups if group & open_ for name in group}
+            if more <= found:
+                return letter.letter in found
+            found |= more
 
     def defaults(self) -> None:
         for letter in self.question.letters:

@@ -148,6 +148,21 @@ def _formats(values: Values) -> Sequence[Row]:
     return rows
 
 
+_OF_ONE = Letter("G", "cache-bytes", "bytes", "keys and values of one sequence")
+BANDWIDTH_BOUND = Question(
+    "bandwidth-bound",
+    "tokens generated in a second, at most, from memory bandwidth alone",
+    (
+        _WEIGHTS, _OF_ONE, _ONE_SEQUENCE, ONE_DEVICE, BANDWIDTH, _READ,
+        Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+    ),
+    (
+        Equation("Z", "Q + B*G", "weights are read once for all sequences, keys and values of each sequence for itself"),
+        Equation("r", "n*B*W/Z", "no byte moves faster than the memory gives it, and each turn makes B tokens"),
+    ),
+    "r",
+    notes=("a bound from memory alone: arithmetic, launches and communication come on top",),
+)  # fmt: skip
 QUANTISED = Question(
     "quantised",
     "tokens per second of one sequence, at most, and weights in each number format",
@@ -171,5 +186,6 @@ QUESTIONS = (
     LARGEST_CONCURRENCY,
     PREFILL_TIME,
     TURNING_BATCH,
+    BANDWIDTH_BOUND,
     QUANTISED,
 )

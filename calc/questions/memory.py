@@ -62,6 +62,12 @@ def _values_kept(state: str) -> int | None:
     return 0 if state == "0" else int(found[1] or 1)
 
 
+def _offered(name: str) -> bool:
+    """Whether the state of an optimizer is so many values a parameter, of whichever parameter."""
+    known = KNOWN[name]
+    return not known.vectors and not known.about and _values_kept(known.state) is not None
+
+
 def _kept(name: str) -> Equation:
     count = _values_kept(KNOWN[name].state)
     return Equation("o", f"{count}*i", f"{KNOWN[name].kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
@@ -71,7 +77,7 @@ _FIRST = ("adamw",)
 OPTIMIZER = Choice(
     "optimizer",
     "optimizer",
-    {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _values_kept(KNOWN[name].state) is not None},
+    {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
     "the usual one; step counters, 4 bytes a tensor, are not counted",
 )
 _STATE_OF = (PRECISION, OPTIMIZER)

@@ -11,7 +11,7 @@ from typing import Any
 
 from calc.questions.answer import Row
 from calc.questions.letters import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
-from calc.questions.question import Question, Values
+from calc.questions.question import Equation, Letter, Question, Values
 from calc.questions.training import EXACT, PER_TOKEN
 
 
@@ -44,9 +44,10 @@ def _compared(values: Values) -> Sequence[Row]:
 COMPARE = Question(
     "compare",
     "FLOPs of a training beside known runs and thresholds",
-    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN),
-    (SIX_N_D,),
-    "C",
+    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN, Letter("p", "pf-days", "PF-days", "the same as days at 10^15 FLOP/s")),
+    (SIX_N_D, Equation("p", "C/(86400*10**15)", "a day has 86,400 s")),
+    "p",
+    also=("C",),
     with_model=(EXACT,),
     table=_compared,
     notes=("thresholds count what the law says, which may be more than the last training run; this is no advice on them",),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.arithmetic import Evaluation, isolated, letters, parsed, substituted, written
+from calc.arithmetic import Evaluation, isolated, letters_of, parsed, substituted, written
 from calc.questions.question import Equation
 from calc.reckoning import Line
 
@@ -22,11 +22,12 @@ _LARGEST = 10**60
 
 @dataclass(slots=True)
 class System:
-    """Equations and what is known so far. ``rounded`` are letters whose value was cut off at a root."""
+    """Equations and what is known so far. ``rounded`` are letters whose value was cut off at a root; ``steps`` has each step as it
+    was taken, with the equation as it stands in the question."""
 
     equations: tuple[Equation, ...]
     values: dict[str, Fraction]
-    steps: list[tuple[Equation, str]]
+    steps: list[tuple[Equation, Equation]]
     rounded: set[str]
 
     @classmethod
@@ -44,7 +45,7 @@ class System:
         return True
 
     def _step(self, equation: Equation) -> bool:
-        right = letters(parsed(equation.expr))
+        right = letters_of(equation.expr)
         unknown = [name for name in {equation.letter, *right} if name not in self.values]
         if unknown == [equation.letter] and equation.letter not in right:
             return self._take(equation.letter, equation.expr, equation, "")
@@ -65,9 +66,9 @@ class System:
         except ZeroDivisionError:
             return False
         self.values[letter] = value
-        if at.rounded or letters(parsed(expr)) & self.rounded:
+        if at.rounded or letters_of(expr) & self.rounded:
             self.rounded.add(letter)
-        self.steps.append((Equation(letter, expr, because or equation.because), because))
+        self.steps.append((Equation(letter, expr, because or equation.because), equation))
         return True
 
     def _holds(self, equation: Equation, letter: str, value: Fraction) -> bool:
@@ -80,7 +81,7 @@ class System:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
                 because = f"{whole.letter} = {whole.expr}, the lines of the question put together and rearranged for {wanted}"
-                unknown = letters(parsed(whole.expr)) - self.values.keys()
+                unknown = letters_of(whole.expr) - self.values.keys()
                 if unknown == {wanted} and self._rearranged(whole, wanted, because):
                     return True
         return False
@@ -97,7 +98,7 @@ class System:
         needed, kept = {wanted}, []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
-                needed |= letters(parsed(equation.expr))
+                needed |= letters_of(equation.expr)
                 kept.append(equation)
         return tuple(
             Line(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
@@ -122,7 +123,7 @@ def value_of(equations: Sequence[Equation], known: Mapping[str, Fraction], wante
 def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
     """A whole number from ``value``, and whether digits of a double were taken for it: 1023.9999999999999 is 1024, read again."""
     near = round(value)
-    if near >= 1 and value != near and abs(value - near) <= Fraction(1, 10**14) * value:
+    if near >= 1 and value != near and abs(value - near) <= min(Fraction(1, 10**14) * value, Fraction(1, 10**6)):
         return near, True
     return (math.ceil(value) if side == "up" else math.floor(value)), False
 
@@ -168,6 +169,8 @@ def searched(
         if low > _LARGEST:
             return None
     high = 2 * low
+    if first == limit and (last := at(high)) is not None:
+        return Found(low, high, (first, last))
     while (last := at(high)) is not None and (first <= limit) == (last <= limit) and last != limit:
         low, high = high, 2 * high
         if high > _LARGEST:

@@ -119,7 +119,9 @@ def _read(name: str, text: str, unit: str) -> Read:
     value = Fraction(found["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
     if found["below"]:
         value = _divided(name, text, value, int(found["below"]))
-    suffix = ("$" if text.lstrip("+-").startswith("$") else "") + text[found.end() :].strip()
+    suffix = text[found.end() :].strip()
+    if text.lstrip("+-").startswith("$"):  # $5M is 5M$, and $2/h is 2$/h
+        suffix = f"{suffix}$" if suffix.isalpha() else f"${suffix}"
     value = -value if found["sign"] == "-" else value
     return Read(value * _factor(name, text, suffix, unit, value), suffix)
 

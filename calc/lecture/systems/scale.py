@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from calc.capacity import decode_bound, device_flops, largest_model, training_flops, training_time
 from calc.hardware import accelerator
 from calc.lecture.lab import Lab
 from calc.lecture.largest import state
 from calc.lecture.sources import source
 from calc.lecture.system import EXACT, Checked, Row, System, Worked, from_run, steps_of
 from calc.lecture.training import MODEL_FLOPS, per_parameter_and_token
+from calc.questions import ask
 from calc.textbook import RULES, compare
 
 _H100 = "h100-sxm"
@@ -20,7 +20,7 @@ _SMALL = {"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503}
 
 
 def _training_time(lab: Lab) -> Worked:
-    found = training_time(70 * 10**9, 15 * 10**12, accelerator(_H100), 1024, 0.5)
+    found = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, gpus=1024, mfu=0.5)
     per_token = per_parameter_and_token(lab, "llama3-70b", _LONG, *MODEL_FLOPS)
     real = lab.value("llama3-70b", "parameters", _LONG)
     exact = per_token * real * found["D"]
@@ -38,7 +38,7 @@ def _training_time(lab: Lab) -> Worked:
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
     checks = from_run(lab.check("llama3-70b", _SMALL), "parameters", "flops.forward.matmul", "flops.backward.matmul")
-    return Worked(rows, (found,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
+    return Worked(rows, (found.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
 
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
@@ -52,13 +52,13 @@ def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
 
 
 def _largest_model(lab: Lab) -> Worked:
-    h100, memory = accelerator(_H100), 8 * accelerator(_H100).memory
+    memory = 8 * accelerator(_H100).memory
     splits = {precision: state(lab, precision) for precision in ("fp32", "bf16-master", "bf16")}
     rows = [
         Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
         for p, s in splits.items()
     ]
-    found = {p: largest_model(h100, 8, s.whole) for p, s in splits.items()}
+    found = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.whole) for p, s in splits.items()}
     rows += [Row(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in found.items()]
     for batch in (1, 4):
         sizes = {"B": batch, "T": 8192}
@@ -73,15 +73,18 @@ def _largest_model(lab: Lab) -> Worked:
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), "parameters.bytes", "gradients.bytes", "optimizer_state.bytes")
     note = "40e9 is true of the state only; the more tokens a step has, the more of the memory its activations take"
     return Worked(
-        tuple(rows), (found["fp32"], found["bf16-master"]), (), checks, (note, "how a state is divided among devices is taken to be even")
+        tuple(rows),
+        (found["fp32"].reckoning, found["bf16-master"].reckoning),
+        (),
+        checks,
+        (note, "how a state is divided among devices is taken to be even"),
     )
 
 
 def _compute(_: Lab) -> Worked:
     facts = source("gpt3").facts
-    gpt3 = training_flops(int(str(facts["parameters"])), int(str(facts["tokens"])))
-    h100 = accelerator(_H100)
-    week, half = device_flops(h100, 8, 7, 1), device_flops(h100, 8, 7, 0.5)
+    gpt3 = ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"]))
+    week, half = (ask("device-flops", gpu=_H100, gpus=8, days=7, mfu=mfu) for mfu in (1, 0.5))
     run = Fraction(2 * 10**25)
     rows = [
         Row("GPT-3", gpt3.value, "FLOP", "6 · 174.6e9 · 300e9"),
@@ -97,17 +100,18 @@ def _compute(_: Lab) -> Worked:
         "GPT-3's table D.1, three digits", float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"])), EXACT, "published figure"
     )
     fits = table if table.derived == table.measured else Checked(table.what, table.derived, table.measured, "failed", table.instrument)
-    return Worked(tuple(rows), (gpt3, week), (), (fits,), ("thresholds and figures of others' runs rest on their sources",))
+    return Worked(
+        tuple(rows), (gpt3.reckoning, week.reckoning), (), (fits,), ("thresholds and figures of others' runs rest on their sources",)
+    )
 
 
 def _quantised(lab: Lab) -> Worked:
     rows, checks, reckonings = [], [], []
-    h100 = accelerator(_H100)
     for form in ("bf16", "int8", "int4"):
         found = lab.inference("llama3-8b", _LONG, form)
         assert found.cache is not None
         read = lab.read_each_token("llama3-8b", _LONG, form)
-        bound = decode_bound(read, found.cache.value, h100)
+        bound = ask("bandwidth-bound", weights_bytes=read, cache_bytes=found.cache.value, gpu=_H100)
         kinds = sorted({line.because for line in found.weights.lines})
         rows += [
             Row(f"weights in {form}", found.weights.value, "bytes", "; ".join(kinds)),
@@ -118,7 +122,7 @@ def _quantised(lab: Lab) -> Worked:
                 f"{read:,} bytes of weights read for each token, and all keys and values, on one H100",
             ),
         ]
-        reckonings.append(bound)
+        reckonings.append(bound.reckoning)
         if form == "bf16":
             rows.append(Row("keys and values of 8192 tokens", found.cache.value, "bytes", found.cache.expr))
             checks += [

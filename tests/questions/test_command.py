@@ -1,0 +1,117 @@
+"""``napkin ask`` on the command line: the answer first, refusals in one line, and no heavy import on the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.questions.registry import all_names
+from reports.asked import quantity, short
+from reports.cli import napkin as command
+
+
+def napkin(*words: str) -> Result:
+    return CliRunner().invoke(command, list(words))
+
+
+TRAINING = ("training-time", "parameters=70e9", "tokens=15e12", "gpu=h100-sxm", "gpus=1024", "mfu=0.5")
+STATE = ("largest-model", "devices=8", "memory=80GB", "optimizer=adamw", "precision=fp32")
+
+
+def test_the_answer_stands_first_and_its_steps_below() -> None:
+    """Symbolic = numbers = result, with the reason."""
+    lines = napkin("ask", *TRAINING).stdout.splitlines()
+
+    assert lines[0] == "143.93 days: time (training-time: days to train a model on so many tokens)"
+    assert "  3. t = C/(86400·R) = 6.3e24 /(86400 · 506.62e15) ≈ 143.93 days" in lines
+    assert "     time: amount over rate; a day has 86,400 s" in lines
+    assert "  P = 989.5 TFLOP/s, dense peak of NVIDIA H100 SXM5 80GB in bf16 [NVIDIA H100 datasheet]" in lines
+    assert "note: no number format was named: the rate is that of dense bf16 products; another one is dtype=…" in lines
+
+
+def test_forty_billion_parameters() -> None:
+    """8 · 80e9 / 16."""
+    assert napkin("ask", *STATE).stdout.startswith("40,000,000,000 parameters (40e9): parameters (largest-model: ")
+
+
+def test_a_rounded_answer_says_what_bounds_it() -> None:
+    """One device fewer would be late."""
+    lines = napkin("ask", *(a for a in TRAINING if not a.startswith("gpus=")), "days=30", "solve=gpus").stdout.splitlines()
+
+    assert lines[0].startswith("4,913 devices: ")
+    assert lines[1] == "bound by days: 29.998 days ≤ 30 days; gpus = 4,912 gives 30.004 days > 30 days"
+    assert "     rounded up to 4,913 devices" in lines
+
+
+def test_the_document_is_json() -> None:
+    """The answer's value is a number that any reader takes, and its exact fraction stands beside it."""
+    found: dict[str, Any] = json.loads(napkin("ask", *TRAINING, "--json").stdout)
+
+    assert (1, "training-time", "days") == (found["schema"], found["question"], found["answer"]["unit"])
+    assert float(found["answer"]["value"]) == float(Fraction(found["answer"]["exact"]))
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("training-time", "tokens=-1"), "napkin: tokens = '-1' must be more than 0"),
+    (("training-time", "mfu=60"), "napkin: mfu = '60' is more than the whole: did you mean 0.6, or 60%?"),
+    (("training-time", "tokens"), "napkin: cannot read 'tokens': write KEY=VALUE, e.g. gpus=1024"),
+    (("training-time", "tokens=1", "tokens=2"), "napkin: tokens is given twice"),
+    (("training-time", "days=3\x1b[31m"), "napkin: days = '3\\x1b[31m': unknown unit '[31m'; days is in days, e.g. 30days, 12h, 5min, 3ms"),
+    (("largest-model", "memory=80"), "napkin: memory = 80 is 80 bytes, less than one layer of a model takes: write 80GB or 80GiB"),
+    (("largest-batch", "model=gpt3", "memory=80GB"), "napkin: no model 'gpt3': did you mean gpt2?"),
+])  # fmt: skip
+def test_nonsense_is_one_line_and_status_2(arguments: tuple[str, ...], said: str) -> None:
+    """Nothing on standard output, no traceback."""
+    found = napkin("ask", *arguments)
+
+    assert (2, "") == (found.exit_code, found.stdout)
+    assert found.stderr.splitlines()[-1].startswith(said.split("\\x1b")[0])
+    assert "\x1b" not in found.stderr
+
+
+def test_the_list_has_every_question_with_its_keys_and_units() -> None:
+    """As text and as JSON."""
+    document = json.loads(napkin("list", "questions", "--json").stdout)
+    keys = {entry["name"]: {k["key"]: k["unit"] for k in entry["keys"]} for entry in document["questions"]}
+
+    assert tuple(keys) == all_names()
+    assert keys["training-time"]["mfu"] == "share"
+    assert "convention = 6ND | 8ND" in " ".join(napkin("list", "questions", "training-time").stdout.split())
+
+
+@pytest.mark.parametrize("arguments", [TRAINING, STATE, ("compare", "flops=1e24"), ("compute-optimal", "flops=1e24")])
+def test_an_answer_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    """Neither torch nor SymPy nor numpy nor rich: the answer would wait for them."""
+    code = (
+        f"import sys; sys.argv = ['napkin', 'ask', *{arguments!r}]\n"
+        "from reports.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "assert not {'torch', 'sympy', 'numpy', 'rich', 'transformers'} & sys.modules.keys()"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (0, "") == (found.returncode, found.stderr[-500:])
+
+
+@pytest.mark.parametrize(("value", "unit", "text"), [
+    (Fraction(80 * 10**9), "bytes", "80 GB (74.506 GiB)"), (Fraction(1, 2), "share", "0.5 (50 %)"),
+    (Fraction(3, 1000), "s", "0.003 s (3 ms)"),
+    (Fraction(1, 2), "days", "0.5 days (12 h)"), (Fraction(70 * 10**9), "parameters", "70,000,000,000 parameters (70e9)"),
+    (Fraction(1), "devices", "1 device"), (Fraction(989500 * 10**9), "FLOP/s", "989.5 TFLOP/s"),
+])  # fmt: skip
+def test_numbers_are_written_with_their_unit(value: Fraction, unit: str, text: str) -> None:
+    assert text == quantity(value, unit)
+
+
+def test_short_numbers_keep_five_digits() -> None:
+    """Powers of a thousand from a million on."""
+    assert ["86,400", "143.93", "12,346", "6.3e24", "1.2346e-6"] == [
+        short(Fraction(x)) for x in ("86400", "143.92659", "12345.6", "6.3e24", "0.0000012345678")
+    ]

@@ -1,0 +1,109 @@
+"""Every question asked for each of its variables: what comes back is what was put in, or leads to the same answer again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from calc.arithmetic import letters_of
+from calc.errors import BadInputError
+from calc.questions import Answer, answered
+from calc.questions.question import Letter, Question
+from calc.questions.registry import all_questions
+from calc.questions.solving import same
+
+# Where the usual range of a unit would lead to no answer: a rate above its peak, a memory that nothing fits in.
+RANGES: dict[tuple[str, str], tuple[int, int]] = {
+    ("mfu", "P"): (10**12, 10**13), ("hfu", "P"): (10**12, 10**13), ("training-mfu", "P"): (10**17, 10**18),
+    ("training-mfu", "r"): (1, 1000), ("transformer-mfu", "P"): (10**28, 10**29),
+    ("largest-batch", "M"): (10**22, 10**23), ("largest-sequence", "M"): (10**22, 10**23), ("largest-depth", "M"): (10**22, 10**23),
+    ("largest-width", "M"): (10**19, 10**20), ("largest-concurrency", "M"): (10**22, 10**23), ("data-parallel-tokens", "n"): (2, 1000),
+    ("data-parallel-tokens", "P"): (10**13, 10**15), ("energy", "q"): (1, 2), ("checkpoint-interval", "s"): (1, 100),
+    ("checkpoint-interval", "f"): (1000, 10**6), ("saving", "a"): (1, 100), ("saving", "o"): (100, 1000),
+    ("six-nd-error", "N"): (10**9, 10**12),
+    ("tokens-in-time", "P"): (10**15, 10**16), ("tokens", "C"): (10**20, 10**24), ("decode-turning-point", "P"): (10**12, 10**15),
+    ("decode-turning-point", "W"): (10**6, 10**9), ("compute-optimal", "C"): (10**18, 10**26), ("attention-crossover", "f"): (1000, 9999),
+    ("largest-model", "M"): (10**9, 10**12), ("steps", "D"): (10**12, 10**13), ("speed-up", "o"): (1001, 9999),
+}  # fmt: skip
+BY_UNIT = {"bytes": (10**6, 10**12), "FLOP/s": (10**9, 10**15), "bytes/s": (10**9, 10**13), "nats": (2, 8)}
+
+
+def needed(question: Question, chosen: dict[str, str]) -> tuple[Letter, ...]:
+    """Letters that no equation gives, the limit among them where the question is one of how much fits."""
+    equations = {e.letter: e for e in question.equations}
+    for choice in question.choices:
+        equations |= {e.letter: e for e in choice.options[chosen[choice.key]]}
+    backwards = question.answer not in equations
+    start = question.limit if backwards else question.answer
+    reached, before = {start}, set[str]()
+    while reached != before:
+        before = set(reached)
+        reached |= {name for e in equations.values() if e.letter in before for name in letters_of(e.expr)}
+    free = (x for x in question.letters if x.letter in reached and x.letter not in equations and x.letter != question.answer)
+    return (*free, question.letter(question.limit)) if backwards and question.limit in equations else tuple(free)
+
+
+def cases() -> Iterator[tuple[Question, dict[str, str]]]:
+    for question in all_questions():
+        for options in product(*(choice.options for choice in question.choices)):
+            chosen = dict(zip((choice.key for choice in question.choices), options, strict=True))
+            # Of formats and optimizers, which differ in a number only, the first and the last.
+            if all(name in (next(iter(c.options)), list(c.options)[-1]) for c, name in zip(question.choices, options, strict=True)):
+                yield question, chosen
+
+
+CASES = [pytest.param(q, chosen, id=" ".join((q.name, *chosen.values()))) for q, chosen in cases()]
+
+
+@st.composite
+def values(draw: st.DrawFn, question: Question, wanted: tuple[Letter, ...]) -> dict[str, Fraction]:
+    found = {}
+    for letter in wanted:
+        if letter.unit == "share":
+            found[letter.key] = draw(st.fractions(Fraction(1, 100), 1, max_denominator=100))
+            continue
+        low, high = RANGES.get((question.name, letter.letter), BY_UNIT.get(letter.unit, (1, 1000)))
+        whole = bool(letter.whole) or letter.device == "memory"
+        number = draw(st.integers(low, high))
+        found[letter.key] = Fraction(number) if whole else Fraction(number, draw(st.sampled_from((1, 3, 7)) if low > 10**3 else st.just(1)))
+    return found
+
+
+@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(st.data())
+@pytest.mark.parametrize(("question", "chosen"), CASES)
+def test_each_inverse_returns_the_input_it_came_from(question: Question, chosen: dict[str, str], data: st.DataObject) -> None:
+    """Asked back from the answer, every variable is what was put in. Where the answer was rounded, or waits for something else,
+    another value may lead to the same answer, and does."""
+    put = data.draw(values(question, needed(question, chosen)))
+    forwards = asked(question, {**put, **chosen})
+    assume(forwards is not None)
+    assert forwards is not None
+
+    for key, value in put.items():
+        others = {name: other for name, other in put.items() if name != key}
+        back = asked(question, {**others, **chosen, forwards.key: forwards.value, "solve": key})
+        assert back is not None, f"{key} from {forwards.key} = {forwards.value} of {put}"
+        if not same(back.value, value):
+            again = asked(question, {**others, **chosen, key: back.value})
+            assert many_to_one(question, chosen, forwards), f"{key}: {value} came back as {back.value} of {put}"
+            assert again is not None
+            assert same(again.value, forwards.value), f"{key} = {back.value} gives {again.value}, not {forwards.value} of {put}"
+
+
+def many_to_one(question: Question, chosen: dict[str, str], answer: Answer) -> bool:
+    """Whether several inputs have one answer: it was rounded, or is the longer of two times."""
+    return answer.unrounded != answer.value or any("Max" in e.expr for e in question.equations) or bool(answer.bound)
+
+
+def asked(question: Question, given_: dict[str, Fraction | str]) -> Answer | None:
+    """Nothing where the numbers drawn make no sense."""
+    try:
+        return answered(question, given_)
+    except BadInputError:
+        return None

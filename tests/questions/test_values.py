@@ -1,0 +1,71 @@
+"""Numbers as they are typed: exact, in the unit of what is meant, refused where they make no sense."""
+
+from __future__ import annotations
+
+import contextlib
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calc.errors import BadInputError
+from calc.questions.values import read
+
+
+@pytest.mark.parametrize(("typed", "unit", "value"), [
+    ("70e9", "parameters", 70 * 10**9), ("15T", "tokens", 15 * 10**12), ("70B", "parameters", 70 * 10**9), ("1_000", "devices", 1000),
+    ("80GB", "bytes", 80 * 10**9), ("80GiB", "bytes", 80 * 2**30), ("1.5KiB", "bytes", 1536), ("80 GB", "bytes", 80 * 10**9),
+    ("30days", "days", 30), ("12h", "days", Fraction(1, 2)), ("2weeks", "days", 14), ("30", "days", 30), ("3ms", "s", Fraction(3, 1000)),
+    ("50%", "share", Fraction(1, 2)), ("0.1", "share", Fraction(1, 10)), (0.1, "share", Fraction(1, 10)), ("1/3", "share", Fraction(1, 3)),
+    ("3.35TB/s", "bytes/s", 3350 * 10**9), ("400Gbit/s", "bytes/s", 50 * 10**9), ("989.5TFLOP/s", "FLOP/s", 9895 * 10**11),
+    ("3640PFdays", "FLOP", 3640 * 86400 * 10**15), ("2$/h", "USD/h", 2), ("$2/h", "USD/h", 2), ("$5M", "USD", 5 * 10**6),
+    ("1.2kW", "W", 1200), ("3.6MJ", "kWh", 1), ("500MWh", "kWh", 500_000),
+    (Fraction(7, 2), "1", Fraction(7, 2)), (".5", "1", Fraction(1, 2)),
+])  # fmt: skip
+def test_a_number_is_read_exactly(typed: str | float | Fraction, unit: str, value: int | Fraction) -> None:
+    assert read("x", typed, unit).value == value
+
+
+@pytest.mark.parametrize(("typed", "unit", "said"), [
+    ("-15T", "tokens", "x = '-15T' must be more than 0"),
+    ("0", "tokens", "x = '0' must be more than 0"),
+    ("60", "share", "x = '60' is more than the whole: did you mean 0.6, or 60%?"),
+    ("600%", "share", "x = '600%' is more than the whole: did you mean 0.06, or 6%?"),
+    ("1e999999999", "tokens", "x = '1e999999999' has too large an exponent: numbers here are from 1e-60 to 1e60"),
+    ("abc", "tokens", "x = 'abc' is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+    ("", "tokens", "x = '' is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+    (float("inf"), "tokens", "x = 'inf' is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s"),
+    (True, "tokens", "x = True is no number"),
+    ("1/0", "1", "x = '1/0' divides by 0"),
+    ("30parsec", "days", "x = '30parsec': unknown unit 'parsec'; x is in days, e.g. 30days, 12h, 5min, 3ms"),
+    ("70GB", "days", "x = '70GB' is in the unit of a memory: x is in days, e.g. 30days, 12h, 5min, 3ms"),
+    ("80G", "bytes", "x = '80G' can be read in several ways: write 80GB (powers of 1000), 80GiB (powers of 1024)"),
+    ("80Gb/s", "bytes/s",
+     "x = '80Gb/s' can be read in several ways: write 80GB/s (powers of 1000), 80GiB/s (powers of 1024) or 80Gbit/s (bits)"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused(typed: str | float, unit: str, said: str) -> None:
+    """In one line that names it and the way out."""
+    with pytest.raises(BadInputError) as caught:
+        read("x", typed, unit)
+
+    assert said == str(caught.value)
+
+
+def test_half_a_device_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"^gpus = '1.5' is no whole number of devices$"):
+        read("gpus", "1.5", "devices", whole=True)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    """No other exception, whatever is typed; the message of every refusal is one line by its class."""
+    for unit in ("bytes", "days", "share", "tokens", "bytes/s"):
+        with contextlib.suppress(BadInputError):
+            assert read("x", text, unit).value > 0
+
+
+def test_a_number_of_very_many_digits_is_refused() -> None:
+    """Before Python is asked to write it, which it would not do."""
+    with pytest.raises(BadInputError, match=r"^x has too many digits: numbers here are below 1e60$"):
+        read("x", 10**5000, "tokens")
