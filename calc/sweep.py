@@ -88,7 +88,7 @@ def sweep(
     shape = (next(iter(axes.values())).size,) if listed and axes else tuple(axis.size for axis in axes.values())
     trouble += _unmet(form, mesh)
     valid, gaps = _gaps(trouble, axes, shape, listed)
-    values = {name: _evaluated(quantity, mesh, shape) for name, quantity in wanted.items()}
+    values = {name: _evaluated(quantity, mesh, shape, valid) for name, quantity in wanted.items()}
     return Sweep(axes, listed, values, {name: str(q.definition.unit) for name, q in wanted.items()}, valid, gaps)
 
 
@@ -226,7 +226,8 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
         bad = holds(condition.expr, symbols) != condition.holds
         if np.any(bad):
             bad = bad & ~_told(condition, form.certified, symbols)
-        yield bad, f"the step was recorded where {condition.expr} is {condition.holds}, and is not known to run alike where it is not"
+        recorded = f"the step was recorded where {condition.expr} is {condition.holds}"
+        yield bad, f"{recorded}, and is not known to run alike where it is not: derive the model there"
 
 
 def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
@@ -259,10 +260,11 @@ def _gaps(trouble: Trouble, axes: Mapping[str, Array], shape: tuple[int, ...], l
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
+def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...], valid: Array | None) -> Array:
     found = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape):
-        part = _at(quantity, {name: _cut(array, block, len(shape)) for name, array in mesh.items()})
+        here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
+        part = _at(quantity, here, True if valid is None else valid[block])
         if part.dtype == object and found.dtype != object:
             found = found.astype(object)
         found[block] = part
@@ -292,29 +294,29 @@ def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
     return array[tuple(s if n > 1 else slice(None) for s, n in zip(block, array.shape, strict=True))]
 
 
-def _at(quantity: StoredQuantity, mesh: Mapping[str, Array]) -> Array:
-    """The quantity on a part of the mesh, by cases where the step runs otherwise."""
+def _at(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
+    """The quantity on a part of the mesh, by cases where the step runs otherwise. Where it is not ``valid`` it may be any number."""
     form = quantity.form
     found = None
     for case in form.cases:
         if quantity.name in case.differing:
             applies = _applies(case.equal, mesh)
             if np.all(applies):
-                return _at(case.form.quantity(quantity.name), mesh)
+                return _at(case.form.quantity(quantity.name), mesh, valid)
             if np.any(applies):
-                special = _at(case.form.quantity(quantity.name), mesh)
-                found = (applies, special)
-    general = _in_general(quantity, mesh)
+                found = (applies, _at(case.form.quantity(quantity.name), mesh, valid & applies))
+                valid = valid & ~applies
+    general = _in_general(quantity, mesh, valid)
     return general if found is None else np.where(found[0], found[1], general)
 
 
-def _in_general(quantity: StoredQuantity, mesh: Mapping[str, Array]) -> Array:
+def _in_general(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
     points = Mesh(quantity.form.table, {**_symbols(quantity.form.basis, mesh), **mesh})
     largest: Array | None = None
     for polynomial in quantity.polynomials:
         value = points(polynomial)
         if polynomial.over != 1:
-            if np.any(value % polynomial.over):
+            if np.any((value % polynomial.over != 0) & valid):
                 text = quantity.form.table.text(polynomial)
                 raise NapkinError(f"{quantity.name}: {text[:80]} is not an integer at some of the points: choose sizes that divide")
             value = value // polynomial.over

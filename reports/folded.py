@@ -33,10 +33,8 @@ def _lines(text: str, width: int) -> Iterator[str]:
             continue
         if line:
             yield line
-        while len(word.rstrip()) > width:
-            yield word[:width]
-            word = word[width:]
-        line = word
+        *pieces, line = [word[i : i + width] for i in range(0, len(word), width)] if len(word.rstrip()) > width else [word]
+        yield from pieces
     if line:
         yield line
 

@@ -1,0 +1,91 @@
+"""A sweep of peak memory and FLOPs of a Llama-shaped model, beside the same polynomials written out in numpy by hand.
+
+Both work through the same grid in parts of one size that a processor keeps at hand, on one core, in turn; the answers are compared.
+What is written by hand is what somebody would write: each sum as it stands, over columns of sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+import calc
+from calc.stored import form_of
+from calc.sweep import CHUNK
+
+GRID = {
+    "B": [1, 2, 4, 8, 16, 32, 64, 128],
+    "T": list(range(1024, 8193, 1024)),
+    "L": list(range(8, 108, 4)),
+    "d": [1024 * i for i in range(1, 17)],
+    "f": list(range(4096, 4096 + 20 * 512, 512)),
+    "V": [32_000 + 1_000 * i for i in range(20)],
+}
+QUANTITIES = ("memory.peak", "flops.step.total")
+
+
+def main(repeat: int = 3) -> None:
+    form = form_of("llama3-8b")
+    points = int(np.prod([len(sizes) for sizes in GRID.values()]))
+    written = {name: [_written(form.table.text(p)) for p in form.quantity(name).polynomials] for name in QUANTITIES}
+    others = {dim.name: dim.value for dim in form.dims if dim.name not in GRID}
+
+    def swept() -> list[int]:
+        found = calc.sweep("llama3-8b", GRID, QUANTITIES)
+        return [int(found.values[name].max()) for name in QUANTITIES]
+
+    def by_hand() -> list[int]:
+        most = [0] * len(QUANTITIES)
+        for sizes in _columns():
+            sizes |= {**others, "k": sizes["d"] // others["h"]}
+            for i, name in enumerate(QUANTITIES):
+                value = written[name][0](**sizes)
+                for other in written[name][1:]:
+                    value = np.maximum(value, other(**sizes))
+                most[i] = max(most[i], int(value.max()))
+        return most
+
+    ours, theirs = [], []
+    for _ in range(repeat):
+        seconds, one = _timed(swept)
+        ours.append(seconds)
+        seconds, other = _timed(by_hand)
+        theirs.append(seconds)
+        if one != other:
+            sys.exit(f"a sweep gives {one} at most, and numpy by hand {other}")
+    mine, hand = statistics.median(ours), statistics.median(theirs)
+    print(f"{points:,} points: {mine:.2f} s, {points / mine / 1e6:.1f} million a second; by hand {hand:.2f} s, ratio {hand / mine:.2f}")
+
+
+def _written(text: str) -> Callable[..., np.ndarray]:
+    """A closed form as a function over columns, as if it had been typed in. Quotients by 2 are of even sums."""
+    source = f"lambda B, T, d, h, g, k, f, L, V: {text.replace('/', '//')}"
+    function: Callable[..., np.ndarray] = eval(source)  # of this package's own closed forms
+    return function
+
+
+def _columns() -> Iterator[dict[str, np.ndarray]]:
+    outer = [*GRID]
+    size = 1
+    while outer and size * len(GRID[outer[-1]]) <= CHUNK:
+        size *= len(GRID[outer.pop()])
+    inner = [name for name in GRID if name not in outer]
+    mesh = np.meshgrid(*(np.asarray(GRID[name], dtype=np.int64) for name in inner), indexing="ij")
+    flat = {name: array.ravel() for name, array in zip(inner, mesh, strict=True)}
+    for sizes in itertools.product(*(GRID[name] for name in outer)):
+        yield {**flat, **{name: np.full(size, value, dtype=np.int64) for name, value in zip(outer, sizes, strict=True)}}
+
+
+def _timed(run: Callable[[], list[int]]) -> tuple[float, list[int]]:
+    begin = time.process_time()
+    found = run()
+    return time.process_time() - begin, found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Stored closed forms: they say what a fresh derivation says, for the sizes at which they stand, and notice when they no longer can."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import calc
+from calc.derivation import Quantity
+from calc.errors import DimensionError, NapkinError, UnknownQuantityError
+from calc.options import Options
+from calc.stored import FOLDER, INDEX, Stored, make, names, produced, stored, why_not
+from calc.stored.writing import compare, made
+
+ROOT = Path(calc.__file__).resolve().parent.parent
+INDEXED = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+FILES = [line["file"] for line in INDEXED["forms"]]
+SMALL = ("linear", "two-layer", "mlp")
+
+
+def _data(file: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / file).read_text(encoding="utf-8"))
+    return found
+
+
+def _form(file: str) -> Stored:
+    """A form as it is in its file, whatever code it is of: that it is of this code is one test's claim."""
+    return Stored(_data(file))
+
+
+def _comparable(quantity: Quantity) -> Quantity:
+    """Without what is not stored: the parts of a term."""
+    return replace(quantity, terms=tuple(replace(term, parts=()) for term in quantity.terms), _evaluator=None)
+
+
+# -- what is stored is what is derived --------------------------------------------------------------------------------------
+
+
+def test_stored_forms_are_of_this_code() -> None:
+    """``python -m calc.stored.make`` was run after the last change of what a derivation runs."""
+    assert make.sources() == INDEXED["sources"]
+    assert {line["file"] for line in INDEXED["forms"] if line["sha256"] != produced.digest(INDEXED["sources"])} == set()
+
+
+def test_every_known_family_has_a_form() -> None:
+    """GPT-2, Llama, Mixtral, DeepSeek, Gemma, Qwen, BERT, T5 and ViT, as built-in or as the library's class; and none is left over."""
+    families = ("gpt2", "llama3-8b", "llama3-70b", "mixtral", "vit-b", "resnet50")
+    library = ("bert", "deepseek_v3", "gemma", "gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3", "t5", "vit")
+
+    assert {*families, *(f"transformers:{name}" for name in library)} <= {*names()}
+    assert {*FILES, INDEX} == {path.name for path in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_form_is_what_a_fresh_trace_gives(name: str) -> None:
+    """Every closed form, value, addend and moment; and the file is written anew byte for byte."""
+    fresh = calc.derive(calc.load(name), cache=False)
+    form = _form(f"{name}.json")
+
+    assert {q: _comparable(form.derivation({})[q]) for q in fresh} == {q: _comparable(fresh[q]) for q in fresh}
+    assert _data(f"{name}.json") == json.loads(json.dumps(made(name, Options(), cache=False)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", INDEXED["forms"], ids=lambda line: line["file"])
+def test_a_form_is_what_a_fresh_trace_gives(line: dict[str, Any]) -> None:
+    """The same for every form, with its options."""
+    fresh = calc.derive(calc.load(line["name"]), cache=False, **line["options"])
+    found = _form(line["file"]).derivation({})
+
+    assert {q: _comparable(found[q]) for q in fresh} == {q: _comparable(fresh[q]) for q in fresh}
+
+
+def test_a_changed_coefficient_is_caught() -> None:
+    """One more in one numerator, and the comparison that every form passes when it is written refuses it."""
+    fresh = calc.derive(calc.load("two-layer"), cache=False)
+    data = _data("two-layer.json")
+    compare(data, fresh)
+    changed = copy.deepcopy(data)
+    changed["polynomials"][changed["quantities"]["parameters"]["is"]][2] += 1
+
+    with pytest.raises(NapkinError, match="the stored form of two-layer differs from its derivation in parameters; please report it"):
+        compare(changed, fresh)
+
+
+def test_by_cases_a_form_gives_the_case_in_force() -> None:
+    """transformers:gpt2 runs otherwise with a batch of one; beside it, the general form stands."""
+    form = _form("transformers-gpt2.json")
+    quantity = form.quantity("flops.backward.elementwise")
+    case = form.cases[0]
+
+    assert {"B": "1"} == case.equal
+    assert quantity.expr_text.startswith("Piecewise((")
+    assert quantity.expr_text.endswith(", True))")
+    assert quantity.at() == case.form.quantity(quantity.name).at() == 1_960_494_337
+    assert quantity.at(B=2) == 3_882_512_641 != 2 * quantity.at()
+
+
+# -- for which sizes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_at_other_sizes_is_exact() -> None:
+    """linear: 2·B·D·K in the forward, 2·7·5·3 = 210; parameters D·K + K = 5·3 + 3 = 18."""
+    form = _form("linear.json")
+
+    assert form.quantity("flops.forward.matmul").at(B=7, D=5, K=3) == 210
+    assert form.quantity("parameters").at(B=7, D=5, K=3) == 18
+    assert form.quantity("parameters").expr_text == "D*K + K"
+
+
+def test_sizes_at_which_the_step_may_run_otherwise_are_refused() -> None:
+    """Where a condition of the recording comes out otherwise and no certificate tells, there is no value but the way to one."""
+    form = _form("gpt2.json")
+
+    assert form.covers({"B": 3}) is True
+    assert form.covers({"L": 1, "B": 1, "T": 1, "d": 1, "h": 1, "f": 1, "V": 1, "C": 1}) is False
+    with pytest.raises(DimensionError, match=r"^T = 2048 is more than C = 1024: this model needs T <= C$"):
+        form.quantity("parameters").at(T=2048)
+    with pytest.raises(DimensionError, match=r"record it at these sizes, by deriving the model with them$"):
+        form.quantity("parameters").at(L=1, B=1, T=1, d=1, h=1, f=1, V=1, C=1)
+
+
+def test_what_there_is_not_is_refused_with_the_nearest() -> None:
+    """A quantity that a step does not have keeps its reason; one of another name is no quantity."""
+    form = _form("gpt2-infer.json")
+
+    with pytest.raises(UnknownQuantityError, match=r"^gradients\.bytes is unknown: mode infer runs no backward$"):
+        form.quantity("gradients.bytes").at()
+    with pytest.raises(UnknownQuantityError, match=r"^no quantity 'memory\.peek': there are .*; did you mean memory\.peak\?$"):
+        form.quantity("memory.peek")
+
+
+# -- when it no longer can --------------------------------------------------------------------------------------------------
+
+
+def test_other_code_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With one byte more in one file that a derivation runs, no form is used, and the reason says what to do."""
+    for source in INDEXED["sources"]:
+        copy_ = tmp_path / source
+        copy_.parent.mkdir(parents=True, exist_ok=True)
+        copy_.write_bytes((produced.ROOT / source).read_bytes())
+    with (tmp_path / "rules" / "matmul.py").open("a") as file:
+        file.write("\n")
+    here = produced.digest(INDEXED["sources"])
+    monkeypatch.setattr(produced, "ROOT", tmp_path)
+
+    assert produced.digest(INDEXED["sources"]) != here
+    monkeypatch.setattr(calc.stored, "_here", lambda: produced.digest(INDEXED["sources"]))
+    assert stored("two-layer") is None
+    assert why_not("two-layer") == "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
+
+
+def test_another_torch_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A closed form is of the operators that one version runs. Builds of one version run the same; a torch that is absent is no other."""
+    (tmp_path / "torch-2.12.1+cu130.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+
+    assert produced.differing({"torch": "2.13.0+cpu"}) == "torch 2.13.0+cpu, and here is torch 2.12.1+cu130"
+    assert produced.differing({"torch": "2.12.1+cpu"}) == ""
+    assert produced.differing({"transformers": "5.23.0"}) == ""
+
+
+def test_comments_do_not_count_as_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that Python does not read leave a form as it is; a number that it reads does not."""
+    monkeypatch.setattr(make, "ROOT", tmp_path)
+    said = {}
+    commented, bare = 'def f():  # so\n    """Doc."""\n    return 1\n', "def f():\n    return 1\n"
+    texts = {"one": bare, "commented": commented, "two": bare.replace("1", "2")}
+    for kind, text in texts.items():
+        (tmp_path / "f.py").write_text(text)
+        said[kind] = make.meaning(["f.py"])
+
+    assert said["one"] == said["commented"]
+    assert said["one"] != said["two"]
+
+
+def test_what_is_not_stored_is_said() -> None:
+    """No form of the name, or none for the options."""
+    assert stored("nothing") is None
+    assert why_not("nothing") == "no closed forms of nothing are stored"
+    assert stored("linear", {"optimizer": "sgd"}) is None
+    assert why_not("linear", {"optimizer": "sgd"}) == "no closed forms of linear are stored for these options"
+
+
+# -- what it takes ----------------------------------------------------------------------------------------------------------
+
+
+def test_neither_torch_nor_sympy_is_imported() -> None:
+    """To read a form, evaluate it and write its closed form, and to show ``napkin derive llama3-8b``; nor numpy and rich."""
+    assert why_not("llama3-8b") == ""
+    code = """
+import sys
+from calc.stored import form_of
+form = form_of("llama3-8b")
+form.quantity("memory.peak").at(B=2, T=1024), form.quantity("memory.peak").expr_text
+sys.argv = ["napkin", "derive", "llama3-8b", "-d", "B=2"]
+from reports.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code
+assert not {"torch", "sympy", "numpy", "rich", "transformers"} & set(sys.modules), sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.splitlines()[0] == (
+        f"closed forms stored with this version of napkin, recorded with torch {_data('llama3-8b.json')['versions']['torch']};"
+        " --no-cache records the step anew"
+    )
+
+
+def test_all_forms_are_small() -> None:
+    """They travel with the package: 2 MB in all."""
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
