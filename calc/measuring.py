@@ -12,15 +12,19 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from calc.calibration import Calibration
 from calc.derivation import Derivation
 from calc.device_memory import Memory, Predicted, fitting, largest_expected, predicted
 from calc.document import number
-from calc.errors import MeasurementError
+from calc.errors import BadInputError, MeasurementError, NapkinError
 from calc.evidence import KIND as KIND
 from calc.options import Options
 from calc.pipeline import derive
+from calc.prediction import predict
 from calc.repeat import How
+from calc.roofline import RATES
 from calc.spec import Spec
+from calc.stepwork import step_work
 from calc.timing import TimedStep, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from
 
 if TYPE_CHECKING:
@@ -32,16 +36,38 @@ Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """Seconds of a step as a calibration predicts them before it runs, with its band; where it does not, ``because`` says why."""
+
+    seconds: float | None
+    band: tuple[float, float] = (0.0, 0.0)
+    because: str = ""
+
+    def off(self, measured: Fraction) -> float | None:
+        """How far it lies from what was measured, as a share of the latter."""
+        return None if self.seconds is None else self.seconds / float(measured) - 1
+
+    def to_json(self, measured: Fraction) -> dict[str, Any]:
+        low, high = self.band
+        known = self.seconds is not None
+        band = {"low": low, "high": high} if known else None
+        return {"seconds": self.seconds, "band": band, "off": self.off(measured), "because": self.because or None}
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
-    """One size: the time of its steps, and their memory where the device's allocator tells it."""
+    """One size: the time of its steps, what was expected of it, and their memory where the device's allocator tells it."""
 
     sizes: Sizes
     time: TimedStep
     memory: Memory | None = None
+    expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
         memory = None if self.memory is None else self.memory.to_json()
-        return {"sizes": {name: number(value) for name, value in self.sizes.items()}, "time": self.time.to_json(), "memory": memory}
+        expected = None if self.expected is None else self.expected.to_json(self.time.seconds)
+        sizes = {name: number(value) for name, value in self.sizes.items()}
+        return {"sizes": sizes, "time": self.time.to_json(), "predicted": expected, "memory": memory}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +90,8 @@ class Asked:
     """What to measure beside a model and its sizes.
 
     ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
-    that is not known of the machine; ``work`` are the FLOPs of each case, where they were derived before; once ``enough`` says so, no
-    further case begins.
+    that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
+    ``work`` are the FLOPs of each case, where they were derived before; once ``enough`` says so, no further case begins.
     """
 
     device: str = "cpu"
@@ -73,6 +99,7 @@ class Asked:
     fit: bool = False
     peak: Fraction | None = None
     gpu: str | None = None
+    calibration: Calibration | None = None
     how: How = field(default_factory=How)
     work: Sequence[Work] | None = None
     enough: Callable[[], bool] = field(default=lambda: False)
@@ -113,21 +140,51 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked)
     else:
         require_room(spec, spec.sizes(cases[0]), options.trains)
     facts = machine(asked.device)
+    _require_same_machine(asked.calibration, facts)
     derivations = _derivations(spec, cases, options, asked)
-    expected = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.reads_memory else []
+    before = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.reads_memory else []
     work = asked.work or [work_from(derivation) for derivation in derivations]
+    forecast = [_expected(spec, case, options, asked) for case in cases]
     with training(spec, spec.sizes(cases[0]), options, asked.device) as run:
         asked.progress(f"running on {facts['device']['name']}")
-        memory = _memory(run, cases, expected, asked) or [None] * len(cases)
+        memory = _memory(run, cases, before, asked) or [None] * len(cases)
         times = list(_times(run, cases, work, facts, asked))
         fits = _fits(run, cases[-1], derivations[-1](), facts, asked) if asked.fit and asked.on_cuda else (None, None, None)
-    runs = tuple(Run(time.measured.sizes, time, read) for time, read in zip(times, memory, strict=False))
+    found = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
+    runs = tuple(Run(time.measured.sizes, time, read, expected) for time, read, expected in found)
     return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
 
 def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> list[Callable[[], Derivation]]:
     """Each made when it is first asked for, and once."""
     return [cache(partial(derive, spec, case, options=options, progress=asked.progress)) for case in cases]
+
+
+def _require_same_machine(calibration: Calibration | None, facts: Mapping[str, Any]) -> None:
+    """Refuse a calibration of another device, or of another number of threads."""
+    if calibration is None:
+        return
+    there, here = (_device_of(machine) for machine in (calibration.machine, facts))
+    if there != here:
+        raise BadInputError(f"the calibration is of {there}, and this is {here}: calibrate here, napkin calibrate -o FILE")
+
+
+def _device_of(machine: Mapping[str, Any]) -> str:
+    device = machine["device"]
+    return f"{device['name']} with {device['threads']} threads" if device.get("threads") else str(device["name"])
+
+
+def _expected(spec: Spec, case: Sizes, options: Options, asked: Asked) -> Expected | None:
+    """What the calibration says of an eager step."""
+    if asked.calibration is None:
+        return None
+    if asked.how.compiled:
+        return Expected(None, because="a calibration is of eager steps")
+    try:
+        found = predict(step_work(spec, case, options=options, progress=asked.progress).works, asked.calibration)
+    except NapkinError as error:
+        return Expected(None, because=str(error))
+    return Expected(found.seconds, found.band)
 
 
 def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
@@ -163,7 +220,8 @@ def _timed(run: Training, work: Work, facts: Mapping[str, Any], asked: Asked) ->
 
     asked.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
     found = time_of_steps(run, asked.how)
-    ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak)
+    seen = {} if asked.calibration is None else {RATES[dtype]: rate for dtype, rate in asked.calibration.peaks().items() if dtype in RATES}
+    ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak, seen=seen)
     executed = as_compiled(work) if found.compiled else work
     return timed_step(found, executed, throughput_of(run.sizes, run.batches), ceiling)
 

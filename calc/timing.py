@@ -141,12 +141,22 @@ def throughput_of(sizes: Mapping[str, int], accumulation: int = 1) -> Throughput
     return Throughput(batch * sizes["T"], "tokens") if "T" in sizes else Throughput(batch, "samples")
 
 
-def ceiling_of(dtype: str, machine: Mapping[str, Any], *, gpu: str | None = None, peak: Fraction | None = None) -> Ceiling:
-    """The peak to compare with: the one given, else that of the accelerator named, else that of the machine by its driver's name."""
+def ceiling_of(
+    dtype: str,
+    machine: Mapping[str, Any],
+    *,
+    gpu: str | None = None,
+    peak: Fraction | None = None,
+    seen: Mapping[str, Fraction] | None = None,
+) -> Ceiling:
+    """The peak to compare with: the one given, else that of the accelerator named, else that of the machine by its driver's name, else
+    the highest rate that was ``seen`` of products in that format, on a machine for which none is published."""
     if peak is not None:
         return Ceiling(dtype, peak, "as asked")
     device = machine["device"]
     found = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
+    if found is None and seen and dtype in seen:
+        return Ceiling(dtype, seen[dtype], "the highest rate of a product in the calibration")
     if found is None:
         what = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
         return Ceiling(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")

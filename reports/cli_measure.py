@@ -11,6 +11,8 @@ from click.core import ParameterSource
 
 from reports.cli_common import command_line, device_here, model_arguments, rate_of, request_of, require_gpu, talk
 
+_OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "tf32", "compiled", "fit")
+
 
 @click.command()
 @model_arguments
@@ -20,6 +22,7 @@ from reports.cli_common import command_line, device_here, model_arguments, rate_
 @click.option("--warm-up", default=3, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps that do not count.")
 @click.option("--peak", metavar="RATE", help="FLOP/s in the format of the products, for MFU: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
+@click.option("--calibration", "calibrated", metavar="FILE", help="Of napkin calibrate -o FILE: predicts the step, and is a peak on a CPU.")
 @click.option("--tf32", is_flag=True, help="Products and convolutions of fp32 in tf32, on a CUDA device.")
 @click.option("--compile", "compiled", is_flag=True, help="The model goes through torch.compile.")
 @click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory on a CUDA device.")
@@ -37,7 +40,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     from reports import job, measuring, terminal
 
     device, absent = device_here(device)
-    asked = _asked(device, **{name: words.pop(name) for name in ("repeat", "seconds", "warm_up", "peak", "gpu", "tf32", "compiled", "fit")})
+    asked = _asked(device, **{name: words.pop(name) for name in _OF_MEASURING})
     if asked.on_cuda:
         _foreach(context, words)
     request = request_of(**words)
@@ -59,14 +62,16 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
 
 def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
     """What to measure, refused before anything runs where it cannot be."""
+    from calc.calibration import read
     from calc.measuring import Asked
     from calc.repeat import How, Repeat
 
     if device == "cpu" and (words["tf32"] or words["fit"]):
         raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
     require_gpu(words["gpu"], device)
+    calibration = None if words["calibrated"] is None else read(Path(words["calibrated"]))
     how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
-    return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], how)
+    return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], calibration, how)
 
 
 def _foreach(context: click.Context, words: dict[str, Any]) -> None:

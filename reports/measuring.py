@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.device_memory import off
-from calc.measuring import Measured, Run, document
+from calc.measuring import Expected, Measured, Run, document
 from reports import job
 from reports.columns import columns
 from reports.escape import visible
@@ -72,6 +72,9 @@ def _notes(runs: Sequence[Run]) -> Iterator[str]:
     for dtype, peak, source in dict.fromkeys((t.ceiling.dtype, t.ceiling.rate, t.ceiling.source) for t in times if t.mfu is not None):
         assert peak is not None
         yield f"peak: {rate(peak, 'FLOP')} dense in {dtype} ({source}); FLOPs are those of matrix products, derived"
+    for run in runs:
+        if run.expected is not None:
+            yield _expected(run.expected, run.time.seconds)
     yield from dict.fromkeys(f"MFU is unknown, because {t.unknown}" for t in times if t.unknown)
     yield from dict.fromkeys(f"HFU is unknown, because {t.work.because}" for t in times if t.mfu is not None and t.hfu is None)
     last = runs[-1].time.measured
@@ -82,6 +85,15 @@ def _notes(runs: Sequence[Run]) -> Iterator[str]:
             yield f"{name}: {_several(before.get(name))} {unit} before, {_several(after[name])} {unit} after"
         else:
             yield f"{name}: unknown ({after['because'].get(name, 'not read')})"
+
+
+def _expected(expected: Expected, measured: Fraction) -> str:
+    off = expected.off(measured)
+    if expected.seconds is None or off is None:
+        return f"the step was not predicted: {expected.because}"
+    low, high = (duration(Fraction(seconds)) for seconds in expected.band)
+    said = f"{duration(Fraction(expected.seconds))}, {low} to {high}"
+    return f"the calibration predicts a step of {said}: {percent(Fraction(off), signed=True)} off what was measured"
 
 
 def _several(value: object) -> str:

@@ -13,10 +13,16 @@ import torch
 from click.testing import CliRunner, Result
 
 import calc
+from calc import measuring
+from calc.calibration import Calibration, Point
 from calc.errors import BadInputError, TraceError
 from calc.hardware import accelerator
+from calc.measure.machine import machine
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
+from calc.measuring import Asked, Expected
+from calc.options import Options
+from calc.repeat import How, Repeat
 from calc.times import Times
 from calc.timing import Ceiling, Throughput, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
 from reports import cli
@@ -86,6 +92,21 @@ def test_the_peak_is_that_of_the_format_used() -> None:
     assert ceiling_of("fp9", h100).because.startswith("NVIDIA H100 SXM5 80GB has no published rate in 'fp9': it has ")
 
 
+def test_a_calibration_s_highest_rate_is_a_peak_only_where_none_is_published() -> None:
+    """Of the very format."""
+    seen = {"fp32": Fraction(5), "bf16": Fraction(7)}
+    h100 = {"device": {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3"}}
+
+    assert (5, "the highest rate of a product in the calibration") == _said(ceiling_of("fp32", CPU, seen=seen))
+    assert (9, "as asked") == _said(ceiling_of("fp32", CPU, peak=Fraction(9), seen=seen))
+    assert accelerator("h100-sxm").peak("fp32") == ceiling_of("fp32", h100, seen=seen).rate
+    assert ceiling_of("fp16", CPU, seen=seen).rate is None
+
+
+def _said(ceiling: Ceiling) -> tuple[Fraction | None, str]:
+    return ceiling.rate, ceiling.source
+
+
 def test_model_flops_leave_out_what_runs_again_and_hardware_flops_hold_all_products() -> None:
     """Forward 100, backward 250 of which 50 repeat the forward, optimizer 7: 300 the model needs, 357 run."""
     found = derivation(forward_matmul=100, backward_matmul=250, backward_recompute=50, optimizer_matmul=7)
@@ -116,6 +137,48 @@ def test_a_step_gets_tokens_or_samples_done() -> None:
     assert Throughput(3 * 2 * 5, "tokens") == throughput_of({"B": 2, "T": 5}, 3)
     assert Throughput(2, "samples") == throughput_of({"B": 2, "S": 224})
     assert Throughput(1, "samples") == throughput_of({"d": 8})
+
+
+def test_a_prediction_stands_beside_the_measured_time_with_its_distance() -> None:
+    """3 ms where 4 were measured are a quarter less."""
+    found = Expected(0.003, (0.002, 0.005)).to_json(Fraction(4, 1000))
+
+    assert {"seconds": 0.003, "band": {"low": 0.002, "high": 0.005}, "off": -0.25, "because": None} == found
+    assert {"seconds": None, "band": None, "off": None, "because": "why"} == Expected(None, because="why").to_json(Fraction(1))
+
+
+def calibration(**changes: Any) -> Calibration:
+    """Of this machine, with one product that did 3 FLOP in 1 ns."""
+    facts = machine("cpu")
+    point = Point("aten.mm", "float32", {"m": 1}, 3, 12, 1, (1,))
+    return Calibration({**facts, "device": {**facts["device"], **changes}}, "a clock", (point,))
+
+
+def measured_with(calibration: Calibration, compiled: bool = False) -> Any:
+    how = How(Repeat(1, 3, 0), sites=False, compiled=compiled)
+    return measuring.measured(calc.load("mlp"), ({"B": 7, "d": 11, "f": 13},), Options(), Asked(calibration=calibration, how=how))
+
+
+def test_a_calibration_of_this_machine_predicts_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its highest rate, 3 GFLOP/s, is the peak; what cannot be predicted says why, and is measured all the same."""
+    monkeypatch.setattr(measuring, "predict", lambda works, known: SimpleNamespace(seconds=0.5, band=(0.25, 1.0)))
+    (run,) = measured_with(calibration()).runs
+
+    assert Expected(0.5, (0.25, 1.0)) == run.expected
+    assert 3 * 10**9 == run.time.ceiling.rate
+
+    def refused(*_: Any) -> Any:
+        raise BadInputError("it lacks a point")
+
+    monkeypatch.setattr(measuring, "predict", refused)
+    assert Expected(None, because="it lacks a point") == measured_with(calibration()).runs[0].expected
+
+
+@pytest.mark.parametrize("changes", [{"name": "Another"}, {"threads": 97}])
+def test_a_calibration_of_another_machine_is_refused(changes: dict[str, Any]) -> None:
+    """The name counts, and the threads."""
+    with pytest.raises(BadInputError, match=r"^the calibration is of .*, and this is .*: calibrate here, napkin calibrate -o FILE$"):
+        measured_with(calibration(**changes))
 
 
 # -- the command -----------------------------------------------------------------------------------------------------------
