@@ -6,13 +6,11 @@ entries stand in a file of the same layout, named on the command line or in the 
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 from calc.errors import BadInputError
@@ -94,13 +92,32 @@ class Accelerator:
         return found.sparse
 
 
+_FILE = Path(__file__).with_name("data") / "hardware.toml"
+
+
 @cache
 def catalogue() -> Mapping[str, Accelerator]:
     """All accelerators that come with Napkin, in the order of the data file."""
     from calc.hardware_file import parse
 
-    text = resources.files("calc").joinpath("data/hardware.toml").read_text(encoding="utf-8")
-    return parse(text, "calc/data/hardware.toml")
+    return parse(_text(), "calc/data/hardware.toml")
+
+
+@cache
+def _text() -> str:
+    return _FILE.read_text(encoding="utf-8")
+
+
+@cache
+def _entry(name: str) -> Accelerator | None:
+    """One accelerator of the catalogue, without reading the others: a short question asks for one of dozens."""
+    from calc.hardware_file import parse
+
+    if "\n" in name or f"\n[{name}]\n" not in _text():
+        return None
+    start = _text().index(f"\n[{name}]\n")
+    end = _text().find("\n[", start + 1)
+    return parse(_text()[start : end if end > 0 else None], "calc/data/hardware.toml")[name]
 
 
 def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
@@ -120,11 +137,13 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
 
 def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
     """The accelerator of that id; a user's entries are looked at only for what the catalogue does not have."""
-    built_in = catalogue()
-    if name in built_in and file is None:
-        return built_in[name]
+    built_in = _entry(name) if file is None else None
+    if built_in is not None:
+        return built_in
     known = available(file)
     if name not in known:
+        import difflib
+
         near = difflib.get_close_matches(name, known, n=1)
         raise BadInputError(
             f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(known)}"
