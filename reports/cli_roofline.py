@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +17,11 @@ from reports.cli_common import model_arguments, request_of, talk
 @click.option("--dtype", metavar="NAME", help="Rate at which all products run, e.g. tf32; else that of their tensors.")
 @click.option("--launch", metavar="SECONDS", help="From one kernel to the next, e.g. 5e-6; else an assumption.")
 @click.option("--top", default=15, show_default=True, metavar="INTEGER", help="Sites and operators to show.")
-@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
-def roofline(gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, as_json: bool, **words: Any) -> None:
+@click.option("-o", "--output", metavar="FILE", help="Write a page with the figure and all of its numbers (HTML).")
+@click.option("--json", "as_json", is_flag=True, help="Show everything as JSON.")
+def roofline(
+    gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, output: str | None, as_json: bool, **words: Any
+) -> None:
     """What bounds each operator of a training step on a device: compute, memory or launches, and how long it takes at least.
 
     Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
@@ -31,6 +35,11 @@ def roofline(gpu: str, file: str | None, dtype: str | None, launch: str | None, 
     request = request_of(**words)
     with talk() as say:
         found = made.compute(request, ceiling, say)
+    if output is not None:
+        from reports import roofline_page
+
+        job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)})
+        click.echo(f"wrote {click.format_filename(output)}", err=True)
     if as_json:
         click.echo(job.json_text(made.document(found)), nl=False)
         return

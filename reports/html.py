@@ -19,12 +19,13 @@ from reports.render import PLAIN, TEMPLATES, Filter, Look, environment, render
 
 if TYPE_CHECKING:
     from reports.lecture_page import LecturePage
+    from reports.roofline_page import RooflinePage
 
 _SHEET = "report.css"
 _FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
 
 
-def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | RooflinePage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
     filters: dict[str, Filter] = {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html}

@@ -44,7 +44,7 @@ def look_of(template: str, folder: str) -> Look:
     return Look(name, own)
 
 
-_PARTS = {"html", "markdown", "latex", "lecture"}  # macros of a format, and what is no report of a model
+_PARTS = {"html", "markdown", "latex", "lecture", "roofline"}  # macros of a format, and what is no report of a model
 
 
 def environment(

@@ -19,7 +19,7 @@ from calc.roofline import LAUNCH, LAUNCH_SECONDS, LAUNCH_SOURCE, MEMORY, Ceiling
 from calc.stepwork import StepWork
 from reports import hardware, job
 from reports.escape import visible
-from reports.numbers import duration, percent, significant
+from reports.numbers import duration, percent, rate, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,17 +150,10 @@ def show(found: Found, top: int, out: Console) -> None:
     """Totals by phase, the sites that take longest, then the operators that do."""
     from rich.text import Text
 
-    at = found.eager.ceiling
     sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
-    out.print(Text.assemble((visible(found.model), "bold"), f" on {visible(at.device.name)}: {visible(sizes)}"))
-    rates = ", ".join(
-        f"{significant(at.device.peak(d) / 10**12)} TFLOP/s dense {d} (ridge {significant(at.ridge(d))})" for d in found.formats
-    )
-    out.print(
-        Text(f"products at {rates or 'no rate: there are none'}; {significant(Fraction(at.device.bandwidth, 10**9))} GB/s", style="dim")
-    )
-    launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as asked"
-    out.print(Text(launch, style="dim"))
+    out.print(Text.assemble((visible(found.model), "bold"), f" on {visible(found.eager.ceiling.device.name)}: {visible(sizes)}"))
+    for words in ceilings(found):
+        out.print(Text(visible(words), style="dim"))
     out.print()
     out.print(Text(finding(found), style="bold"))
     out.print()
@@ -171,6 +164,14 @@ def show(found: Found, top: int, out: Console) -> None:
     _operators(found, top, out)
     for note in (NOTE, FUSED):
         out.print(Text(note, style="dim"))
+
+
+def ceilings(found: Found) -> tuple[str, ...]:
+    """The rates in words: of the products by format, of the memory, of the launches."""
+    at = found.eager.ceiling
+    rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in found.formats)
+    launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as asked"
+    return f"products at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
 
 
 def finding(found: Found) -> str:
@@ -194,7 +195,7 @@ def _phases(found: Found, out: Console) -> None:
     rows = [(phase, found.eager.phase(phase), found.fused.phase(phase)) for phase in found.eager.phases]
     for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
         counts = (eager.flops, eager.bytes, fused.bytes, eager.launches, fused.launches)
-        made.add_row(name, *(f"{c:,}" for c in counts), duration(eager.seconds), duration(fused.seconds), _bounds(eager))
+        made.add_row(name, *(f"{c:,}" for c in counts), duration(eager.seconds), duration(fused.seconds), bounds(eager))
     out.print(made)
 
 
@@ -207,7 +208,7 @@ def _sites(found: Found, top: int, out: Console) -> None:
     made = columns("site, forward and backward", *((head, "right") for head in ("FLOP/byte", "eager time", "share")), "bound by")
     for site, sums in sites[:top]:
         intensity = significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "-"
-        made.add_row(Text(visible(site)), intensity, duration(sums.seconds), _share(sums.seconds, total), _bounds(sums))
+        made.add_row(Text(visible(site)), intensity, duration(sums.seconds), _share(sums.seconds, total), bounds(sums))
     out.print(made)
     _left_out(len(sites) - top, "sites", out)
 
@@ -237,7 +238,7 @@ def _left_out(number_left: int, what: str, out: Console) -> None:
         out.print(Text(f"and {number_left} more {what}: --top shows more, --json all", style="dim"))
 
 
-def _bounds(sums: Sums) -> str:
+def bounds(sums: Sums) -> str:
     """The shares of the bounds, the largest first; below a thousandth they are left out."""
     shares = sorted(((bound, seconds / sums.seconds) for bound, seconds in sums.bounds.items() if seconds), key=lambda pair: -pair[1])
     return ", ".join(f"{bound} {percent(share)}" for bound, share in shares if share >= Fraction(1, 1000))

@@ -159,15 +159,16 @@ def _evaluated(work: Work, read: _Remembered) -> Work:
             f"the operators at {work.site or 'the top level'} have other sizes wherever a loop runs more often:"
             " record the step at these sizes"
         )
-    return Work(
-        work.phase,
-        work.site,
-        _sized(work.operator, read),
-        *(read(count) for count in (work.matmul, work.elementwise, work.recompute, work.moved, work.fused)),
-        work.launches,
-        work.fused_launches,
-        times,
-        read(work.cold),
+    return replace(
+        work,
+        operator=_sized(work.operator, read),
+        times=times,
+        matmul=read(work.matmul),
+        elementwise=read(work.elementwise),
+        recompute=read(work.recompute),
+        moved=read(work.moved),
+        fused=read(work.fused),
+        cold=read(work.cold),
     )
 
 

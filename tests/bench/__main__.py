@@ -111,6 +111,7 @@ def _rows(folder: Path, repeat: int) -> list[Row]:
         Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{theirs:.2f} s", "", ""),
         Row(f"all {int(layouts):,} layouts of Llama-3-405B on 16,384 devices, as arrays", "2 s", tabled, tabled_cpu, ""),
         Row("the search over them, with its winner, front and runners-up worked out exactly", "2 s", searched, searched_cpu, ""),
+        *_predictions(json.loads(_process(["tests.bench.predicted"]).output)),  # once: minutes
     ]
 
 
