@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,3 +177,64 @@ def test_a_gpu_copies_pinned_memory_and_returns_before_it_is_done() -> None:
 
     assert free.returned is not None
     assert 4 * free.returned.median < free.times.median
+
+
+class Streams:
+    """torch.cuda as far as a copy beside compute uses it; what is called, on which stream."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.on = "usual"
+
+    def Stream(self, _: str) -> Any:
+        return self._stream("side")
+
+    def current_stream(self, _: str) -> Any:
+        return self._stream("usual")
+
+    def _stream(self, name: str) -> Any:
+        return SimpleNamespace(name=name, wait_stream=lambda other: self.calls.append(f"{name} waits for {other.name}"))
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before, self.on = self.on, stream.name
+        yield
+        self.on = before
+
+
+def test_the_copy_beside_compute_has_a_stream_of_its_own_and_both_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for what was there, runs on the side, and the usual stream waits for it at the end; after compute it is on the usual one."""
+    streams = Streams()
+    tensor = SimpleNamespace(copy_=lambda source, non_blocking: streams.calls.append(f"copy on {streams.on}, free: {non_blocking}"))
+    pinned = SimpleNamespace(pin_memory=lambda device: pinned)
+    actions: list[Any] = []
+
+    def time_of(action: Any, *_: Any, **__: Any) -> Times:
+        actions.append(action)
+        return Times((6,) if len(actions) == 1 else (2,))
+
+    made = {"ones": lambda *_, **__: pinned, "empty": lambda *_, **__: tensor, "randn": lambda *_, **__: tensor}
+    pretended = SimpleNamespace(
+        cuda=streams,
+        uint8=torch.uint8,
+        bfloat16=torch.bfloat16,
+        empty_like=lambda a: tensor,
+        mm=lambda a, b, out: streams.calls.append(f"product on {streams.on}"),
+        **made,
+    )
+    monkeypatch.setattr(copies, "torch", pretended)
+    monkeypatch.setattr(copies, "watch_of", lambda device: None)
+    monkeypatch.setattr(copies, "time_of", time_of)
+    copies.beside_compute(2**20, "cuda", ONCE)
+    streams.calls.clear()
+    actions[-1]()
+
+    assert [
+        "side waits for usual",
+        "copy on side, free: True",
+        *["product on usual"] * 3,  # a copy took 6, a product 2
+        "usual waits for side",
+    ] == streams.calls
+    streams.calls.clear()
+    actions[-2]()
+    assert ["copy on usual, free: True", *["product on usual"] * 3] == streams.calls

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -47,6 +48,10 @@ class Timed:
     def to_json(self) -> dict[str, Any]:
         parts = {name: times.to_json() for name, times in self.parts.items()}
         return {"clock": self.clock, "tick_nanoseconds": self.tick, "whole": self.whole.to_json(), "parts": parts}
+
+
+class CoarseClockError(MeasurementError):
+    """The clock moves in steps that are too large for what it times."""
 
 
 class Watch(Protocol):
@@ -154,10 +159,16 @@ def _passed(device: str) -> Any:
 
 def time_of(action: Callable[[], object], watch: Watch, repeat: Repeat | None = None, calls: int | None = None) -> Times:
     """How long ``action`` takes. Where ``calls`` is not given, as many calls make one repetition as the clock needs to tell it."""
+    how = repeat or Repeat()
     with collector_off():
         many = calls or _enough_calls(action, watch)
-        found = _timed(lambda around: _several(action, many), watch, repeat or Repeat()).whole
-    return replace(found, calls=many)
+        while True:
+            try:
+                return replace(_timed(partial(_several, action, many), watch, how).whole, calls=many)
+            except CoarseClockError:
+                if calls is not None or many >= _MOST_CALLS:
+                    raise
+                many *= 4  # the calls that were tried were slower than those that count: something else ran meanwhile
 
 
 def timed(body: Callable[[Around], object], watch: Watch, repeat: Repeat | None = None) -> Timed:
@@ -166,8 +177,8 @@ def timed(body: Callable[[Around], object], watch: Watch, repeat: Repeat | None 
         return _timed(body, watch, repeat or Repeat())
 
 
-def _several(action: Callable[[], object], calls: int) -> None:
-    for _ in range(calls):
+def _several(action: Callable[[], object], calls: int, _: Around | None = None) -> None:
+    for _call in range(calls):
         action()
 
 
@@ -236,7 +247,7 @@ def _require_told(name: str, times: Times, watch: Watch, tick: int) -> None:
     if 0 in times.nanoseconds:
         tick = max(tick, watch.tick())
     if times.median < COARSE * tick:
-        raise MeasurementError(
+        raise CoarseClockError(
             f"the clock is too coarse: {watch.name} moves by {tick} ns and {name} took {float(times.median):.0f} ns, less than {COARSE}"
             " times that; time more of it together, or larger sizes"
         )

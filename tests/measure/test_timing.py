@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import count
+from itertools import chain, count, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,6 +141,19 @@ def test_short_calls_are_timed_together_and_a_time_is_that_of_one(clock: Clock) 
 
     assert (16, (480, 480, 480), 30) == (found.calls, found.nanoseconds, found.median)
     assert Fraction(30, 10**9) == found.seconds
+
+
+def test_calls_that_were_slow_only_at_first_are_made_more_often(clock: Clock) -> None:
+    """One call seemed enough, as it took 900 ns; then each takes 30, and 4 times as many, and again, are needed for 20 · 10 ns."""
+    clock.grain, clock.tick = 10, 0
+    watch = clock.watch()
+    watch.tick = lambda: 10  # type: ignore[method-assign]  # a clock that only work moves has no tick to read
+    lasting = chain((900, 900), repeat(30))
+    found = time_of(lambda: clock.work(next(lasting)), watch, FINE)
+
+    assert (16, 30) == (found.calls, found.median)
+    with pytest.raises(MeasurementError, match=r"^the clock is too coarse: .* a repetition took 30 ns"):
+        time_of(lambda: clock.work(30), watch, FINE, calls=1)
 
 
 def test_median_quartiles_and_spread_of_counted_numbers() -> None:
