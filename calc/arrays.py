@@ -263,7 +263,7 @@ class Mesh:
         found = self._powers.get((*factors, (-1, int(wide is object))))
         if found is None:
             (i, power), rest = factors[-1], factors[:-1]
-            leaf = self.leaves[i].astype(wide, copy=False)
+            leaf: Array = self.leaves[i].astype(wide, copy=False)
             before = (*rest, (i, power - 1)) if power > 1 else rest
             found = self._power(before, wide) * leaf if before else leaf
             self._powers[*factors, (-1, int(wide is object))] = found
