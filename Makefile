@@ -20,6 +20,7 @@ help:
 	@echo "make test-all  lint, types and every test"
 	@echo "make sweep     every architecture of transformers, derived and measured (an hour or more; goes on where it stopped)"
 	@echo "make stored    the stored closed forms, derived anew where the code changed what it says (minutes for each)"
+	@echo "make gallery   the reports under reports/gallery, made anew"
 	@echo "make bench     timings, as ratios to torch's own FLOP counter"
 	@echo "make clean     remove what these made, the environment included"
 
@@ -55,6 +56,9 @@ sweep: $(STAMP)
 # Forms whose code changed in words alone are kept; a test fails until this was run.
 stored: $(STAMP)
 	$(BIN)/python -m calc.stored.make
+
+gallery: $(STAMP)
+	$(BIN)/python -m tests.gallery
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

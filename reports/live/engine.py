@@ -119,12 +119,17 @@ class Engine:
 
     def _model(self, model: str, given: Mapping[str, str]) -> Named:
         from calc.options import made
+        from calc.stored import stored
+        from reports.request import Request, sizes_from
+
+        options = made(**{key: given[key] for key in given if key in _OPTIONS})
+        sizes = sizes_from([f"{key}={value}" for key, value in given.items() if key not in _OPTIONS])
+        form = stored(model, options.to_json()) if self.cache else None
+        if form is not None and form.covers(sizes):
+            return Model(model, form.derivation(sizes))
         from reports import job
 
-        options = {key: given[key] for key in given if key in _OPTIONS}
-        sizes = job.sizes_from([f"{key}={value}" for key, value in given.items() if key not in _OPTIONS])
-        request = job.Request(self._word(model), sizes, made(**options), cache=self.cache)
-        return Model(model, job.derive(request, self.progress))
+        return Model(model, job.derive(Request(self._word(model), sizes, options, cache=self.cache), self.progress))
 
     def _word(self, model: str) -> str:
         """The model's word with the user's own path in it; a file that the user did not name is not opened."""

@@ -1,0 +1,33 @@
+"""The gallery: what each entry is, and the command that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[2] / "reports" / "gallery"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Files ``name.*`` made by ``napkin report words``; one of no words is written by hand, or by a command of its own."""
+
+    name: str
+    title: str
+    words: str = ""
+    command: str = ""
+
+
+ENTRIES = (
+    Entry("gpt2", "GPT-2 124M, one AdamW step of 8 sequences of 1024 tokens", "gpt2 -d B=8 -d T=1024"),
+    Entry("llama3-8b", "Llama-3-8B, one AdamW step on 4096 tokens", "llama3-8b -d B=1 -d T=4096"),
+    Entry("llama3-8b-inference", "Llama-3-8B in use: one forward on 4096 tokens", "llama3-8b -d B=1 -d T=4096 --mode infer"),
+    Entry("mixtral", "A Mixtral-shaped mixture of experts, one AdamW step", "mixtral -d B=1 -d T=1024"),
+    Entry("vit-b", "ViT-B/16, one AdamW step", "vit-b"),
+    Entry("resnet50", "ResNet-50, one AdamW step", "resnet50"),
+    Entry("homework", "The two-layer network of the lecture, as a homework solution", "two-layer --template homework"),
+    Entry("design-section", "GPT-2 124M as a section of a design document", "gpt2 -d B=8 -d T=1024 --template design-section"),
+    Entry("design-70b", "A live design document: 70B on 1024 H100", command="napkin verify reports/gallery/design-70b.md"),
+    Entry("lecture", "Claims of notes on a lecture, each computed anew", command="napkin lecture -o reports/gallery"),
+    Entry("architectures", "Every architecture of transformers, derived and measured", command="make sweep"),
+)
