@@ -1,0 +1,161 @@
+"""A model in a question: its own exact counts, with the rule of thumb beside them; memory filled up to its own peak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import calc
+from calc.derivation import Derivation
+from calc.errors import BadInputError, DimensionError
+from calc.questions import ask, models
+from calc.questions.filling import filled
+
+RUN = {"tokens": "300e9", "gpu": "a100-sxm-80", "gpus": 8, "mfu": "0.3"}
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> Derivation:
+    return calc.derive(calc.load("gpt2"))
+
+
+def flops(derivation: Derivation, **sizes: int) -> int:
+    forward, backward, again = (
+        derivation[f"flops.{name}"].at(**sizes) for name in ("forward.matmul", "backward.matmul", "backward.recompute")
+    )
+    return forward + backward - again
+
+
+@pytest.mark.slow
+def test_a_models_flops_take_the_place_of_the_rule(gpt2: Derivation) -> None:
+    """Model FLOPs of a token at T = 1024, times tokens, over 0.3 · 8 · 312e12; 6·N·D beside it leaves 12.6 % out."""
+    found = ask("training-time", model="gpt2", **RUN)
+    rate = Fraction(3, 10) * 8 * 312 * 10**12
+    a_token = Fraction(flops(gpt2, B=8, T=1024), 8 * 1024)
+
+    assert found.value == a_token * 300 * 10**9 / rate / 86400
+    assert found.thumb is not None
+    assert found.thumb.value == Fraction(6 * 124439808 * 300 * 10**9) / rate / 86400
+    assert ("C = 6*N*D", "-12.6%") == (found.thumb.rule, f"{float(found.thumb.off(found.value)):.1%}")
+    assert found.to_json()["rule_of_thumb"]["rule"] == "C = 6*N*D"
+
+
+@pytest.mark.slow
+def test_sizes_of_the_model_are_given_by_name(gpt2: Derivation) -> None:
+    """Shorter sequences have less attention; an unknown size is refused."""
+    assert ask("training-time", model="gpt2", T=512, **RUN)["c"] == Fraction(flops(gpt2, B=1, T=512), 512)
+    with pytest.raises(DimensionError, match=r"^this model has no dimension 'X': it has B, T, "):
+        ask("training-time", model="gpt2", X=512, **RUN)
+
+
+@pytest.mark.slow
+def test_what_a_model_gives_cannot_be_solved_for() -> None:
+    with pytest.raises(BadInputError, match=r"^parameters is what model=gpt2 gives: leave the model out to solve for it$"):
+        ask("training-time", model="gpt2", days=3, solve="parameters", **RUN)
+
+
+@pytest.mark.slow
+def test_where_attention_overtakes_the_matrices_of_a_model(gpt2: Derivation) -> None:
+    """Forward FLOPs of a token are a + b·T: at the answer attention has at least half, one before it less."""
+    length = int(ask("attention-crossover", model="gpt2").value)
+    a_token = {t: Fraction(gpt2["flops.forward.matmul"].at(B=1, T=t), t) for t in (128, 256)}
+    b = (a_token[256] - a_token[128]) / 128
+    a = a_token[128] - 128 * b
+
+    assert b * length >= a > b * (length - 1)
+
+
+@pytest.mark.slow
+def test_where_the_rule_is_off_by_more_than_a_share(gpt2: Derivation) -> None:
+    """6·N leaves 10 % out from T tokens on, not from T - 1."""
+    length = int(ask("six-nd-error", model="gpt2", error="10%").value)
+    before, there = (Fraction(flops(gpt2, B=1, T=t), 6 * t * 124439808) - 1 for t in (length - 1, length))
+
+    assert before < Fraction(1, 10) <= there
+
+
+@pytest.mark.slow
+def test_the_largest_batch_is_the_last_that_fits(gpt2: Derivation) -> None:
+    """By the exact peak of the model's own step; the rule of thumb says 14 % more."""
+    found = ask("largest-batch", model="gpt2", gpu="h100-sxm")
+    batch = int(found.value)
+
+    assert gpt2["memory.peak"].at(B=batch, T=1024) <= 80 * 10**9 < gpt2["memory.peak"].at(B=batch + 1, T=1024)
+    assert found.bound is not None
+    assert found.bound.there == gpt2["memory.peak"].at(B=batch + 1, T=1024)
+    assert found.thumb is not None
+    assert found.thumb.value > batch
+    back = ask("largest-batch", model="gpt2", batch=batch, solve="memory")
+    assert back.value == gpt2["memory.peak"].at(B=batch, T=1024) == found.bound.here
+
+
+@pytest.mark.slow
+def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
+    """GPT-2 learned 1024 of them: memory is not what stops it, and a note says so."""
+    found = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
+
+    assert (1024, None) == (found.value, found.bound)
+    assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in found.notes
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
+    """With what the least batch takes."""
+    with pytest.raises(BadInputError, match=r"^not even the least B fits: B = 1 takes \d[\d,]+ bytes, and there are 1,000,000,000$"):
+        ask("largest-batch", model="gpt2", memory="1GB")
+
+
+# -- filling, on a made-up model -------------------------------------------------------------------------------------------------------
+
+
+class Made:
+    """A model whose peak is 10·d·B, with d a multiple of 12 and at most 120."""
+
+    name = "made"
+
+    def dimension(self, name: str) -> Any:
+        return SimpleNamespace(tied=name == "k", multiple_of=12 if name == "d" else None, plus=0)
+
+    def all_sizes(self, **_: int) -> Mapping[str, int]:
+        return {}
+
+    def at(self, _: str, B: int = 1, d: int = 12) -> int:
+        if d > 120 or d % 12:
+            raise DimensionError(f"d = {d} is too much")
+        return 10 * d * B
+
+    def peak(self, **sizes: int) -> tuple[int, str]:
+        return self.at("", **sizes), "10*d*B"
+
+
+FITS = [("B", 120, 1, 240), ("B", 1199, 9, 1200), ("B", 1200, 10, 1320), ("d", 599, 48, 600), ("d", 10**6, 120, None)]
+
+
+@pytest.mark.parametrize(("dim", "memory", "size", "there"), FITS)
+def test_filling_finds_the_last_size_that_fits(dim: str, memory: int, size: int, there: int | None) -> None:
+    """On the border too, in the steps that the model can have, and up to its own limit."""
+    found = filled(Made(), dim, Fraction(memory))  # type: ignore[arg-type]  # stands for a Model
+
+    assert (size, there) == (found.size, found.there)
+    assert found.peak <= memory
+    assert bool(found.capped) == (there is None)
+
+
+def test_a_tied_size_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"^k cannot be set in made: it follows from others$"):
+        filled(Made(), "k", Fraction(1))  # type: ignore[arg-type]  # as above
+
+
+def test_a_planted_peak_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peak that is read twice too high gives another batch, which the derivation contradicts."""
+    peak, derived = models.Model.at, calc.derive(calc.load("linear"))
+    right = int(ask("largest-batch", model="linear", memory="1GB").value)
+    monkeypatch.setattr(models.Model, "at", lambda self, q, **sizes: peak(self, q, **sizes) * (2 if q == "memory.peak" else 1))
+    wrong = int(ask("largest-batch", model="linear", memory="1GB").value)
+
+    assert derived["memory.peak"].at(B=right) <= 10**9 < derived["memory.peak"].at(B=right + 1)
+    assert derived["memory.peak"].at(B=wrong + 1) <= 10**9
