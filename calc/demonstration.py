@@ -25,6 +25,7 @@ from calc.timing import Ceiling, Throughput, ceiling_of, throughput_of, work_of
 if TYPE_CHECKING:
     from calc.measure.train import Account, Done
 
+KIND = "training run"
 CHECKPOINT = "checkpoint.pt"
 _MOST_STEPS = 10**6
 _WARM_UP = 3  # timed steps that do not count
@@ -132,6 +133,7 @@ class Run:
         per_second = None if self.times is None else float(self.throughput.amount / self.times.seconds)
         return {
             "schema": 1,
+            "kind": KIND,
             "model": {"name": self.demo.model, "source": "built-in"},
             "options": self.demo.options.to_json(),
             **self.machine,

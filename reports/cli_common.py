@@ -6,8 +6,9 @@ import contextlib
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +44,40 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+def measuring_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments of whatever is measured: where, and what becomes of it."""
+    for decorate in (
+        click.option("--strict", is_flag=True, help="Fail where the device asked for is not here."),
+        click.option("--json", "as_json", is_flag=True, help="Show it as JSON."),
+        click.option("-o", "--output", metavar="FILE", help="Write it as JSON, with machine, versions and every repetition."),
+        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
+    """Say that nothing was measured, and why; that is no failure unless it is to be one."""
+    from reports import job
+
+    text = job.json_text({"schema": 1, "kind": kind, "verdict": "not measured", "because": because})
+    click.echo(text if as_json else because, nl=not as_json)
+    return FAILED if strict else HELD
+
+
+def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[], None]) -> None:
+    """A measurement into its file, whole or not at all, and onto standard output."""
+    from reports import job
+
+    if output is not None:
+        job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)})
+        click.echo(f"wrote {click.format_filename(output)}", err=True)
+    if as_json:
+        click.echo(job.json_text(made), nl=False)
+    else:
+        show()
 
 
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:

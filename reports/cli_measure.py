@@ -9,14 +9,26 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from reports.cli_common import command_line, device_here, model_arguments, rate_of, request_of, require_gpu, talk
+from reports.cli_common import (
+    HELD,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    model_arguments,
+    rate_of,
+    request_of,
+    require_gpu,
+    talk,
+    unmeasured,
+)
 
 _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "tf32", "compiled", "fit")
 
 
 @click.command()
 @model_arguments
-@click.option("--device", metavar="NAME", help="Where the steps run: cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
+@measuring_arguments
 @click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps timed, at least.")
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
 @click.option("--warm-up", default=3, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Steps that do not count.")
@@ -26,9 +38,6 @@ _OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "t
 @click.option("--tf32", is_flag=True, help="Products and convolutions of fp32 in tf32, on a CUDA device.")
 @click.option("--compile", "compiled", is_flag=True, help="The model goes through torch.compile.")
 @click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory on a CUDA device.")
-@click.option("-o", "--output", metavar="FILE", help="Write the measurement as JSON, with machine, versions and every repetition.")
-@click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
-@click.option("--strict", is_flag=True, help="Fail where there is no device to measure on.")
 @click.pass_context
 def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **words: Any) -> int:
     """Time real steps: forward, backward and optimizer apart, tokens per second, MFU and HFU, the modules that take longest.
@@ -45,19 +54,11 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
         _foreach(context, words)
     request = request_of(**words)
     if absent:
-        unmeasured = {"schema": 1, "kind": KIND, "verdict": "not measured", "because": absent}
-        click.echo(job.json_text(unmeasured) if as_json else absent, nl=not as_json)
-        return 1 if strict else 0
+        return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         found = job.measure(request, replace(asked, progress=say), command_line())
-    if output is not None:
-        measuring.write(found, Path(output))
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
-    if as_json:
-        click.echo(job.json_text(document(found)), nl=False)
-    else:
-        measuring.show(found, terminal.console())
-    return 0
+    hand_over(document(found), output, as_json, lambda: measuring.show(found, terminal.console()))
+    return HELD
 
 
 def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:

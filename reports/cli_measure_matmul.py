@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-from reports.cli_common import command_line, device_here, rate_of, require_gpu, talk
+from reports.cli_common import HELD, command_line, device_here, hand_over, measuring_arguments, rate_of, require_gpu, talk, unmeasured
 
 _SIZE: dict[str, Any] = {"type": click.IntRange(1, 2**24), "metavar": "INTEGER"}
 
 
 @click.command("measure-matmul")
+@measuring_arguments
 @click.option("--m", **_SIZE, help="Rows of the first matrix: 16384, and 512 on a CPU.")
 @click.option("--k", **_SIZE, help="Its columns, the rows of the second: 32768, and 1024 on a CPU.")
 @click.option("--n", **_SIZE, help="Columns of the second: 8192, and 256 on a CPU.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="fp32, tf32, bf16, fp16 or fp8; may be repeated. By default all.")
-@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
 @click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
 @click.option("--peak", metavar="RATE", help="FLOP/s to compare with, of the one format given: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="The accelerator whose peaks count, where it is not known by its name (napkin list hardware).")
-@click.option("-o", "--output", metavar="FILE", help="Write the measurement as JSON, with machine, versions and every repetition.")
-@click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
-@click.option("--strict", is_flag=True, help="Fail where the device asked for is not here.")
 def measure_matmul(
     m: int | None,
     k: int | None,
@@ -46,7 +42,7 @@ def measure_matmul(
     """
     from calc.matrix_products import DTYPES, KIND, document, products, sizes_for
     from calc.repeat import Repeat
-    from reports import job, matrix_products, terminal
+    from reports import matrix_products, terminal
 
     here, absent = device_here(device)
     if peak is not None and len(set(dtypes)) != 1:
@@ -54,16 +50,10 @@ def measure_matmul(
     require_gpu(gpu, here)
     rate, sizes = rate_of(peak), sizes_for(here, m, k, n)
     if absent:
-        click.echo(job.json_text({"schema": 1, "kind": KIND, "verdict": "not measured", "because": absent}) if as_json else absent)
-        return 1 if strict else 0
+        return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         found = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
+    default = sizes == sizes_for(here, None, None, None)
     made = document(replace(found, command=command_line()))
-    if output is not None:
-        job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)})
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
-    if as_json:
-        click.echo(job.json_text(made), nl=False)
-    else:
-        matrix_products.show(found, sizes == sizes_for(here, None, None, None), terminal.console())
-    return 0
+    hand_over(made, output, as_json, lambda: matrix_products.show(found, default, terminal.console()))
+    return HELD

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, device_here, rate_of, require_gpu, talk
+from reports.cli_common import FAILED, HELD, device_here, rate_of, require_gpu, talk, unmeasured
 
 _COUNT: dict[str, Any] = {"type": click.IntRange(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 
@@ -43,7 +43,7 @@ def train_demo(
 
     Accounted steps run under instruments, which slow them down; the others are timed.
     """
-    from calc.demonstration import Wanted, demonstrate, prepared
+    from calc.demonstration import KIND, Wanted, demonstrate, prepared
     from reports import demonstration, job, terminal
     from reports.request import sizes_from
 
@@ -52,8 +52,7 @@ def train_demo(
     folder = None if output is None else Path(output)
     wanted = Wanted(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
     if absent:
-        click.echo(job.json_text({"schema": 1, "verdict": "not measured", "because": absent}) if as_json else absent)
-        return FAILED if strict else HELD
+        return unmeasured(KIND, absent, as_json, strict)
     with talk() as say:
         ready = prepared(wanted, say)
     with demonstration.progress(steps, ready.throughput.unit) as told:

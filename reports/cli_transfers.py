@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
-from reports.cli_common import command_line, device_here, talk
+from reports.cli_common import HELD, command_line, device_here, hand_over, measuring_arguments, talk, unmeasured
 
 
 @click.command()
+@measuring_arguments
 @click.option("--bytes", "size", metavar="SIZE", help="Bytes of each copy, as 64MiB or 1GB: 64 MiB, and 256 MiB with a CUDA device.")
 @click.option("--batch", default=32, show_default=True, type=click.IntRange(1, 2**20), metavar="INTEGER", help="Sequences of a batch.")
 @click.option("--length", default=1024, show_default=True, type=click.IntRange(1, 2**24), metavar="INTEGER", help="Tokens of each.")
-@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
 @click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
 @click.option("--seconds", default=0.5, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
-@click.option("-o", "--output", metavar="FILE", help="Write the measurement as JSON, with machine, versions and every repetition.")
-@click.option("--json", "as_json", is_flag=True, help="Show it as JSON.")
-@click.option("--strict", is_flag=True, help="Fail where the device asked for is not here.")
 def transfers(
     size: str | None,
     batch: int,
@@ -46,17 +42,10 @@ def transfers(
     nbytes = default if size is None else int(read("--bytes", size, "bytes", whole=True).value)
     require_sizes(nbytes, batch, length)
     if absent:
-        click.echo(job.json_text({"schema": 1, "kind": KIND, "verdict": "not measured", "because": absent}) if as_json else absent)
-        return 1 if strict else 0
+        return unmeasured(KIND, absent, as_json, strict)
     because = job.no_cuda() if here == "cpu" and device is None else "not measured: the CPU was asked for" if here == "cpu" else ""
     with talk() as say:
         found = measured(nbytes, batch, length, here, Repeat(2, repeat, seconds, max(repeat, 1000)), because, say)
     made = document(replace(found, command=command_line()))
-    if output is not None:
-        job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)})
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
-    if as_json:
-        click.echo(job.json_text(made), nl=False)
-    else:
-        shown.show(found, batch, length, terminal.console())
-    return 0
+    hand_over(made, output, as_json, lambda: shown.show(found, batch, length, terminal.console()))
+    return HELD

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from calc.device_memory import off
-from calc.measuring import Expected, Measured, Run, document
-from reports import job
+from calc.measuring import Expected, Measured, Run
 from reports.columns import columns
 from reports.escape import visible
 from reports.numbers import duration, integer, percent, rate
@@ -149,8 +147,3 @@ def _fits(found: Measured) -> list[str]:
     most = "none" if largest is None else integer(largest)
     predicted = "unknown" if expected is None else integer(expected)
     return [f"largest B that fits: {most} ({above}), predicted {predicted}{beside}"]
-
-
-def write(found: Measured, path: Path) -> None:
-    """The measurement as JSON, whole or not at all."""
-    job.write_all(path.parent, {path.name: job.json_text(document(found))})

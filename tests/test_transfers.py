@@ -206,7 +206,7 @@ def test_the_copy_beside_compute_has_a_stream_of_its_own_and_both_are_waited_for
     """It waits for what was there, runs on the side, and the usual stream waits for it at the end; after compute it is on the usual one."""
     streams = Streams()
     tensor = SimpleNamespace(copy_=lambda source, non_blocking: streams.calls.append(f"copy on {streams.on}, free: {non_blocking}"))
-    pinned = SimpleNamespace(pin_memory=lambda device: pinned)
+    pinned = SimpleNamespace(pin_memory=lambda: pinned)
     actions: list[Any] = []
 
     def time_of(action: Any, *_: Any, **__: Any) -> Times:

@@ -86,7 +86,7 @@ def device_copies(nbytes: int, device: str, repeat: Repeat) -> Iterator[Copied]:
     """Between host and device, from pageable and pinned memory, blocking and not; and on the device itself."""
     there = torch.empty(nbytes, dtype=torch.uint8, device=device)
     pageable = torch.ones(nbytes, dtype=torch.uint8)
-    pinned = pageable.pin_memory(device)
+    pinned = pageable.pin_memory()
     for kind, host in (("pageable", pageable), ("pinned", pinned)):
         for blocking in (True, False):
             how = "blocking" if blocking else "not blocking"
@@ -111,7 +111,7 @@ def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, devi
 def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
     """A copy from pinned memory on a stream of its own, beside as many products on the usual one as take about as long."""
     watch = watch_of(device)
-    source = torch.ones(nbytes, dtype=torch.uint8).pin_memory(device)
+    source = torch.ones(nbytes, dtype=torch.uint8).pin_memory()
     target = torch.empty(nbytes, dtype=torch.uint8, device=device)
     a = torch.randn(_SQUARE, _SQUARE, dtype=torch.bfloat16, device=device)
     out = torch.empty_like(a)
