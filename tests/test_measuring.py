@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -190,7 +190,7 @@ class _Calibration:
 def unattended(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps are derived here, not in processes of their own; a prediction says 1 ms of anything, half of which is not calibrated."""
     del device
-    monkeypatch.setattr(gpu, "derived", lambda jobs: {recording.named(job): recording._derive(job) for job in jobs})
+    monkeypatch.setattr(gpu, "deriving", lambda jobs: nullcontext(lambda: {recording.named(job): recording._derive(job) for job in jobs}))
     monkeypatch.setattr("calc.measure.calibration.calibrate", lambda *_, **__: _Calibration())
     monkeypatch.setattr("calc.prediction.predict", lambda *_: SimpleNamespace(seconds=0.001, stand_ins={"aten.mm": 0.5}))
     monkeypatch.setattr(gpu.steps, "QUICK", QUICK.repeat)

@@ -24,7 +24,7 @@ from calc.repeat import Repeat
 from reports.job import json_text, write_all
 from tests.gpu import memory, steps
 from tests.gpu.models import FORMATS, OF_MEMORY, OF_TIME, Format, Model
-from tests.gpu.recording import Derived, derived, recorded
+from tests.gpu.recording import Derived, Job, deriving, recorded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTPUT = ROOT / "reports" / "measurements"
@@ -40,6 +40,7 @@ class Session:
     device: str
     folder: Path
     seconds: float
+    known: Callable[[], Mapping[str, Derived]] = dict
     begun: float = field(default_factory=time.monotonic)
     said: list[str] = field(default_factory=list)
     calibration: Any = None
@@ -78,7 +79,28 @@ def main(
     if because := absent():
         print(because)
         return 0
-    session = Session(given.device, given.output, given.seconds)
+    jobs = _jobs(timed, formats) if "time" in given.only and given.seconds > 0 else ()
+    with deriving(jobs) as known:
+        session = Session(given.device, given.output, given.seconds, known)
+        _run(session, given.only, models, timed, formats, ways)
+    print("\n\n".join(session.said))
+    return 0
+
+
+def _jobs(models: Sequence[Model], formats: Sequence[Format]) -> list[Job]:
+    """Every step that is timed; tf32 is fp32 to whoever derives."""
+    precisions = dict.fromkeys(form.precision for form in formats)
+    return [(model.of, sizes, precision) for model in models for sizes in model.sizes for precision in precisions]
+
+
+def _run(
+    session: Session,
+    chosen: Sequence[str],
+    models: Sequence[Model],
+    timed: Sequence[Model],
+    formats: Sequence[Format],
+    ways: Sequence[bool],
+) -> None:
     parts: dict[str, Callable[[], None]] = {
         "products": lambda: _products(session),
         "calibration": lambda: _calibration(session),
@@ -86,7 +108,7 @@ def main(
         "transfers": lambda: _transfers(session),
         "memory": lambda: _memory(session, models),
     }
-    for name in given.only:
+    for name in chosen:
         if session.late():
             session.said.append(f"## {name}\n\n{LATE}")
             continue
@@ -95,8 +117,6 @@ def main(
             parts[name]()
         except Exception as error:  # the other parts still count
             session.said.append(f"## {name}\n\n{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    print("\n\n".join(session.said))
-    return 0
 
 
 def _products(session: Session) -> None:
@@ -120,17 +140,17 @@ def _calibration(session: Session) -> None:
     except ImportError:
         session.said.append("## calibration\n\nnot run: this version calibrates nothing")
         return
+    session.say("waiting until every step is derived: other work would slow the program's own part of a launch")
+    session.known()
     session.calibration = calibrate(session.device, progress=session.say)
     session.said.append(f"## Calibration\n\n{len(session.calibration.points)} points by {session.calibration.clock}")
 
 
 def _times(session: Session, models: Sequence[Model], formats: Sequence[Format], ways: Sequence[bool]) -> None:
     """All eager steps, then the compiled ones, which take longest to begin."""
+    known = session.known()
     if session.calibration is None:
         _calibration(session)
-    session.say("deriving every step, on all cores")
-    precisions = dict.fromkeys(form.precision for form in formats)  # tf32 is fp32 to whoever derives
-    known = derived((model.of, sizes, precision) for model in models for sizes in model.sizes for precision in precisions)
     rows = [_time(session, model, form, compiled, known) for compiled in ways for form in formats for model in models]
     session.table("Step times", steps.HEAD, steps.lines(rows))
     session.said.extend(steps.verdict(rows))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from typing import Any
 
@@ -34,11 +36,16 @@ def recorded(jobs: Sequence[Job]) -> None:
         list(pool.map(_record, jobs))
 
 
-def derived(jobs: Iterable[Job]) -> dict[str, Derived]:
-    """Every job by its name (``named``), derived in processes of their own."""
+@contextmanager
+def deriving(jobs: Iterable[Job]) -> Iterator[Callable[[], dict[str, Derived]]]:
+    """Begins with every job at once, in processes of their own. What is given waits for them, and has each by its name (``named``)."""
     wanted = list(jobs)
+    if not wanted:
+        yield dict
+        return
     with _pool(len(wanted)) as pool:
-        return dict(zip(map(named, wanted), pool.map(_derive, wanted), strict=True))
+        found = pool.map(_derive, wanted)
+        yield cache(lambda: dict(zip(map(named, wanted), found, strict=True)))
 
 
 def named(job: Job) -> str:
