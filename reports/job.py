@@ -150,6 +150,7 @@ def report(
 def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None, look: Look = PLAIN) -> Made:
     """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one."""
     derivation = derive(request, progress)
+    seen = evidence(derivation)  # a record that cannot be read is refused before anything runs
     checks, unchecked = None, ""
     try:
         checks = check(derivation, _widths(request, derivation), device, progress)
@@ -163,7 +164,6 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         derivation, checks = _stamped(derivation, checks, stamp.environment)
         inputs = replace(_inputs(request, derivation, checks, device, look), date=stamp.date)
     compared = comparisons(derivation)
-    seen = evidence(derivation)
     given = (request.sizes, unchecked, live, untimed)
     made = build(derivation, checks, compared, _commands(request, checks), *given, inputs=inputs, evidence=seen)
     data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), "inputs": json.loads(inputs.text())}
