@@ -109,7 +109,7 @@ def _text() -> str:
 
 
 @cache
-def _entry(name: str) -> Accelerator | None:
+def entry(name: str) -> Accelerator | None:
     """One accelerator of the catalogue, without reading the others: a short question asks for one of dozens."""
     from calc.hardware_file import parse
 
@@ -137,7 +137,7 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
 
 def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
     """The accelerator of that id; a user's entries are looked at only for what the catalogue does not have."""
-    built_in = _entry(name) if file is None else None
+    built_in = entry(name) if file is None else None
     if built_in is not None:
         return built_in
     known = available(file)

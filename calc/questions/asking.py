@@ -77,7 +77,7 @@ class Asking(Gathered):
             exact=(x.letter not in system.rounded and found is None) or value.denominator == 1,
             unrounded=real,
             inputs=self._all_inputs(),
-            reckoning=Reckoning(self.question.name, self._puts(), lines, tuple(self.notes)),
+            reckoning=Reckoning(self.question.name, self._puts(), lines, (*self.notes, *self.question.notes)),
             bound=bound,
             thumb=self._thumb(value),
             also=tuple(

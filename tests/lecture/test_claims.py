@@ -102,6 +102,7 @@ def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     known = dict(hardware.catalogue())
     known["h100-sxm"] = replace(known["h100-sxm"], **changes)
     monkeypatch.setattr(hardware, "catalogue", lambda: known)
+    monkeypatch.setattr(hardware, "entry", known.get)
 
 
 def _with_peak(monkeypatch: pytest.MonkeyPatch, dtype: str, tera: float) -> None:

@@ -20,7 +20,7 @@ _SMALL = {"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503}
 
 
 def _training_time(lab: Lab) -> Worked:
-    found = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, gpus=1024, mfu=0.5)
+    found = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, dtype="bf16", gpus=1024, mfu=0.5, convention="6ND")
     per_token = per_parameter_and_token(lab, "llama3-70b", _LONG, *MODEL_FLOPS)
     real = lab.value("llama3-70b", "parameters", _LONG)
     exact = per_token * real * found["D"]
@@ -83,8 +83,8 @@ def _largest_model(lab: Lab) -> Worked:
 
 def _compute(_: Lab) -> Worked:
     facts = source("gpt3").facts
-    gpt3 = ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"]))
-    week, half = (ask("device-flops", gpu=_H100, gpus=8, days=7, mfu=mfu) for mfu in (1, 0.5))
+    gpt3 = ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"]), convention="6ND")
+    week, half = (ask("device-flops", gpu=_H100, dtype="bf16", gpus=8, days=7, mfu=mfu) for mfu in (1, 0.5))
     run = Fraction(2 * 10**25)
     rows = [
         Row("GPT-3", gpt3.value, "FLOP", "6 · 174.6e9 · 300e9"),
