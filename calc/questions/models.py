@@ -95,7 +95,8 @@ class Model:
     def gives(self, what: str) -> tuple[Fraction, str, str]:
         """The value of one of ``_GIVEN``, what it is, and where it is from."""
         value, meaning = _GIVEN[what](self)
-        return value, meaning, f"{self.name}: {self.source}"
+        source = "what its layers keep, as a run confirms" if what == "cache_per_token" else self.source
+        return value, meaning, f"{self.name}: {source}"
 
     def _flops(self, signed: tuple[tuple[int, str], ...], **changed: int) -> int:
         return sum(sign * self.at(quantity, **changed) for sign, quantity in signed)
