@@ -31,6 +31,7 @@ _RECIPE = ("precision", "optimizer", "attention")
 _SHAPE = ("gated", "bias", "tied", "dropout")
 _OTHER = ("devices", "parameters", "fewer")
 WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_OTHER)
+_SEVERAL = 2  # closed forms may have a case of their own for one sequence; a search is about any number of them
 _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 
@@ -52,7 +53,7 @@ def shard(name: str | None, words: Words, progress: Progress) -> Account:
     """One layout worked out."""
     layout = layout_of(_layout_words(words))
     require_devices(layout, _count(words, "devices") if "devices" in words else None)
-    asked = _asked(name, words, progress)
+    asked = _asked(name, words, layout.micro, progress)
     return account(asked.model, layout, asked.state, asked.machine)
 
 
@@ -65,7 +66,7 @@ def best(name: str | None, words: Words, progress: Progress) -> Found:
         raise BadInputError("a search is about the fullest rank: leave rank out")
     given = _layout_words(words)
     layout_of({name: value for name, value in given.items() if name not in ("batch", "sequence")})  # refuses what no layout can have
-    asked = _asked(name, words, progress)
+    asked = _asked(name, words, _SEVERAL, progress)
     assert asked.machine is not None
     assert asked.devices is not None
     progress("evaluating every layout")
@@ -82,7 +83,8 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-def _asked(name: str | None, words: Words, progress: Progress) -> Asked:
+def _asked(name: str | None, words: Words, batch: int, progress: Progress) -> Asked:
+    """``batch``: sequences at a time, for which a model that is named is derived."""
     machine = _machine(words)
     precision = words.get("precision", "bf16-master")
     state = state_of(precision, words.get("optimizer", "adamw"))
@@ -93,7 +95,7 @@ def _asked(name: str | None, words: Words, progress: Progress) -> Asked:
     for word in _SHAPE:
         if word in words:
             raise BadInputError(f"{word} describes a decoder by its letters: {name[:60]} says by itself what it is")
-    return Asked(_named(name, words, precision, progress), state, machine, words)
+    return Asked(_named(name, words, precision, batch, progress), state, machine, words)
 
 
 def _of_a_number(name: str | None, words: Words) -> Model:
@@ -126,7 +128,7 @@ def _by_letters(words: Words) -> Model:
     return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
 
 
-def _named(name: str, words: Words, precision: str, progress: Progress) -> Model:
+def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> Model:
     """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
     import calc
     from calc.sharding.derived import model_of
@@ -134,6 +136,10 @@ def _named(name: str, words: Words, precision: str, progress: Progress) -> Model
 
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    if "B" in sizes:
+        raise BadInputError("B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have")
+    if "B" in spec.dimensions:
+        sizes["B"] = batch
     held = spec.sizes(sizes)
     attention, optimizer = words.get("attention", "fused"), words.get("optimizer", "adamw")
     progress(f"deriving {name}")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from calc.algebra import Algebra
+from calc.branches import at_hand
 from calc.derivation import Derivation, SavedTensor
 from calc.sharding.model import (
     DIVIDED,
@@ -72,7 +73,7 @@ def _counted_out(tensor: Tensor, layers: int) -> Tensor:
 def _all_kept(derivation: Derivation) -> Item:
     """Activations as a number for each batch: letters of any model may be those of a layout."""
     sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
-    text = derivation["activations.bytes"].text or "0"
+    text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
     numbers = re.sub(r"[A-Za-z_]\w*", lambda found: str(sizes.get(found[0], found[0])), text)
     return Item("all that is kept", numbers, SAME, "derived; its batch is that of a rank", EVERY)
 
@@ -192,17 +193,17 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
     for number, tensor in enumerate(counted):
         if tensor.times == "1" and tensor.site in layers:
             continue  # the first layer's own: it has what all others are counted for
-        found.append(_item(tensor, _where(tensor, number < first_layer), derivation))
+        found.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
     if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in found) or not _adds_up(found, derivation):
         return (), "what its backward keeps does not come apart by layer"
     return tuple(found), ""
 
 
-def _where(tensor: SavedTensor, before: bool) -> str:
+def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:
     if tensor.times in ("L", "L - 1"):
         return LAYER
-    if _letters(tensor) <= {"T", "k"}:
-        return EVERY  # tables that all layers share
+    if _is_table(tensor, derivation):
+        return EVERY
     return FIRST if before else LAST
 
 
@@ -211,6 +212,12 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
     each = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
     scores = sum(side == "T" for side in tensor.shape) > 1
     return Item(f"{tensor.tensor}, for {tensor.site}", each, _under(tensor, derivation), tensor.because, where, scores)
+
+
+def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
+    """Whether a tensor has no sequences, only positions: angles that all layers share. With one sequence only a head width tells."""
+    letters = _letters(tensor)
+    return letters <= {"T", "k"} and ("B" not in derivation.held or letters != {"T"})
 
 
 def _letters(tensor: SavedTensor) -> set[str]:
@@ -222,7 +229,9 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
     letters = _letters(tensor)
     if letters & _HEADS_AND_WIDTHS:
         return DIVIDED
-    if "B" not in letters or tensor.tensor.startswith("model input"):
+    if "B" not in letters and (_is_table(tensor, derivation) or "T" not in letters):
+        return SAME
+    if tensor.tensor.startswith("model input") or ("e" not in letters and tensor.dtype.startswith("int")):
         return SAME
     if "e" in letters or "E" in letters:
         return GATHERED
@@ -236,6 +245,6 @@ def _under(tensor: SavedTensor, derivation: Derivation) -> str:
 
 def _adds_up(items: Iterable[Item], derivation: Derivation) -> bool:
     texts = [f"L*({item.expr})" if item.where is LAYER else item.expr for item in items]
-    whole = derivation["activations.bytes"].text or "0"
+    whole = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
     algebra = Algebra(tuple(derivation.sizes), [*texts, whole])
     return bool(sum((algebra.parse(text) for text in texts), start=algebra.constant(0)) == algebra.parse(whole))

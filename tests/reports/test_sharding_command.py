@@ -90,6 +90,8 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", *DECODER, "zero=-1"), "zero = -1 is no whole number from 0 on"),
         (("shard", *DECODER, "gpu=h100-sxm", "efficiency=60"), "efficiency = '60' is more than the whole: did you mean 0.6, or 60%?"),
         (("shard", "llama3-8b", "gated=no"), "gated describes a decoder by its letters: llama3-8b says by itself what it is"),
+        (("shard", "llama3-8b", "B=4"),
+         "B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have"),
         (("layout", *DECODER), "a search needs devices: give devices=1024"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm"), "a search needs batch: give batch=2048, in sequences"),
         (("layout", *DECODER, "devices=8", "gpu=h100-sxm", "batch=8", "rank=1"), "a search is about the fullest rank: leave rank out"),

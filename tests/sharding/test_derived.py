@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +81,25 @@ def test_a_decoder_in_bf16_by_its_letters_keeps_less_than_torch_s_composite_norm
     merged_again = 2 * T * 6 * 8  # heads put together for the projection, which written so are copied
 
     assert Fraction(2 * (2 * (4 + 4 - 2) * T * d + 2 * 4 * T + merged_again)) == theirs - ours
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_config_of_the_library_is_a_decoder_too(tmp_path: Path, batch: int) -> None:
+    """One sequence is a case of its own there: what is kept is the closed form of that case, taken apart."""
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "num_hidden_layers": 4}
+    widths = {"vocab_size": 503, "hidden_size": 48, "intermediate_size": 200, "max_position_embeddings": 64}
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, **heads, **widths}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    spec = calc.load(f"hf:{tmp_path}")
+    derivation = calc.derive(spec, {"B": batch, "T": 16}, cache=False, precision="bf16", optimizer="sgd")
+    found = model_of(derivation, own_tensors(spec, derivation.sizes))
+
+    assert found.only_data == ""
+    one, two = (account(found, Layout(tensor=tensor, micro=batch), state_of("bf16", "sgd")).fullest for tensor in (1, 2))
+    assert derivation["activations.bytes"].value == one.kinds["activations"]
+    divided = sum(item.under == "divided" for item in found.items)
+    assert divided == 10
+    assert one.kinds["activations"] > two.kinds["activations"]
 
 
 def test_what_is_no_decoder_is_divided_by_data_only() -> None:
