@@ -23,8 +23,8 @@ from calc.stored.produced import LIBRARIES, ROOT, digest
 
 # Files that begin a derivation, beside the models.
 BEGINNINGS = ("load.py", "pipeline.py", "rules/__init__.py")
-# What measures and checks has no part in what is derived, though some models can be asked for it.
-APART = ("measure", "check.py", "observed.py")
+# What measures, checks, shows and asks has no part in what is derived, though a result can be asked for it.
+APART = ("measure", "check.py", "observed.py", "contrast.py", "document.py", "notebook.py", "questions", "takeovers.py")
 # Tables that a recording or a derivation reads.
 TABLES = ("data/checkpointing.toml", "data/hf_fields.toml", "data/kept.toml")
 
@@ -93,29 +93,32 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
     asked = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
-    lines = {line["file"]: line for line in _kept()}
+    read_by = sources()
+    # Taken before anything of it is run: if a file changes meanwhile, what is written is of the code that was loaded, and is noticed.
+    code = digest(read_by), meaning(read_by)
     for one in wanted():
         if not asked.names or one.name in asked.names:
-            lines[one.file] = _brought_up_to_date(one, {} if asked.all else lines.get(one.file, {}))
-            _write_index(lines)
+            before = {} if asked.all else next((line for line in _kept() if line["file"] == one.file), {})
+            _write_index(_brought_up_to_date(one, before, *code), read_by)
 
 
-def _brought_up_to_date(one: Wanted, line: dict[str, Any]) -> dict[str, Any]:
-    """The line of the index of a form, which is derived unless that of ``line`` still says the same."""
+def _brought_up_to_date(one: Wanted, before: dict[str, Any], sha256: str, means: str) -> dict[str, Any]:
+    """The line of the index of a form, which is derived unless the line ``before`` still says the same."""
+    line = _line(one, sha256, means)
+    if {**before, "sha256": ""} == {**line, "sha256": ""} and (FOLDER / one.file).exists():
+        return line
     from calc.stored.writing import made
 
-    read_by = sources()
-    new = _line(one, digest(read_by), meaning(read_by))
-    if {**line, "sha256": ""} == {**new, "sha256": ""} and (FOLDER / one.file).exists():
-        return new
     print(f"{one.file} …", file=sys.stderr, flush=True)
     _write(FOLDER / one.file, json.dumps(made(one.name, one.options), separators=(",", ":")))
-    return new
+    return line
 
 
-def _write_index(lines: dict[str, dict[str, Any]]) -> None:
+def _write_index(line: dict[str, Any], read_by: Sequence[str]) -> None:
+    """The index with one line brought up to date, whatever another process has written to it meanwhile."""
+    lines = {kept["file"]: kept for kept in _kept()} | {line["file"]: line}
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
-    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": sources(), "forms": ordered}, indent=1))
+    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": read_by, "forms": ordered}, indent=1))
 
 
 def _kept() -> list[dict[str, Any]]:

@@ -111,19 +111,40 @@ def _rows(folder: Path, repeat: int) -> list[Row]:
         Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{theirs:.2f} s", "", ""),
         Row(f"all {int(layouts):,} layouts of Llama-3-405B on 16,384 devices, as arrays", "2 s", tabled, tabled_cpu, ""),
         Row("the search over them, with its winner, front and runners-up worked out exactly", "2 s", searched, searched_cpu, ""),
+        *_cold(json.loads(_process(["tests.bench.cold"]).output)),
+        _swept(json.loads(_process(["tests.bench.swept"]).output)),
         *_predictions(json.loads(_process(["tests.bench.predicted"]).output)),  # once: minutes
     ]
+
+
+def _cold(found: Mapping[str, Sequence[float]]) -> list[Row]:
+    """Short questions over the time that importing SymPy takes."""
+    whats = {"ask": "`napkin ask training-time …`, started cold, over `import sympy`", "derive": "`napkin derive llama3-8b` likewise"}
+    rows = []
+    for name, what in whats.items():
+        (wall, cpu), (wall_over, cpu_over) = found[name], found["sympy"]
+        rows.append(Row(what, "0.33", f"{wall / wall_over:.2f}", f"{cpu / cpu_over:.2f}", f"{wall:.2f} / {wall_over:.2f}"))
+    return rows
+
+
+def _swept(found: Mapping[str, float]) -> Row:
+    """Both in seconds of one core."""
+    what = f"{found['points'] / 1e6:.1f} million sizes of a Llama: peak memory and FLOPs swept, over the same polynomials by hand in numpy"
+    return Row(what, "2", "", f"{found['swept'] / found['by hand']:.2f}", f"{found['swept']:.1f} / {found['by hand']:.1f} of processor")
 
 
 def _predictions(entries: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The errors of predicted step times, by the wall and by processor time: their median, then each with its seconds."""
     found = [Compared(**entry) for entry in entries]
     medians = [f"{100 * median_error(found, clock):.0f} %" for clock in CLOCKS]
-    rows = [Row("predicted step time, GPT-2 small at 12 sizes and ResNet-18 at 4, one thread: median error", "25 %", *medians, "")]
-    for wall, cpu in zip(*([c for c in found if c.clock == clock] for clock in CLOCKS), strict=True):
+    by_wall, by_processor = ([c for c in found if c.clock == clock] for clock in CLOCKS)
+    held = f"{sum(c.low <= c.measured <= c.high for c in by_processor)} of {len(by_processor)} within their band"
+    rows = [Row("predicted step time, GPT-2 small at 12 sizes and ResNet-18 at 4, one thread: median error", "25 %", *medians, held)]
+    for wall, cpu in zip(by_wall, by_processor, strict=True):
         sizes = ", ".join(f"{name} = {size}" for name, size in wall.sizes.items())
         errors = [f"{100 * c.error:+.0f} %" for c in (wall, cpu)]
-        rows.append(Row(f"{wall.model} at {sizes}", "", *errors, f"{cpu.predicted:.2f} / {cpu.measured:.2f} of processor"))
+        spent = f"{cpu.predicted:.2f} / {cpu.measured:.2f} of processor, {wall.measured:.2f} on the wall"
+        rows.append(Row(f"{wall.model} at {sizes}", "", *errors, spent))
     return rows
 
 
