@@ -58,5 +58,5 @@ def test_errors_of_predictions_stand_beside_the_aim() -> None:
 
     median, *each = bench._predictions(entries)
 
-    assert ("25 %", "50 %", "10 %") == (median.aim, median.measured, median.processor)
+    assert ("25 %", "50 %", "10 %", "2 of 2 within their band") == (median.aim, median.measured, median.processor, median.seconds)
     assert [("toy at B = 0", "+50 %", "+10 %"), ("toy at B = 1", "-50 %", "-10 %")] == [(r.what, r.measured, r.processor) for r in each]

@@ -15,7 +15,8 @@ from calc.calibration import Calibration, Point
 from calc.errors import MeasurementError
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
-from calc.measure.primitives import Action, Primitive, primitives
+from calc.measure.primitive import Action, Primitive
+from calc.measure.primitives import primitives
 from calc.measure.timing import HostWatch, Times, Watch, time_of, watch_of
 from calc.repeat import Repeat
 

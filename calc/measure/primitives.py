@@ -1,308 +1,27 @@
-"""The operators that a calibration times, each at sizes from far below to far above the caches: products, convolutions, attention,
-everything that is bound by memory, and what the program itself takes for an operator.
+"""The operators that a calibration times: what memory bounds, products, and what the program itself takes for an operator.
 
 Their FLOPs and bytes are counted here from their own sizes: 2 for a multiply-add, every tensor once. No model is among them.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from calc import calibration as names
+from calc.measure.primitive import Action, Primitive, random_of
+from calc.measure.primitives_memory import memory
+from calc.measure.primitives_products import products
 
-Action = Callable[[], object]
-
-_SIDES = (8, 32, 128, 512, 2048)  # of products, every combination
-_OTHER_SIDES = (32, 256, 2048)  # in formats beside float32
-_SKINNY = ((1, 512, 512), (1, 2048, 2048), (8, 768, 8192), (128, 768, 8192))  # m, k, n: a vector, and a wide head
-_BATCHED = ((4, 32, 64, 32), (4, 128, 64, 128), (4, 512, 64, 512), (32, 128, 64, 128), (32, 512, 512, 64), (32, 32, 32, 64))  # b, m, k, n
-_QUERIES = (16, 64, 256, 512)
-_HEADS = (4, 32)
-_ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; the last leaves no room in a cache of 32 MiB
-_FRESH = (2**20, 4 * 2**20, 2**24, 2**26)  # bytes
 _CHAIN = _PARAMETERS = 64
-_MOST = 3 * 10**9  # FLOP of a convolution
-# Batch, channels in and out, side of the output, side of the kernel, stride: every combination of a few, and some that widen or halve.
-_CONVOLUTIONS = (
-    *((n, c, c, side, kernel, 1) for n, c, side, kernel in itertools.product((1, 8), (32, 128, 512), (4, 14, 56), (1, 3))),
-    (1, 3, 64, 112, 7, 2), (8, 3, 64, 112, 7, 2), (4, 64, 256, 28, 1, 1), (4, 256, 64, 28, 1, 1), (1, 128, 256, 14, 3, 2),
-    (4, 128, 256, 14, 1, 2),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Primitive:
-    """An operator at one size. ``make`` allocates its tensors and gives what is timed, which does it ``repeats`` times."""
-
-    what: str
-    dtype: str
-    sizes: dict[str, int]
-    flops: int
-    bytes: int
-    make: Callable[[], Action]
-    repeats: int = 1
 
 
 def primitives(device: str) -> Iterator[Primitive]:
     """All of them, for tensors on ``device``; what the device has no kernel for is left to whoever runs them."""
     yield from _overheads(device)
-    yield from _memory(device)
-    yield from _pointwise(device)
-    yield from _rows(device)
-    yield from _images(device)
-    yield from _tables(device)
-    yield from _products(device)
-    yield from _attention(device)
-    yield from _convolutions(device)
-
-
-# -- products ---------------------------------------------------------------------------------------------------------
-
-
-def _products(device: str) -> Iterator[Primitive]:
-    for m, k, n in (*itertools.product(_SIDES, repeat=3), *_SKINNY):
-        yield _product(device, torch.float32, m, k, n)
-    for dtype in _formats(device):
-        for m, k, n in itertools.product(_OTHER_SIDES, repeat=3):
-            yield _product(device, dtype, m, k, n)
-    for b, m, k, n in _BATCHED:
-        yield _batched(device, b, m, k, n)
-
-
-def _formats(device: str) -> tuple[torch.dtype, ...]:
-    """Formats of products that the device multiplies by itself; a CPU's float16 is an emulation on most."""
-    return (torch.bfloat16, torch.float16) if device.startswith("cuda") else (torch.bfloat16,)
-
-
-def _product(device: str, dtype: torch.dtype, m: int, k: int, n: int) -> Primitive:
-    def make() -> Action:
-        a, b = _random((m, k), device, dtype), _random((n, k), device, dtype).t()
-        return lambda: torch.mm(a, b)
-
-    return Primitive(names.PRODUCT, _name(dtype), {"m": m, "k": k, "n": n}, 2 * m * k * n, dtype.itemsize * (m * k + k * n + m * n), make)
-
-
-def _batched(device: str, b: int, m: int, k: int, n: int) -> Primitive:
-    def make() -> Action:
-        x, y = _random((b, m, k), device), _random((b, k, n), device)
-        return lambda: torch.bmm(x, y)
-
-    return Primitive("aten.bmm", "float32", {"b": b, "m": m, "k": k, "n": n}, 2 * b * m * k * n, 4 * b * (m * k + k * n + m * n), make)
-
-
-def _attention(device: str) -> Iterator[Primitive]:
-    """Forward and backward; the products in full, whatever the mask (the kernel of a causal one leaves blocks out)."""
-    for heads, queries, causal in itertools.product(_HEADS, _QUERIES, (False, True)):
-        sizes, masked = {"b": heads, "m": queries, "k": 64, "n": queries}, names.CAUSAL if causal else ""
-        product, nbytes = 2 * heads * queries * queries * 64, 4 * heads * queries * 64
-        yield Primitive(names.ATTENTION + masked, "float32", sizes, 2 * product, 4 * nbytes, _attending(device, heads, queries, causal))
-        yield Primitive(
-            names.ATTENTION_BACKWARD + masked, "float32", sizes, 5 * product, 8 * nbytes, _attending_back(device, heads, queries, causal)
-        )
-
-
-def _attending(device: str, heads: int, queries: int, causal: bool) -> Callable[[], Action]:
-    def make() -> Action:
-        q, k, v = (_random((1, heads, queries, 64), device) for _ in range(3))
-        return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-    return make
-
-
-def _attending_back(device: str, heads: int, queries: int, causal: bool) -> Callable[[], Action]:
-    def make() -> Action:
-        q, k, v = (_random((1, heads, queries, 64), device).requires_grad_() for _ in range(3))
-        with torch.enable_grad():
-            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        upstream = torch.ones_like(out)
-        return lambda: torch.autograd.grad(out, (q, k, v), upstream, retain_graph=True)
-
-    return make
-
-
-def _convolutions(device: str) -> Iterator[Primitive]:
-    """As products of patches with the kernel: m positions, k elements of a patch, n channels out."""
-    for batch, inner, outer, side, kernel, stride in _CONVOLUTIONS:
-        whole = (side - 1) * stride + kernel - 2 * (kernel // 2)
-        shapes = (batch, inner, whole, whole), (outer, inner, kernel, kernel), (batch, outer, side, side)
-        sizes = {"m": batch * side * side, "k": inner * kernel * kernel, "n": outer, "side": kernel}
-        flops = 2 * batch * side * side * inner * kernel * kernel * outer
-        if flops > _MOST:
-            continue
-        nbytes = 4 * sum(math.prod(shape) for shape in shapes)
-        how = ([stride, stride], [kernel // 2, kernel // 2], [1, 1], False, [0, 0], 1)
-        yield Primitive("aten.convolution", "float32", sizes, flops, nbytes, _convolving(device, shapes, how))
-        yield Primitive("aten.convolution_backward", "float32", sizes, 2 * flops, 2 * nbytes, _convolving_back(device, shapes, how))
-
-
-def _convolving(device: str, shapes: Any, how: Any) -> Callable[[], Action]:
-    def make() -> Action:
-        x, w = (_random(shape, device) for shape in shapes[:2])
-        return lambda: torch.ops.aten.convolution(x, w, None, *how)
-
-    return make
-
-
-def _convolving_back(device: str, shapes: Any, how: Any) -> Callable[[], Action]:
-    def make() -> Action:
-        x, w = (_random(shape, device) for shape in shapes[:2])
-        dy = torch.ones_like(torch.ops.aten.convolution(x, w, None, *how))
-        return lambda: torch.ops.aten.convolution_backward(dy, x, w, None, *how, [True, True, False])
-
-    return make
-
-
-# -- what memory bounds -----------------------------------------------------------------------------------------------
-
-
-def _by_bytes(what: str, nbytes: int, make: Callable[[], Action]) -> Primitive:
-    return Primitive(what, "float32", {"bytes": nbytes}, 0, nbytes, make)
-
-
-# What is applied to how many random positive tensors, and how many tensors as large are read and written.
-Table = tuple[tuple[str, int, int, Callable[..., object]], ...]
-
-
-def _pointwise(device: str) -> Iterator[Primitive]:
-    aten = torch.ops.aten
-    table: Table = (
-        (names.COPY, 2, 2, lambda a, b: a.copy_(b)),
-        ("aten.add", 2, 3, lambda a, b: a + b),
-        ("aten.mul_", 1, 2, lambda a: a.mul_(1.0)),
-        ("aten.lerp_", 2, 3, lambda a, b: a.lerp_(b, 0.1)),
-        ("aten.addcmul_", 3, 4, lambda a, b, c: a.addcmul_(b, c, value=0.0)),
-        ("aten.addcdiv_", 3, 4, lambda a, b, c: a.addcdiv_(b, c, value=0.0)),
-        ("aten.sqrt", 1, 2, torch.sqrt),
-        ("aten.div", 1, 2, lambda a: a / 1.1),
-        ("aten.exp", 1, 2, torch.exp),
-        ("aten.tanh", 1, 2, torch.tanh),
-        ("aten.sigmoid", 1, 2, torch.sigmoid),
-        ("aten.pow", 1, 2, lambda a: a**3),
-        ("aten.relu", 1, 2, torch.relu),
-        ("aten.threshold_backward", 2, 3, lambda dy, y: aten.threshold_backward(dy, y, 0)),
-        ("aten.gelu", 1, 2, aten.gelu),
-        ("aten.gelu_backward", 2, 3, aten.gelu_backward),
-        ("aten.silu", 1, 2, aten.silu),
-        ("aten.silu_backward", 2, 3, aten.silu_backward),
-        ("aten.native_dropout", 1, 2, lambda a: aten.native_dropout(a, 0.1, True)),
-    )
-    for elements in _ELEMENTS:
-        yield from _tabled(device, (elements,), table)
-
-
-def _tabled(device: str, shape: tuple[int, ...], table: Table) -> Iterator[Primitive]:
-    for what, given, moved, function in table:
-        yield _by_bytes(what, 4 * moved * math.prod(shape), _applied(device, (shape,) * given, function))
-
-
-def _applied(device: str, shapes: tuple[tuple[int, ...], ...], function: Callable[..., object]) -> Callable[[], Action]:
-    def make() -> Action:
-        tensors = [_random(shape, device).abs_().add_(0.1) for shape in shapes]
-        return lambda: function(*tensors)
-
-    return make
-
-
-def _rows(device: str) -> Iterator[Primitive]:
-    """Softmax, norms, sums and copies over rows of 1,024."""
-    aten, row = torch.ops.aten, 1024
-    for elements in _ELEMENTS:
-        shape = (max(1, elements // row), min(row, elements))
-        scale, mean = torch.ones(shape[1], device=device), torch.zeros(shape[0], 1, device=device)
-        norm = {"normalized_shape": [shape[1]], "weight": scale}
-
-        def normed(x: Tensor, norm: Any = norm, scale: Tensor = scale) -> object:
-            return aten.native_layer_norm(x, **norm, bias=scale, eps=1e-5)
-
-        def normed_back(dy: Tensor, x: Tensor, norm: Any = norm, mean: Tensor = mean, scale: Tensor = scale) -> object:
-            return aten.native_layer_norm_backward(dy, x, norm["normalized_shape"], mean, mean + 1, scale, scale, [True, True, True])
-
-        table: Table = (
-            ("aten.sum", 1, 1, lambda x: x.sum(0)),
-            ("aten.mean", 1, 1, lambda x: x.mean(-1)),
-            ("aten.clone", 1, 2, lambda x: x.t().contiguous()),
-            ("aten._softmax", 1, 2, lambda x: aten._softmax(x, -1, False)),
-            ("aten._softmax_backward_data", 2, 3, lambda dy, y: aten._softmax_backward_data(dy, y, -1, torch.float32)),
-            ("aten._log_softmax", 1, 2, lambda x: aten._log_softmax(x, -1, False)),
-            ("aten._log_softmax_backward_data", 2, 3, lambda dy, y: aten._log_softmax_backward_data(dy, y, -1, torch.float32)),
-            ("aten.native_layer_norm", 1, 2, normed),
-            ("aten.native_layer_norm_backward", 2, 3, normed_back),
-        )
-        yield from _tabled(device, shape, table)
-        third = (shape[0], max(1, shape[1] // 3))  # so that the result is no larger than the other results
-        yield from _tabled(device, third, (("aten.cat", 3, 6, lambda a, b, c: torch.cat((a, b, c), 1)),))
-
-
-def _images(device: str) -> Iterator[Primitive]:
-    """Batch norm and pooling over 64 channels; what is pooled is a quarter as large."""
-    aten, channels = torch.ops.aten, 64
-    for elements in _ELEMENTS[1:]:
-        side = math.isqrt(elements // channels)
-        side -= side % 2
-        shape, scale = (1, channels, side, side), torch.ones(channels, device=device)
-        indices = (torch.arange(side // 2, device=device) * 2).expand(1, channels, side // 2, side // 2).contiguous()
-
-        def normed(x: Tensor, scale: Tensor = scale) -> object:
-            return aten.native_batch_norm(x, scale, scale, None, None, True, 0.1, 1e-5)
-
-        def normed_back(dy: Tensor, x: Tensor, scale: Tensor = scale) -> object:
-            return aten.native_batch_norm_backward(dy, x, scale, None, None, scale, scale, True, 1e-5, [True, True, True])
-
-        def pooled(x: Tensor) -> object:
-            return aten.max_pool2d_with_indices(x, [2, 2], [2, 2])
-
-        def pooled_back(dy: Tensor, x: Tensor, indices: Tensor = indices) -> object:
-            return aten.max_pool2d_with_indices_backward(dy, x, [2, 2], [2, 2], [0, 0], [1, 1], False, indices)
-
-        yield from _tabled(
-            device, shape, (("aten.native_batch_norm", 1, 2, normed), ("aten.native_batch_norm_backward", 2, 3, normed_back))
-        )
-        quarter = (1, channels, side // 2, side // 2)
-        nbytes = math.prod(quarter) * (4 * 4 + 4 + 8)  # a float32 for each of four, one of the pool, and its index
-        yield _by_bytes("aten.max_pool2d_with_indices", nbytes, _applied(device, (shape,), pooled))
-        yield _by_bytes("aten.max_pool2d_with_indices_backward", nbytes, _applied(device, (quarter, shape), pooled_back))
-
-
-def _tables(device: str) -> Iterator[Primitive]:
-    """Rows of 1,024 taken from a table of 4,096, and added to it."""
-    aten, rows, row = torch.ops.aten, 4096, 1024
-    for count in (16, 256, 4096):
-        index = (torch.arange(count, device=device) * 7) % rows
-
-        def taken(weight: Tensor, index: Tensor = index) -> object:
-            return aten.embedding(weight, index)
-
-        def added(dy: Tensor, index: Tensor = index) -> object:
-            return aten.embedding_dense_backward(dy, index, rows, -1, False)
-
-        yield _by_bytes("aten.embedding", 2 * 4 * row * count, _applied(device, ((rows, row),), taken))
-        yield _by_bytes("aten.embedding_dense_backward", 4 * row * (2 * count + rows), _applied(device, ((count, row),), added))
-
-
-def _memory(device: str) -> Iterator[Primitive]:
-    """Memory written where it has been before, and where it was asked for just now."""
-    for nbytes in _FRESH:
-        elements = nbytes // 4
-
-        def touched(elements: int = elements) -> Action:
-            held = torch.empty(elements, device=device)
-            return lambda: held.fill_(0.0)
-
-        def fresh(elements: int = elements) -> Action:
-            return lambda: torch.empty(elements, device=device).fill_(0.0)
-
-        yield Primitive(names.TOUCHED, "float32", {"bytes": nbytes}, 0, nbytes, touched)
-        yield Primitive(names.FRESH, "float32", {"bytes": nbytes}, 0, nbytes, fresh)
-
-
-# -- what the program takes -------------------------------------------------------------------------------------------
+    yield from memory(device)
+    yield from products(device)
 
 
 def _overheads(device: str) -> Iterator[Primitive]:
@@ -310,15 +29,15 @@ def _overheads(device: str) -> Iterator[Primitive]:
     backward, one of an optimizer's loop over parameters."""
 
     def launch() -> Action:
-        x = _random((4,), device)
+        x = random_of((4,), device)
         return lambda: x + x
 
     def view() -> Action:
-        x = _random((4,), device)
+        x = random_of((4,), device)
         return lambda: x.view(2, 2)
 
     def recorded() -> Action:
-        x = _random((4,), device).requires_grad_()
+        x = random_of((4,), device).requires_grad_()
         modules = torch.nn.Sequential(*(torch.nn.ReLU() for _ in range(_CHAIN)))
 
         def run() -> object:
@@ -328,7 +47,7 @@ def _overheads(device: str) -> Iterator[Primitive]:
         return run
 
     def back() -> Action:
-        x = _random((4,), device).requires_grad_()
+        x = random_of((4,), device).requires_grad_()
         with torch.enable_grad():
             y = x
             for _ in range(_CHAIN):
@@ -337,7 +56,7 @@ def _overheads(device: str) -> Iterator[Primitive]:
         return lambda: torch.autograd.grad(y, x, upstream, retain_graph=True)
 
     def stepping() -> Action:
-        parameters = [torch.nn.Parameter(_random((4,), device)) for _ in range(_PARAMETERS)]
+        parameters = [torch.nn.Parameter(random_of((4,), device)) for _ in range(_PARAMETERS)]
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
         return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=0.1, foreach=False).step
@@ -348,11 +67,3 @@ def _overheads(device: str) -> Iterator[Primitive]:
     yield Primitive(names.BACKWARD, "float32", {}, 0, 0, back, _CHAIN)
     # weight decay, the momentum's two operators, the update
     yield Primitive(names.OPTIMIZER, "float32", {}, 0, 0, stepping, 4 * _PARAMETERS)
-
-
-def _random(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(shape, device=device).to(dtype)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,33 @@
+"""One operator at one size, as a calibration times it, and the tensors that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Action = Callable[[], object]
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """An operator at one size. ``make`` allocates its tensors and gives what is timed, which does it ``repeats`` times."""
+
+    what: str
+    dtype: str
+    sizes: dict[str, int]
+    flops: int
+    bytes: int
+    make: Callable[[], Action]
+    repeats: int = 1
+
+
+def random_of(shape: tuple[int, ...], device: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, device=device).to(dtype)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
