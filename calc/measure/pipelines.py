@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,14 +44,13 @@ def in_flight(ranks: int, pieces: int, micro_batches: int) -> tuple[InFlight, ..
     return tuple(_of_rank(order[rank], rank, ranks, pieces) for rank in range(ranks))
 
 
-def _of_rank(actions: list[object], rank: int, ranks: int, pieces: int) -> InFlight:
+def _of_rank(actions: Sequence[Any], rank: int, ranks: int, pieces: int) -> InFlight:
     live: Counter[int] = Counter()
     moments = []
     for action in actions:
         if action is None:
             continue
-        stage, kind, _, *_ = action  # type: ignore[misc]  # a named tuple of torch's own
-        live[stage] += (kind == FORWARD) - (kind == FULL_BACKWARD)
+        live[action.stage_index] += (action.computation_type == FORWARD) - (action.computation_type == FULL_BACKWARD)
         moments.append(tuple(live[rank + ranks * piece] for piece in range(pieces)))
     return InFlight(tuple(moments))
 
