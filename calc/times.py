@@ -40,12 +40,6 @@ class Times:
         """The median in seconds."""
         return self.median / BILLION
 
-    @property
-    def spread(self) -> Fraction:
-        """The distance of the quartiles, as a share of the median."""
-        low, high = self.quartiles
-        return (high - low) / self.median
-
     def quantile(self, share: Fraction) -> Fraction:
         """By straight lines between the ordered repetitions, the least at 0 and the most at 1 (Hyndman and Fan 1996, definition 7)."""
         ordered = sorted(self.nanoseconds)

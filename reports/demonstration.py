@@ -59,7 +59,7 @@ def show(found: Run, out: Console) -> None:
     """The loss, what accounted steps took beside what was derived, and throughput."""
     first, last = found.fell
     sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
-    options = ", ".join(found.demo.options.to_json().values())
+    options = ", ".join(f"{name} {value}" for name, value in found.demo.options.to_json().items())
     out.print(Text.assemble((found.demo.model, "bold"), f" at {sizes}: {options}, on {visible(str(found.machine['device']['name']))}"))
     since = f", of which {found.begun_at} before the checkpoint" if found.begun_at else ""
     fell = "fell" if last < first else "did not fall"

@@ -68,7 +68,7 @@ def _share(run: RecordedRun, flops: int | None) -> str:
 
 
 def _other(record: Record, run: RecordedRun) -> str:
-    options = ", ".join(record.options.values())
+    options = ", ".join(f"{name} {value}" for name, value in record.options.items())
     how = ", torch.compile" if run.compiled else ""
     return f"{sizes_text(run.sizes)}; {options}, products in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"
 

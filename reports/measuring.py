@@ -22,7 +22,7 @@ _PROFILED = "operators' own times under torch.profiler, which slows a step down;
 
 def show(found: Measured, out: Console) -> None:
     """The times at each size, what follows from them, the modules that take longest; on a CUDA device memory as well."""
-    options = ", ".join(found.options.values())
+    options = ", ".join(f"{name} {value}" for name, value in found.options.items())
     out.print(Text.assemble((visible(found.model), "bold"), f": {options}, on {visible(str(found.machine['device']['name']))}"))
     out.print(_times(found.runs))
     for note in _notes(found.runs):
@@ -76,7 +76,9 @@ def _notes(runs: Sequence[Run]) -> Iterator[str]:
     yield from dict.fromkeys(f"MFU is unknown, because {t.unknown}" for t in times if t.unknown)
     yield from dict.fromkeys(f"HFU is unknown, because {t.work.because}" for t in times if t.mfu is not None and t.hfu is None)
     last = runs[-1].time.measured
-    yield f"timed by {last.times.clock}, which moves by {last.times.tick} ns, after {len(last.times.whole.warm_up)} steps of warm-up"
+    dropped = len(last.times.whole.warm_up)
+    warm_up = f"{dropped} step{'' if dropped == 1 else 's'} of warm-up"
+    yield f"timed by {last.times.clock}, which moves by {last.times.tick} ns, after {warm_up}"
     before, after = last.conditions
     for name, unit in (("clock", "MHz"), ("temperature", "°C"), ("power", "W")):
         if after.get(name) is not None:

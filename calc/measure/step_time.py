@@ -36,8 +36,14 @@ class StepTime:
             "product_format": self.product_format,
             "compiled": self.compiled,
             "conditions": {"before": dict(before), "after": dict(after)},
-            "sites": {"instrument": f"torch.profiler, the median of {STEPS} steps", "nanoseconds": [site.to_json() for site in self.sites]},
+            "sites": self._sites(),
         }
+
+    def _sites(self) -> dict[str, Any] | None:
+        """Nothing where modules were not told apart."""
+        if not self.sites:
+            return None
+        return {"instrument": f"torch.profiler, the median of {STEPS} steps", "nanoseconds": [site.to_json() for site in self.sites]}
 
 
 def time_of_steps(run: Training, how: How | None = None, watch: Watch | None = None) -> StepTime:
