@@ -19,7 +19,7 @@ from calc.validity import resolve
 
 @dataclass(frozen=True)
 class StepWork:
-    """``works`` in integers at all ``sizes``; ``operators`` has the closed forms."""
+    """``works`` in integers at all ``sizes``; ``operators`` has the closed forms that hold there."""
 
     sizes: Mapping[str, int]
     operators: Operators
@@ -38,8 +38,8 @@ def step_work(
     spec.sizes(sizes or {})  # a size that cannot be is refused before the work begins
     options = options or Options()
     graph = pipeline.trace(spec, sizes, options=options, cache=cache, progress=progress)
-    found = operators(graph)
     values = resolve(graph, sizes or {})
+    found = operators(graph).in_force(values)
     try:
         return StepWork(values, found, found.at_all(values))
     except UnlikeTurnsError:

@@ -30,7 +30,7 @@ FUSED = (
 )
 NOTE = "times are bounds from below, at dense published rates; no operator reaches them"
 _SECONDS = re.compile(r"[0-9.]{1,20}(e-?[0-9]{1,2})?")
-_FORMS = {"matmul": "flops of products", "elementwise": "other flops", "moved": "bytes, eager", "fused": "bytes, fused"}
+_FORMS = ("matmul", "elementwise", "moved", "fused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,20 @@ def document(found: Found) -> dict[str, Any]:
             "launch_seconds": float(at.launch),
             "launch_because": LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else "as asked",
         },
-        "closed_forms": {phase: {what: found.operators.total(what, phase) for what in _FORMS} for phase in found.eager.phases},
+        "closed_forms": {
+            "phases": {phase: {what: found.operators.total(what, phase) for what in _FORMS} for phase in found.eager.phases},
+            "operators": [_forms(work, found.operators) for work in found.operators.works if work.launches],
+        },
         "eager": _document(found.eager),
         "fused": _document(found.fused),
         "notes": [NOTE, FUSED],
     }
+
+
+def _forms(work: Work, of: Operators) -> dict[str, Any]:
+    """One operator's counts as expressions in the model's dimensions, and how often it runs."""
+    counts = {what: of.text(getattr(work, what)) for what in _FORMS}
+    return {"phase": work.phase, "site": work.site, "operator": work.name, "times": of.text(work.times), **counts}
 
 
 def _document(found: Roofline) -> dict[str, Any]:

@@ -70,26 +70,33 @@ class Operators:
     fold: Folding
     works: tuple[Work, ...]
 
+    def text(self, poly: Poly) -> str:
+        """A count of one operator, or of all alike ones, as a closed form in the model's dimensions."""
+        return self.fold.outer.text(self.fold(poly))
+
     def total(self, field: str, phase: str) -> str:
         """Closed form of one of ``SUMMED`` over a phase, in the model's dimensions."""
-        return self.fold.outer.text(self.fold(self._sum(field, phase)))
+        return self.text(self._sum(field, phase))
 
     def _sum(self, field: str, phase: str) -> Poly:
         zero = self.algebra.constant(0)
         return sum((w.times * getattr(w, field) for w in self.works if w.phase == phase), start=zero)
+
+    def in_force(self, values: Mapping[str, int]) -> Operators:
+        """Those of the step that runs where all dimensions have these values: of a special case recorded apart, or these."""
+        special = self.graph.special_at(values)
+        return self if special is None else operators(special.graph, self.registry).in_force(values)
 
     def at(self, sizes: Mapping[str, int] | None = None) -> tuple[Work, ...]:
         """The same at ``sizes`` (those not given as recorded), in integers; what does not run there is left out.
 
         Raises ``UnlikeTurnsError`` where the number of alike operators has no closed form.
         """
-        return self.at_all(resolve(self.graph, sizes or {}))
+        values = resolve(self.graph, sizes or {})
+        return self.in_force(values).at_all(values)
 
     def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
-        """The same where all dimensions are given."""
-        special = self.graph.special_at(values)
-        if special is not None:
-            return operators(special.graph, self.registry).at_all(values)
+        """The same where all dimensions are given and no special case applies."""
         known = self.graph.as_basis().values(values)
         read = _Remembered(lambda size: self.algebra.value(size, known))
         found = (_evaluated(w, read) for w in self.works)

@@ -41,7 +41,16 @@ def test_the_totals_are_those_of_the_derivation() -> None:
     for phase, sums in found["eager"]["phases"].items():
         assert derived[f"flops.{phase}.total"]["value"] == sums["flops"]
         assert derived[f"bytes_moved.{phase}"]["value"] == sums["bytes"]
-        assert derived[f"bytes_moved.{phase}"]["expr"] == found["closed_forms"][phase]["moved"]
+        assert derived[f"bytes_moved.{phase}"]["expr"] == found["closed_forms"]["phases"][phase]["moved"]
+
+
+def test_every_operator_has_its_closed_forms() -> None:
+    """The first product: 2·B·D² FLOP on B·D + D² + B·D floats."""
+    first = _document()["closed_forms"]["operators"][0]
+
+    assert {"matmul": "2*B*D**2", "elementwise": "0", "moved": "8*B*D + 4*D**2", "times": "1"} == {
+        key: first[key] for key in ("matmul", "elementwise", "moved", "times")
+    }
 
 
 def test_the_first_product_is_timed_by_what_bounds_it() -> None:
