@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import calc
+from calc.catalogue import configs
 from calc.derivation import Quantity
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.options import Options
@@ -91,16 +92,16 @@ def test_a_changed_coefficient_is_caught() -> None:
 
 
 def test_by_cases_a_form_gives_the_case_in_force() -> None:
-    """transformers:gpt2 runs otherwise with a batch of one; beside it, the general form stands."""
+    """transformers:gpt2 keeps other tensors with a batch of one (48·T·d·L where it keeps 40 for each of several), and says which."""
     form = _form("transformers-gpt2.json")
-    quantity = form.quantity("flops.backward.elementwise")
-    case = form.cases[0]
+    kept = form.quantity("activations.bytes")
+    T, d, h, f, L, V = (form.sizes({})[name] for name in "TdhfLV")
+    alike = 12 * T * T * h * L + 12 * T * d + 20 * T * f * L + 16 * T * L + 4 * T * V
 
-    assert {"B": "1"} == case.equal
-    assert quantity.expr_text.startswith("Piecewise((")
-    assert quantity.expr_text.endswith(", True))")
-    assert quantity.at() == case.form.quantity(quantity.name).at() == 1_960_494_337
-    assert quantity.at(B=2) == 3_882_512_641 != 2 * quantity.at()
+    assert {"B": "1"} == form.cases[0].equal
+    assert kept.expr_text.startswith("Piecewise((12*T**2*h*L + 48*T*d*L + ")
+    assert kept.at() == alike + 48 * T * d * L + 32 * T + 12
+    assert kept.at(B=2) == 2 * (alike + 40 * T * d * L + 24 * T) + 8 * T + 4
 
 
 # -- for which sizes --------------------------------------------------------------------------------------------------------
@@ -220,3 +221,12 @@ assert not {"torch", "sympy", "numpy", "rich", "transformers"} & set(sys.modules
 def test_all_forms_are_small() -> None:
     """They travel with the package: 2 MB in all."""
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
+
+
+def test_a_configuration_that_does_not_travel_along_is_refused() -> None:
+    """With those that do, and the way to one's own."""
+    with pytest.raises(NapkinError) as caught:
+        calc.load("transformers:nothing")
+    assert str(caught.value) == (
+        f"no configuration 'transformers:nothing': there are {', '.join(configs())}; of your own config.json write hf:PATH"
+    )
