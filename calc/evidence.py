@@ -19,7 +19,8 @@ from calc.errors import BadInputError
 from calc.times import Times
 
 KIND = "measurement of a training step"
-OTHER_KINDS = ("measurement of matrix products", "measurement of transfers")
+# What else Napkin writes, and may lie in the same folder.
+OTHER_KINDS = ("measurement of matrix products", "measurement of transfers", "calibration", "prediction", "training run")
 VARIABLE = "NAPKIN_MEASUREMENTS"
 _MOST_BYTES = 2**24
 
@@ -117,13 +118,13 @@ def read(file: Path) -> Record | None:
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{file} is not JSON: {str(error) or 'nested too deeply'}") from None
     top = _Entry(str(file), "the record", data)
-    if top.integer("schema") != 1:
-        raise EvidenceError(f"{file}: schema {top.integer('schema')} is not known: this reads schema 1")
     kind = top.text("kind")
     if kind in OTHER_KINDS:
         return None
     if kind != KIND:
         raise EvidenceError(f"{file}: {kind[:60]!r} is no kind of measurement that is known here")
+    if top.integer("schema") != 1:
+        raise EvidenceError(f"{file}: schema {top.integer('schema')} is not known: this reads schema 1")
     return _record(str(file), top)
 
 

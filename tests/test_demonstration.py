@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import pickle
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -22,6 +24,7 @@ from calc.measure import demonstrations, train
 from calc.measure.storages import tensors_in
 from calc.measure.train import Account
 from reports import cli
+from reports.demonstration import progress
 
 SMALL = ("--model", "linear", "-d", "D=7", "-d", "B=5", "--device", "cpu")
 
@@ -200,6 +203,24 @@ def test_the_command_trains_and_says_that_the_accounts_agree() -> None:
     assert "every accounted step took exactly what was derived" in found.stdout
     assert "step 8 of 8: loss " in found.stderr
     assert "step 8 of 8" not in found.stdout
+
+
+def test_on_a_terminal_a_bar_moves_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words are those of the last step; standard output gets nothing."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, output = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", output)
+    with progress(8, "samples") as told:
+        demonstrate(replace(ready(7), wanted=wanted()), told)
+
+    assert "8/8" in terminal.getvalue()
+    assert "accounts equal the derivation" in terminal.getvalue()
+    assert "" == output.getvalue()
 
 
 def test_the_command_as_json_holds_every_loss_and_account() -> None:

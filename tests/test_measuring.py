@@ -185,6 +185,9 @@ class _Calibration:
     points = ()
     clock = "a clock of this test"
 
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "calibration", "schema": 1, "machine": {"device": {"name": "pretended"}}}
+
 
 @pytest.fixture
 def unattended(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +210,7 @@ def test_the_unattended_run_times_steps_beside_their_prediction(tmp_path: Path, 
     assert 0 == status
     assert record is not None
     assert [7, 17] == [run.sizes["B"] for run in record.runs]
+    assert evidence.read(tmp_path / "pretended-calibration.json") is None
     assert "over 2 steps" in shown
     assert "not calibrated in it: aten.mm 50 %" in shown
     assert 1 == shown.count("not measured")

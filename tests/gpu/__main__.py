@@ -54,7 +54,8 @@ class Session:
     def keep(self, name: str, data: Mapping[str, Any]) -> None:
         """One measurement as a file, named after the device."""
         words = f"python -m tests.gpu --device {self.device}"
-        device = re.sub(r"[^a-z0-9]+", "-", str(data["device"]["name"]).lower()).strip("-")
+        machine = data["device"] if "device" in data else data["machine"]["device"]
+        device = re.sub(r"[^a-z0-9]+", "-", str(machine["name"]).lower()).strip("-")
         (path,) = write_all(self.folder, {f"{device}-{name}.json": json_text({**data, "command": words})})
         self.say(f"wrote {path}")
 
@@ -143,6 +144,7 @@ def _calibration(session: Session) -> None:
     session.say("waiting until every step is derived: other work would slow the program's own part of a launch")
     session.known()
     session.calibration = calibrate(session.device, progress=session.say)
+    session.keep("calibration", session.calibration.to_json())
     session.said.append(f"## Calibration\n\n{len(session.calibration.points)} points by {session.calibration.clock}")
 
 
