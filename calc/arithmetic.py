@@ -111,7 +111,8 @@ def root(x: Fraction, k: int) -> tuple[Fraction, bool]:
     if top**k == x.numerator and bottom**k == x.denominator:
         return Fraction(top, bottom), True
     # Scaled so that the whole part of the root has 40 digits or a few more.
-    places = DIGITS + 1 - (len(str(x.numerator)) - len(str(x.denominator))) // k
+    digits = (x.numerator.bit_length() - x.denominator.bit_length()) * 301 // 1000  # log10 of 2 is 0.30103
+    places = DIGITS + 2 - digits // k
     scale = Fraction(10) ** places
     return _whole_root(math.floor(x * scale**k), k) / scale, False
 

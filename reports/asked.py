@@ -136,12 +136,8 @@ def short(value: Fraction) -> str:
 
 
 def _exactly_shown(value: Fraction) -> bool:
-    scaled = value if value else Fraction(1)
-    while abs(scaled) >= 10**_DIGITS:
-        scaled /= 10
-    return (abs(value) < 10**6 and value.denominator == 1) or (
-        (scaled * 10 ** (2 * _DIGITS)).denominator == 1 and Fraction(f"{float(value):.{_DIGITS}g}") == value
-    )
+    """Whether the digits that are shown are all there are."""
+    return (value.denominator == 1 and abs(value) < 10**6) or Fraction(f"{float(value):.{_DIGITS}g}") == value
 
 
 def pretty(expr: str) -> str:
@@ -153,4 +149,5 @@ def pretty(expr: str) -> str:
 def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
     """The formula with numbers in the place of its letters."""
     put = re.sub(r"[A-Za-z_]\w*", lambda m: f" {short(values[m[0]])} " if m[0] in values else m[0], pretty(expr), flags=re.ASCII)
-    return re.sub(r"\s*·\s*", " · ", re.sub(r" +", " ", put)).replace("( ", "(").replace(" )", ")").strip()
+    spaced = re.sub(r" +(?=[)⁰¹²³⁴⁵⁶⁷⁸⁹^])|(?<=\() +", "", re.sub(r" +", " ", put))
+    return re.sub(r"\s*·\s*", " · ", spaced).strip()

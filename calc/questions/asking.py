@@ -83,7 +83,7 @@ class Asking(Gathered):
             also=tuple(
                 self._row(name, everything.values[name]) for name in self.question.also if name != x.letter and name in everything.values
             ),
-            rows=tuple(self.question.table(everything.values)) if self.question.table else (),
+            rows=self._rows(everything.values),
             flags=tuple(self.flags),
             notes=(*self.notes, *self.question.notes),
             source=self.question.source,
@@ -251,6 +251,15 @@ class Asking(Gathered):
 
     def _puts(self) -> tuple[Put, ...]:
         return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
+
+    def _rows(self, values: Mapping[str, Fraction]) -> tuple[Row, ...]:
+        """The table, where the question turned round leaves all of its letters known."""
+        if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
+            return ()
+        return tuple(self.question.table(values))
+
+    def _leaves(self) -> set[str]:
+        return {name for e in self.question.equations for name in letters_of(e.expr)}
 
     def _row(self, name: str, value: Fraction) -> Row:
         letter = self.question.letter(name)

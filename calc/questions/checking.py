@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ from calc.exact import holds
 from calc.hardware import DEFAULT_DTYPE
 from calc.questions import devices
 from calc.questions.gathering import SIZES, Gathered
-from calc.questions.question import Letter
+from calc.questions.question import Condition, Letter
 from calc.questions.solving import System, to_safe_side, value_of
 
 
@@ -41,11 +42,17 @@ def check(asked: Gathered, values: Mapping[str, Fraction]) -> None:
         if letter.unit == "share" and values.get(letter.letter, 0) > 1:
             raise BadInputError(_beyond(asked, letter, values))
     for condition in asked.question.conditions:
-        if letters_of(condition.holds) <= values.keys() and not holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
-            said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
-            if condition.refuse:
-                raise BadInputError(said)
-            asked.flags += [said] if said not in asked.flags else []
+        if not _speaks_of(condition) <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
+            continue
+        said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
+        if condition.refuse:
+            raise BadInputError(said)
+        asked.flags += [said] if said not in asked.flags else []
+
+
+def _speaks_of(condition: Condition) -> set[str]:
+    """The letters that a condition compares, and those that its message shows."""
+    return {*letters_of(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
 def _beyond(asked: Gathered, letter: Letter, values: Mapping[str, Fraction]) -> str:

@@ -38,6 +38,10 @@ def device(given: Mapping[str, str]) -> Device | None:
     sparse = given.get("sparse", "no").lower()
     if sparse not in _YES + _NO:
         raise BadInputError(f"sparse = {sparse[:40]!r}: write sparse=yes for the rate with 2:4 sparsity")
+    if "sparse" in given.get("dtype", ""):
+        raise BadInputError(
+            f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
+        )
     found = accelerator(given["gpu"], given.get("hardware"))
     return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
 

@@ -51,7 +51,7 @@ class Gathered:
             if not more:
                 break
             constant |= more
-        return tuple(e for name, e in found.items() if not (name in constant and name in self.known))
+        return tuple(e for name, e in found.items() if not (name in constant and (name in self.known or name == self.wanted.letter)))
 
     def _counts_exactly(self) -> bool:
         """Whether what only a model's equations need is there: the model, or the number itself."""

@@ -17,8 +17,9 @@ _SECONDS: dict[str, int | Fraction] = {
     "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60, "h": 3600, "hour": 3600, "hours": 3600,
     "d": 86400, "day": 86400, "days": 86400, "week": 604800, "weeks": 604800,
 }  # fmt: skip
-_LARGEST_EXPONENT = 60
+_LARGEST_EXPONENT = 40  # so that products of several numbers can still be shown as doubles
 _LONGEST = 400
+_RANGE = f"from 1e-{_LARGEST_EXPONENT} to 1e{_LARGEST_EXPONENT}"
 
 
 def _prefixed(names: tuple[str, ...], step: int = 1000) -> dict[str, Fraction]:
@@ -82,6 +83,8 @@ def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
     found = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
     if found.value <= 0:
         raise BadInputError(f"{name} = {_clip(typed)} must be more than 0")
+    if not Fraction(1, 10**_LARGEST_EXPONENT) <= found.value <= 10**_LARGEST_EXPONENT:
+        raise BadInputError(f"{name} = {_clip(typed)} is out of reach: numbers here are {_RANGE}")
     if unit == "share" and found.value > 1:
         raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(found.value)}")
     if whole and found.value.denominator != 1:
@@ -100,7 +103,7 @@ def _text(name: str, typed: int | float | Fraction) -> str:
     if isinstance(typed, bool) or not isinstance(typed, int | float | Fraction):
         raise BadInputError(f"{name} = {_clip(typed)} is no number")
     if isinstance(typed, int) and typed.bit_length() > 4 * _LONGEST // 2:
-        raise BadInputError(f"{name} has too many digits: numbers here are below 1e{_LARGEST_EXPONENT}")
+        raise BadInputError(f"{name} has too many digits: numbers here are {_RANGE}")
     return str(typed)
 
 
@@ -113,9 +116,7 @@ def _read(name: str, text: str, unit: str) -> Read:
         raise BadInputError(f"{name} = {_clip(text)} is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
     exponent = found["exponent"] or "0"
     if len(exponent.lstrip("+-").lstrip("0")) > 2 or abs(int(exponent)) > _LARGEST_EXPONENT:
-        raise BadInputError(
-            f"{name} = {_clip(text)} has too large an exponent: numbers here are from 1e-{_LARGEST_EXPONENT} to 1e{_LARGEST_EXPONENT}"
-        )
+        raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers here are {_RANGE}")
     value = Fraction(found["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
     if found["below"]:
         value = _divided(name, text, value, int(found["below"]))

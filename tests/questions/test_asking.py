@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import calc
+from calc.arithmetic import isolated
 from calc.errors import BadInputError
-from calc.questions import Answer, ask
+from calc.questions import Answer, ask, solving
 from calc.questions.memory import OPTIMIZER, PRECISION, WEIGHT_BYTES
 from calc.questions.registry import FAMILIES, _of, all_names, all_questions
 
@@ -287,3 +288,19 @@ def test_an_answer_is_found_by_letter_and_by_key() -> None:
 
     assert found["C"] == 63 * 10**23
     assert found["gpus"] == found["n"] == 1024
+
+
+def test_a_wrong_rearrangement_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put back into the equation it does not give what it came from; the search finds the devices then, and says what it saw."""
+    monkeypatch.setattr(solving, "isolated", lambda text, letter, left: (f"2*({isolated(text, letter, left)[0]})",))
+    found = ask("gpus", days=DAYS, **RUN)
+
+    assert (1024, None) == (found.value, found.expr)
+    assert found.reckoning.lines[-1].because.startswith("by search: days is 143.927 at 1,024 and ")
+
+
+def test_a_table_is_left_out_where_its_letters_are_not_known() -> None:
+    """Solved for a weight's bytes there is nothing to compare formats of."""
+    found = ask("quantised", weights_bytes="14GB", parameters="7B", solve="weight-bytes")
+
+    assert (2, ()) == (found.value, found.rows)
