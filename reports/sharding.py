@@ -18,7 +18,7 @@ from calc.units import Unit
 from reports.escape import visible
 from reports.numbers import amount, integer, significant
 
-_STAGES = {"only": "", "first": "first stage", "inner": "second stage, as all in the middle or fuller", "last": "last stage"}
+_STAGES = {"only": "", "first": "first stage", "inner": "second stage, the fullest in the middle", "last": "last stage"}
 
 
 def show(found: Account, out: Console) -> None:
@@ -28,7 +28,10 @@ def show(found: Account, out: Console) -> None:
     _unknown(found, out)
     if found.machine is not None:
         fits = "fits" if found.memory <= found.machine.memory else "does not fit"
-        out.print(Text(f"{fits} the {_bytes(found.machine.memory)} of {found.machine.name}", style="bold"))
+        fits = fits if found.model.items else f"the state alone {fits}"
+        out.print(Text(f"{fits} the {_bytes(found.machine.memory)} of {visible(found.machine.name)}", style="bold"))
+        if found.step is None:
+            out.print(Text("time is unknown: which products its layers make is not known apart", style="dim"))
     stage = found.fullest
     _steps(f"Memory, step by step{_of(stage, found)}", _memory_lines(stage), out)
     if stage.traffic:

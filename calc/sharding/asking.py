@@ -132,7 +132,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
     import calc
     from calc.sharding.derived import model_of
-    from calc.sharding.own import own_tensors
+    from calc.sharding.own import own_buffers, own_tensors
 
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
@@ -150,7 +150,9 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
         != derivation["parameters"].value
     ):
         raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
-    return replace(model_of(derivation, own), name=name)
+    buffers = own_buffers(spec, held)
+    notes = (f"buffers, {buffers:,} bytes whole on every rank, are not in it",) if buffers else ()
+    return replace(model_of(derivation, own), name=name, notes=notes)
 
 
 def _machine(words: Words) -> Machine | None:

@@ -15,7 +15,7 @@ def of_account(found: Account) -> dict[str, Any]:
     """One layout with all its lines."""
     return {
         "schema": SCHEMA,
-        "model": {"name": found.model.name, "source": found.model.source},
+        "model": {"name": found.model.name, "source": found.model.source, "notes": list(found.model.notes)},
         "layout": found.layout.to_json(),
         "devices": found.layout.devices,
         "state": found.state.source,

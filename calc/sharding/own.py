@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 from calc.sharding.model import FIRST, LAYER, Tensor
 from calc.spec import Sizes, Spec
@@ -13,12 +14,22 @@ from calc.spec import Sizes, Spec
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
     """The tensors by the pattern of their name; those that there are L of belong to the layers."""
+    parameters = _built(spec, sizes).named_parameters()
+    found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
+    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
+
+
+def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """Bytes of the module's buffers, which nothing here divides."""
+    return sum(buffer.numel() * buffer.element_size() for buffer in _built(spec, sizes).buffers())
+
+
+def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
+    """The module without memory."""
     import torch
 
     with torch.device("meta"):
-        module = spec.build(Sizes(**sizes))
-    found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in module.named_parameters())
-    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
+        return spec.build(Sizes(**sizes))
 
 
 def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> Tensor:
