@@ -6,7 +6,8 @@ A calibration times primitive operators only, never a model. Each point has all 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -157,7 +158,7 @@ def read(path: Path) -> Calibration:
         raise BadInputError(f"cannot read a calibration from {path}: {error}; make one with napkin calibrate -o FILE") from None
     try:
         return _calibration(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadInputError(f"{path} is no calibration ({_reason(error)}): make one with napkin calibrate -o FILE") from None
 
 
@@ -172,11 +173,33 @@ def _calibration(document: Any) -> Calibration:
     for key in ("kind", "name"):
         if not isinstance(machine["device"][key], str):
             raise ValueError(f"its device's {key} is no text")
+    _require_plain(machine)
     found = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
+    for (what, dtype), points in found.by_what.items():
+        if what not in OVERHEADS:
+            _require_readable(f"{what} in {dtype}", points)
     for what in (PRODUCT, COPY, *OVERHEADS):
         if (what, "float32") not in found.by_what:
             raise ValueError(f"it has no {what} in float32")
     return found
+
+
+def _require_plain(value: Any, depth: int = 0) -> None:
+    """Facts of a machine are shown and written again: nothing in them that JSON cannot carry."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if depth > 5 or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("facts of its machine are no plain data")
+    for item in inner:
+        _require_plain(item, depth + 1)
+
+
+def _require_readable(what: str, points: Sequence[Point]) -> None:
+    """Points of one operator can be read between: products by the same sizes, others by their bytes, of which no two are alike."""
+    if all(p.flops for p in points):
+        if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
+            raise ValueError(f"points of {what} have other sizes than each other, or none")
+    elif any(p.flops or not p.bytes or dict(p.sizes) != {"bytes": p.bytes} for p in points) or len({p.bytes for p in points}) < len(points):
+        raise ValueError(f"points of {what} are told by their bytes, which must differ")
 
 
 def _points(entries: Any) -> Iterable[Point]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calc.calibration import COPY, Point, read
+from calc.cost import Operator, View
+from calc.derive.operators import Work
 from calc.errors import BadInputError
-from tests.calibrated import GIGA, RATE, made
+from calc.prediction import predict
+from tests.calibrated import GIGA, MACHINE, RATE, made
 
 
 def _written(path: Path, **changes: Any) -> Path:
@@ -22,6 +29,31 @@ def _written(path: Path, **changes: Any) -> Path:
 def test_a_calibration_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Every point, the machine and the clock."""
     assert made() == read(_written(tmp_path / "c.json"))
+
+
+@given(st.data())
+def test_a_damaged_calibration_is_refused_or_predicts(data: st.DataObject) -> None:
+    """One value of one point is something else: never another exception than a refusal."""
+    document = made().to_json()
+    point = data.draw(st.sampled_from(document["points"]))
+    key = data.draw(st.sampled_from(sorted(point)))
+    point[key] = data.draw(st.none() | st.integers(-(10**19), 10**19) | st.text(max_size=3) | st.just([]) | st.just({"m": 1}))
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(BadInputError):
+        file = Path(folder, "c.json")
+        file.write_text(json.dumps(document), encoding="utf-8")
+        works = [_product(), _pointwise()]
+        assert predict(works, read(file)).seconds > 0
+
+
+def _product() -> Work:
+    a = View((30, 30), "float32", 900)
+    return Work("forward", "", Operator("aten.mm.default", {"self": a, "mat2": a}, (a,)), 54000, 0, 0, 10800, 10800, 1, 1)
+
+
+def _pointwise() -> Work:
+    a = View((30, 30), "float32", 900)
+    return Work("backward", "", Operator("aten.gelu.default", {"self": a}, (a,)), 0, 900, 0, 7200, 7200, 1, 1)
 
 
 def test_the_median_is_of_one_call() -> None:
@@ -51,6 +83,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "truth as FLOPs": ({"points": [{**POINT, "flops": True}]}, "'True' is no whole number from 0 to 10^18"),
     "a size of 0": ({"points": [{**POINT, "sizes": {"m": 0}}]}, "'0' is no whole number from 1 to 10^18"),
     "no sizes": ({"points": [{k: v for k, v in POINT.items() if k != "sizes"}]}, "it lacks sizes"),
+    "an endless fact": ({"machine": {**MACHINE, "load": float("inf")}}, "facts of its machine are no plain data"),
+    "a product without sizes": (
+        {"points": [{**POINT, "sizes": {}}]},
+        "points of aten.mm in float32 have other sizes than each other, or none",
+    ),
+    "products of other sizes": (
+        {"points": [POINT, {**POINT, "sizes": {"k": 1}}]},
+        "points of aten.mm in float32 have other sizes than each other, or none",
+    ),
+    "no bytes": ({"points": [{**POINT, "flops": 0}]}, "points of aten.mm in float32 are told by their bytes, which must differ"),
+    "the same bytes twice": (
+        {"points": [{**POINT, "flops": 0, "bytes": 8, "sizes": {"bytes": 8}}] * 2},
+        "points of aten.mm in float32 are told by their bytes, which must differ",
+    ),
     "nothing but a product": ({"points": [POINT]}, "it has no aten.copy_ in float32"),
 }
 
