@@ -55,8 +55,10 @@ def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: boo
 
 
 def analysed(graph: Graph) -> Analysis:
-    """The analysis of a graph, with that of its special case."""
+    """The analysis of a graph, with that of its special case; every certificate is met once more, as they come from several recordings."""
     found = analyse(graph, REGISTRY)
+    for record in graph.certificates:
+        found.certify(record)
     return replace(found, special=analysed(graph.special[0].graph)) if graph.special else found
 
 
