@@ -9,6 +9,7 @@ from fractions import Fraction
 import calc
 from calc.device_memory import off
 from calc.measuring import Asked, Measured, measured
+from calc.repeat import How, Repeat
 from tests.gpu.models import Model, options_of
 
 RECIPES = ("fp32", "bf16-autocast", "bf16-master")
@@ -27,7 +28,8 @@ class Row:
 
 
 def row(model: Model, recipe: str, device: str, say: Callable[[str], None]) -> Row:
-    asked = Asked(device, fit=True, progress=lambda words: say(f"{model.name}, {recipe}: {words} …"))
+    how = How(Repeat(warm_up=2, count=3, seconds=0), sites=False)
+    asked = Asked(device, fit=True, how=how, progress=lambda words: say(f"{model.name}, {recipe}: {words} …"))
     try:
         return Row(model.name, recipe, measured(calc.load(model.of), model.sizes, options_of(recipe), asked))
     except Exception as error:  # whatever a kernel raises: the other rows still count
