@@ -179,3 +179,14 @@ def test_what_a_prediction_cannot_do_without_is_timed() -> None:
 def test_results_of_what_memory_bounds_are_too_small_to_be_fetched_anew() -> None:
     """Below 32 MiB, from which on glibc asks the system for every allocation: that cost is timed by itself."""
     assert all(p.bytes <= 4 * 28 * 2**20 for p in REAL if "bytes" in p.sizes and "memory" not in p.what)
+
+
+@pytest.mark.gpu
+def test_a_cuda_device_is_calibrated_by_its_own_events() -> None:
+    """Everything that a prediction needs is among the points, in half precision too; the device is named by its driver."""
+    found = calibrate("cuda")
+
+    assert "CUDA events" == found.clock
+    assert torch.cuda.get_device_name() == found.name
+    assert {*OVERHEADS, COPY, PRODUCT, *BY_BYTES} <= {what for what, _ in found.by_what}
+    assert {"float32", "bfloat16", "float16"} <= found.peaks().keys()
