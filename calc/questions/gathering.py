@@ -70,11 +70,12 @@ class Gathered:
 
     @property
     def part(self) -> set[str]:
-        """Letters that equations join to the one that is wanted, or to those that belong to the answer."""
+        """Letters that the way to the answer, and to what belongs to it, may lead over. Known ones end it: what is behind them is idle."""
         groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
         found: set[str] = {self.wanted.letter, *self.question.also}
         while True:
-            more = {name for group in groups if group & found for name in group}
+            open_ = found - self.known.keys()
+            more = {name for group in groups if group & open_ for name in group}
             if more <= found:
                 return found
             found |= more
@@ -107,29 +108,18 @@ class Gathered:
                 raise BadInputError(f"{', '.join(self.given.device)} says which rate of a device: give gpu=… as well")
             return
         for letter in self.question.letters:
-            if letter.device and letter.letter not in self.known and letter is not self.wanted and self._has_part(letter):
+            if letter.device and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part:
                 value, meaning, source = devices.of_device(self.device, letter)
                 self._put(letter, value, meaning, source)
                 self.used_of_device.add(letter.device)
         if not self.used_of_device and not any(x.device and x.letter in self.given.letters for x in self.question.letters):
             raise BadInputError(f"gpu={self.device.found.id} has no part in this: what it would give is given, or asked for; leave it out")
 
-    def _has_part(self, letter: Letter) -> bool:
-        """Whether the way to the answer may lead over a letter: known ones end it, so what is behind them is not asked for."""
-        groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
-        found: set[str] = {self.wanted.letter, *self.question.also}
-        while True:
-            open_ = found - self.known.keys()
-            more = {name for group in groups if group & open_ for name in group}
-            if more <= found:
-                return letter.letter in found
-            found |= more
-
     def defaults(self) -> None:
         for letter in self.question.letters:
             if value_of(self.equations, self.known, self.wanted.letter) is not None:
                 return
-            open_ = letter.default and letter.letter not in self.known and letter is not self.wanted and self._has_part(letter)
+            open_ = letter.default and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part
             if open_ and value_of(self.equations, self.known, letter.letter) is None:
                 self._put(letter, Fraction(letter.default), letter.meaning, f"ASSUMPTION: {letter.because}")
 
