@@ -6,6 +6,9 @@
           them than a cache holds
         + the first touch of results so large that memory is fetched from the system for each of them
 
+On a CUDA device the program runs ahead of it: there a phase takes the longer of what its operators take on the device and what the
+program takes for all of them, launches and views included.
+
 Rates are interpolated in the logarithms of the sizes (weights: the inverse fourth power of the distance, of the eight nearest points);
 times of what memory bounds by straight lines in the logarithms of bytes and time. Nothing is fitted on a model.
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from calc.calibration import BACKWARD, COPY, FORWARD, FRESH, LAUNCH, OPTIMIZER, PRODUCT, TOUCHED, VIEW, Calibration, Point
@@ -103,7 +106,8 @@ def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
     tables = Tables(calibration)
     recorded = any(work.phase == "backward" for work in works)
     cold = {phase for phase in PHASES if sum(w.times * w.cold for w in works if w.phase == phase) > tables.cache}
-    rows = tuple(_timed(work, tables, recorded, work.cold if work.phase in cold else 0) for work in works)
+    timed = [_timed(work, tables, recorded, work.cold if work.phase in cold else 0) for work in works]
+    rows = tuple(_ahead(timed) if calibration.device == "cuda" else (both.added for both in timed))
     products = [work for work in works if work.matmul]
     executed = sum(work.times * work.matmul for work in works)
     model = sum(work.times * (work.matmul - work.recompute) for work in works if work.phase != "optimizer")
@@ -119,10 +123,36 @@ def _most_flops(products: Sequence[Work]) -> str:
     return max(found, key=lambda dtype: found[dtype], default="")
 
 
-def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> Timed:
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """An operator's time on the device, and what the program takes for it; ``extra`` is what it takes beyond launching a kernel."""
+
+    row: Timed
+    program: float
+    extra: float
+
+    @property
+    def added(self) -> Timed:
+        """One after the other, as on a CPU, where a launch is part of the operator's own time."""
+        return replace(self.row, seconds=self.row.seconds + self.extra)
+
+
+def _ahead(timed: Sequence[_Both]) -> Iterator[Timed]:
+    """Each phase by the device or by the program, whichever takes longer for all of its operators."""
+    for phase in dict.fromkeys(both.row.phase for both in timed):
+        mine = [both for both in timed if both.row.phase == phase]
+        on_device = sum(both.row.total for both in mine)
+        if on_device >= sum(both.row.times * both.program for both in mine):
+            yield from (both.row for both in mine)
+        else:
+            yield from (replace(both.row, like=both.row.like if both.row.like == VIEW else LAUNCH, seconds=both.program) for both in mine)
+
+
+def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
     extra = tables.recording(work.phase) if recorded else 0.0
     if not work.launches:
-        return _row(work, VIEW, True, tables.once(VIEW) + extra, tables.error_of(VIEW, {}))
+        view = tables.once(VIEW)
+        return _Both(_row(work, VIEW, True, 0.0, tables.error_of(VIEW, {})), view + extra, view + extra)
     if work.matmul:
         stand = as_product(work.operator, work.matmul)
         rate, error = tables.rate(stand)
@@ -130,7 +160,7 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> Timed:
     else:
         stand = by_bytes(work.operator, work.moved, tables.known)
         seconds, error = tables.seconds(stand, cold / work.moved)
-    return _row(work, stand.what, stand.exact, seconds + tables.first_touch(work) + extra, error)
+    return _Both(_row(work, stand.what, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
 
 
 def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> Timed:

@@ -68,7 +68,7 @@ def _peak(calibration: Calibration, dtype: str) -> tuple[Fraction | None, str, s
         return None, "", "the step makes no product"
     entry = of_device(calibration.name)
     if entry is not None:
-        name = RATES.get(dtype, "")
+        name = str(calibration.machine.get("float32_products", "fp32")) if dtype == "float32" else RATES.get(dtype, "")
         if name in entry.peaks:
             return entry.peak(name), f"dense {name}, {entry.source}", ""
         return None, "", f"no rate of {dtype} is published for {entry.name}"

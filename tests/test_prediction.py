@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.calibration import COPY, LAUNCH, PRODUCT, VIEW
+from calc.calibration import BACKWARD, COPY, LAUNCH, PRODUCT, VIEW, Calibration
 from calc.cost import Operator, View
 from calc.derive.operators import Work
 from calc.prediction import Tables, predict
 from calc.timed_as import Stand, as_product, by_bytes
-from tests.calibrated import BANDWIDTH, BY_BYTES, FETCHED, GIGA, OVERHEAD, RATE, added, made, product
+from tests.calibrated import BANDWIDTH, BY_BYTES, FETCHED, GIGA, MACHINE, OVERHEAD, RATE, added, made, product
 from tests.calibrated import by_bytes as point_by_bytes
 
 NANO = 1e-9
@@ -115,6 +115,19 @@ def test_the_program_adds_its_time_where_the_step_has_a_backward() -> None:
 
     assert {phase: pytest.approx(alone + nanoseconds * NANO) for phase, nanoseconds in ADDED.items()} == found
     assert alone == pytest.approx(_seconds(phases["forward"]))
+
+
+def test_on_a_cuda_device_the_program_runs_ahead() -> None:
+    """A large product hides all launches; many small ones take what the program takes for them, views included."""
+    points = made().points
+    cuda = Calibration({**MACHINE, "device": {"kind": "cuda", "name": "Toy"}}, "events", points)
+    view = _work("aten.view.default", {"self": _view(10)}, _view(10), launches=0, fused_launches=0, phase="backward", times=100)
+    small, large = _mm(2, 2, 2, phase="backward", times=100), _mm(1000, 1000, 1000, phase="backward")
+    program = 100 * (OVERHEAD[LAUNCH] + OVERHEAD[VIEW] + 2 * OVERHEAD[BACKWARD]) * NANO
+
+    assert program == pytest.approx(predict((view, small), cuda).seconds)
+    assert 2e9 / RATE * NANO + 100 * OVERHEAD[LAUNCH] * NANO == pytest.approx(predict((view, small, large), cuda).seconds)
+    assert predict((view, small, large), made()).seconds > predict((view, small, large), cuda).seconds
 
 
 def test_a_view_takes_the_time_of_a_view() -> None:

@@ -17,6 +17,7 @@ from calc.measure.collector import collector_off
 from calc.measure.machine import machine
 from calc.measure.primitive import Action, Primitive
 from calc.measure.primitives import primitives
+from calc.measure.products import single_precision
 from calc.measure.timing import HostWatch, Times, Watch, time_of, watch_of
 from calc.repeat import Repeat
 
@@ -31,15 +32,19 @@ def calibrate(
     device: str,
     *,
     processor_time: bool = False,
+    tf32: bool = False,
     watch: Watch | None = None,
     chosen: Iterable[Primitive] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
-    """Time every primitive on ``device``, by its own clock or, on a CPU, by the time that its processors spent on this process."""
+    """Time every primitive on ``device``, by its own clock or, on a CPU, by the time that its processors spent on this process.
+
+    With ``tf32`` a CUDA device makes its float32 products in that format, and the calibration is of steps that do.
+    """
     watch = watch or (processor_watch() if processor_time else watch_of(device))
     points: list[Point] = []
     what = ""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), collector_off():
+    with single_precision(tf32, device), torch.no_grad(), torch.random.fork_rng(devices=[]), collector_off():
         torch.manual_seed(0)
         for primitive in primitives(device) if chosen is None else chosen:
             if primitive.what != what:
@@ -47,7 +52,7 @@ def calibrate(
                 progress(f"timing {what}")
             point = _timed(primitive, watch)
             points += [] if point is None else [point]
-    return Calibration(machine(device), watch.name, tuple(points))
+    return Calibration({**machine(device), **({"float32_products": "tf32"} if tf32 else {})}, watch.name, tuple(points))
 
 
 def processor_watch() -> HostWatch:
