@@ -28,6 +28,7 @@ FUSED = (
     "fused is a lower model: operators between two products run as one kernel, which reads each tensor made before it once and writes each"
     " tensor that is read after it once; a compiler may leave more"
 )
+LOOP = "the optimizer runs parameter by parameter here; on CUDA torch runs it over lists of them: --implementation foreach"
 NOTE = "times are bounds from below, at dense published rates; no operator reaches them"
 _SECONDS = re.compile(r"[0-9.]{1,20}(e-?[0-9]{1,2})?")
 _FORMS = ("matmul", "elementwise", "moved", "fused")
@@ -107,7 +108,7 @@ def document(found: Found) -> dict[str, Any]:
         },
         "eager": _document(found.eager),
         "fused": _document(found.fused),
-        "notes": [NOTE, FUSED],
+        "notes": list(notes(found)),
     }
 
 
@@ -171,7 +172,7 @@ def show(found: Found, top: int, out: Console) -> None:
     _sites(found, top, out)
     out.print()
     _operators(found, top, out)
-    for note in (NOTE, FUSED):
+    for note in notes(found):
         out.print(Text(note, style="dim"))
 
 
@@ -181,6 +182,12 @@ def ceilings(found: Found) -> tuple[str, ...]:
     rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in found.formats)
     launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as asked"
     return f"products at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
+
+
+def notes(found: Found) -> tuple[str, ...]:
+    """What must be known of the numbers."""
+    loop = "optimizer" in found.eager.phases and found.options.get("implementation", "loop") == "loop"
+    return NOTE, FUSED, *((LOOP,) if loop else ())
 
 
 def finding(found: Found) -> str:

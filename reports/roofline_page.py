@@ -17,7 +17,7 @@ from reports import html
 from reports.numbers import NBSP, duration, integer, percent, rate, significant
 from reports.page import Mark
 from reports.render import Look
-from reports.roofline import FUSED, NOTE, Found, bounds, ceilings, finding
+from reports.roofline import Found, bounds, ceilings, finding, notes
 
 WIDTH, HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 96, 16, 40  # margins, in units of the drawing
@@ -89,7 +89,7 @@ def page(found: Found, today: datetime.date) -> RooflinePage:
         plot=_plot(found, drawn),
         phases=tuple(_phases(found)),
         operators=tuple(_operator(row, total) for row in ordered),
-        notes=(*ceilings(found), f"{device.name}: {device.source}", NOTE, FUSED),
+        notes=(*ceilings(found), f"{device.name}: {device.source}", *notes(found)),
         sections=SECTIONS,
     )
 

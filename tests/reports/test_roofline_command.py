@@ -81,6 +81,15 @@ def test_the_table_says_what_dominates() -> None:
     assert "dense fp32" in found.stdout
 
 
+def test_an_optimizer_that_runs_parameter_by_parameter_is_noted() -> None:
+    """As a list of parameters it launches fewer kernels, and nothing is noted."""
+    loop, lists = _document(), _document("--implementation", "foreach")
+
+    assert "--implementation foreach" in loop["notes"][-1]
+    assert not any("--implementation" in note for note in lists["notes"])
+    assert lists["eager"]["phases"]["optimizer"]["launches"] < loop["eager"]["phases"]["optimizer"]["launches"]
+
+
 def test_a_device_of_ones_own_is_a_ceiling_too(tmp_path: Path) -> None:
     """From a file of the catalogue's layout."""
     file = tmp_path / "own.toml"
