@@ -18,6 +18,7 @@ from calc.derive.memory import Peak
 from calc.errors import NapkinError
 from calc.graph import Graph, Record, Tensor
 from calc.quantities import QUANTITIES
+from calc.turns import fewest
 
 PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 
@@ -53,7 +54,8 @@ class Analysis:
     def certify(self, record: Record) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items()}
-        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites)
+        turns = {name: fewest([r.sizes for r in self.graph.records], name) for name in self.graph.loops}
+        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites, turns)
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:

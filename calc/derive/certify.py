@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from calc.algebra import Algebra, Poly
 from calc.derive import memory
@@ -20,10 +22,12 @@ def certify(
     peaks: Mapping[str, tuple[int, Sequence[Peak]]],
     algebra: Algebra,
     sites: Sites,
+    turns: Mapping[str, int],
 ) -> int:
     """Number of quantities that agree at the sizes of ``record``; the first that does not is an error.
 
-    ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum.
+    ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum. ``turns`` are the
+    fewest of each loop that the closed forms come from: a record of fewer lacks moments, and those must never be its maximum.
     """
     recorded: dict[str, int] = {}
     for entry in folder.entries(record):
@@ -36,13 +40,38 @@ def certify(
         for peak in candidates:
             if peak.label in labels:
                 _compare(f"{quantity} at {peak.label}", algebra.value(peak.live, record.sizes), labels[peak.label].live, record)
+        few = {name: record.sizes[name] for name, least in turns.items() if record.sizes[name] < least}
+        there = [peak.live for peak in candidates if peak.label in labels]
+        for peak in candidates if few else ():
+            if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
+                raise CertificateError(quantity, _NO_SUCH_MOMENT.format(f"{quantity} at {peak.label}", _written(few)), record.sizes)
         _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in found), record)
     return len(totals) + len(peaks)
 
 
+_NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"
+
+
+def _never_less(algebra: Algebra, one: Poly, other: Poly, turns: Mapping[str, int]) -> bool:
+    """Whether ``one`` is at least ``other`` at all sizes, with those ``turns`` of the loops: no term of their difference is negative."""
+    sums: dict[tuple[tuple[str, int], ...], Fraction] = {}
+    for coefficient, powers in algebra.terms(one - other):
+        left = {name: power for name, power in powers.items() if name not in turns}
+        if any(not name.isidentifier() for name in left):
+            return False  # a size in a function: whether turns are in it is not looked into
+        counted = math.prod((turns[name] ** power for name, power in powers.items() if name in turns), start=Fraction(1))
+        rest = tuple(sorted(left.items()))
+        sums[rest] = sums.get(rest, Fraction(0)) + coefficient * counted
+    return all(value >= 0 for value in sums.values())
+
+
+def _written(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {size}" for name, size in sizes.items())
+
+
 def _compare(what: str, derived: int, recorded: int, record: Record) -> None:
     if derived != recorded:
-        sizes = ", ".join(f"{n} = {v}" for n, v in record.sizes.items())
+        sizes = _written(record.sizes)
         raise CertificateError(
             what.partition(" at ")[0],
             f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {sizes}: "

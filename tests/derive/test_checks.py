@@ -223,3 +223,13 @@ def test_a_hugging_face_model_is_exact(values: dict[str, Any], attention: str, t
 
     assert_holds(calc.check(result, B=3, T=11))
     assert_holds(calc.check(result, B=2, T=7, L=4))
+
+
+FEW = [{"B": 64, "D": 32, "L": 2}, {"B": 5, "D": 3, "L": 2}, {"B": 3, "D": 5, "L": 2}, {"B": 64, "D": 32, "L": 3}]
+
+
+@pytest.mark.parametrize("sizes", FEW, ids=str)
+def test_a_moment_that_few_layers_lack_is_no_peak_there(sizes: dict[str, int]) -> None:
+    """The first step's gradients reach a middle layer only where there are three: with two, what would be live then is never live,
+    and it would be the most where B is larger than D."""
+    at_their_own(calc.load("cruncher"), sizes, optimizer="sgd")
