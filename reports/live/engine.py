@@ -144,10 +144,12 @@ class Engine:
         raise BadInputError(f"{model[:60]} is code: it runs only where you name the file, as napkin verify … --source {file[:60]}")
 
     def _ask(self, question: str, given: Mapping[str, str]) -> Named:
-        import calc
+        from calc.questions.asking import answered
+        from calc.questions.registry import question as known
 
-        answer = calc.ask(question, **given)
-        return Table(f"the answer to {question}", _answered(answer))
+        if "model" in given:  # nor is code run for a question
+            given = {**given, "model": self._word(given["model"])}
+        return Table(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
 
     def _device(self, name: str, given: Mapping[str, str]) -> Named:
         from calc.hardware import accelerator

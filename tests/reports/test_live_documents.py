@@ -316,6 +316,23 @@ def test_code_of_a_document_is_run_only_from_a_file_that_is_named(tmp_path: Path
     assert (refused.exit_code, run_.exit_code) == (2, 2)
 
 
+def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
+    """Of a model that a question names."""
+    (tmp_path / "mine.py").write_text("raise RuntimeError('was run')\n")
+    found = run(tmp_path, "```napkin\nask training-time model=mine.py:spec tokens=1e9 gpu=h100-sxm gpus=8 mfu=0.5 as run\n```\n")
+
+    assert found.exit_code == 2
+    assert "mine.py:spec is code: it runs only where you name the file" in found.stderr
+
+
+def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
+    """6·70e9·15e12 FLOP, in days, and the devices."""
+    block = "```napkin\nask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5 as run\n```\n"
+    text = "143.93 days<!--= run.answer -->, 143.93 days<!--= run.t -->, 6.3e24 FLOP<!--= run.C -->, 1,024<!--= run.gpus -->\n"
+
+    assert run(tmp_path, block + text).exit_code == 0
+
+
 def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^'x' is not defined before: there is nothing$"):
         Engine(tmp_path).run([]).lookup("x")
