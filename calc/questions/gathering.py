@@ -15,6 +15,7 @@ from calc.questions.question import Choice, Equation, Letter, Question
 from calc.questions.solving import value_of
 
 Progress = Callable[[str], None]
+OPTIONS = ("precision", "optimizer")  # choices that a model's step is recorded with
 SIZES = ("B", "T", "L", "d", "h", "V")
 
 
@@ -63,10 +64,15 @@ class Gathered:
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        """The choices that have a part, with what was chosen: an equation of theirs is in force."""
+        """The choices that have a part, with what was chosen: an equation of theirs is in force, or a model's step is recorded so."""
         found = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
         part = self.part
-        return tuple((c, name) for c, name in found if any(e in self.equations and e.letter in part for e in c.options[name]))
+
+        def counts(choice: Choice, name: str) -> bool:
+            of_model = bool(self.given.model) and choice.key in OPTIONS
+            return of_model or any(e in self.equations and e.letter in part for e in choice.options[name])
+
+        return tuple((c, name) for c, name in found if counts(c, name))
 
     @property
     def part(self) -> set[str]:
@@ -85,9 +91,12 @@ class Gathered:
     def from_model(self) -> None:
         if not self.given.model:
             return
+        from calc.options import made
         from calc.questions.models import described
 
-        described_by = described(self.given.model, self._sizes(), self.progress)
+        chosen = {c.key: self.given.choices.get(c.key, c.default) for c in self.question.choices if c.key in OPTIONS}
+        options = made(**chosen).to_json() if chosen else None
+        described_by = described(self.given.model, self._sizes(), self.progress, options)
         for letter in self.question.letters:
             if letter.model and letter.letter not in self.known and letter is not self.wanted:
                 value, meaning, source = described_by.gives(letter.model)

@@ -93,13 +93,15 @@ LARGEST_MODEL = Question(
     notes=(_STATE_ONLY,),
     source=ZERO,
 )
+_OWN = Letter("Y", "model-bytes", "bytes", "bytes of the model's own step", model="state_bytes")
 TRAINING_STATE = Question(
     "training-state",
     "bytes of weights, gradients and optimizer state of a model in training",
-    (PARAMETERS, Letter("S", "state", "bytes", "training state"), *_PARTS),
+    (PARAMETERS, Letter("S", "state", "bytes", "training state"), _OWN, *_PARTS),
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
     "S",
     choices=_STATE_OF,
+    with_model=(Equation("S", "Y", "as the recorded step keeps them, step counters included"),),
     notes=("activations are not in it: see largest-batch, or napkin derive MODEL",),
     source=ZERO,
 )
@@ -107,13 +109,22 @@ _RATIO = Letter("x", "ratio", "1", "what is needed over what there is")
 FITS = Question(
     "fits",
     "whether the training state of a model fits on some devices: what is needed over what there is",
-    (PARAMETERS, ONE_DEVICE, MEMORY, Letter("S", "state", "bytes", "training state"), _RATIO, *_PARTS),
+    (
+        PARAMETERS,
+        ONE_DEVICE,
+        MEMORY,
+        Letter("S", "state", "bytes", "training state"),
+        _RATIO,
+        replace(_OWN, key="peak-bytes", model="step_peak"),
+        *_PARTS,
+    ),
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter"), Equation("x", "S/(n*M)", "more than 1 does not fit")),
     "x",
     choices=_STATE_OF,
     conditions=(Condition("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),),
     also=("S",),
-    notes=(_STATE_ONLY,),
+    with_model=(Equation("S", "Y", "all that lives at once at the largest moment of the recorded step"),),
+    notes=("without a model the state alone: no activations; each device holds an even part",),
     source=ZERO,
 )
 

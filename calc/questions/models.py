@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from calc.errors import BadInputError, NapkinError
+from calc.options import MASTER
 
 Progress = Callable[[str], None]
 
@@ -110,6 +111,17 @@ class Model:
     def parameters(self) -> tuple[Fraction, str]:
         return Fraction(self.at("parameters")), "parameters"
 
+    def state(self) -> tuple[Fraction, str]:
+        """Weights, gradients, optimizer state, and fp32 copies where the recipe has them."""
+        copies = ("master_weights.bytes",) if (self.options or {}).get("precision") == MASTER else ()
+        found = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
+        return Fraction(found), "weights, gradients, copies and optimizer state of its own step"
+
+    def step_peak(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        at = ", ".join(f"{name} = {sizes[name]:,}" for name in ("B", "T") if name in sizes)
+        return Fraction(self.at("memory.peak")), f"peak of live bytes of its own step at {at}, activations included"
+
     def per_token(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
         what = f"model FLOPs of one token {self._at(sizes)}, forward and backward, without recomputation"
@@ -157,6 +169,8 @@ def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callab
 
 _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
     "parameters": Model.parameters,
+    "state_bytes": Model.state,
+    "step_peak": Model.step_peak,
     "flops_per_token": Model.per_token,
     "forward_flops": Model.prompt,
     "cache_per_token": Model.cache_values,

@@ -94,6 +94,19 @@ def test_the_largest_batch_is_the_last_that_fits(gpt2: Derivation) -> None:
 
 
 @pytest.mark.slow
+def test_whether_a_model_fits_is_asked_of_its_own_step(gpt2: Derivation) -> None:
+    """The peak of its step with activations, where the rule of thumb has the state alone; the state is that of the recipe asked for."""
+    found = ask("fits", model="gpt2", gpu="h100-sxm", B=32)
+    kept = calc.derive(calc.load("gpt2"), precision="bf16", optimizer="sgd")
+    state = ask("training-state", model="gpt2", precision="bf16", optimizer="sgd")
+
+    assert found.value == Fraction(gpt2["memory.peak"].at(B=32, T=1024), 80 * 10**9)
+    assert found.thumb is not None
+    assert found.thumb.value == Fraction(16 * 124439808, 80 * 10**9)
+    assert state.value == sum(kept[f"{name}.bytes"].at() for name in ("parameters", "gradients", "optimizer_state"))
+
+
+@pytest.mark.slow
 def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     """GPT-2 learned 1024 of them: memory is not what stops it, and a note says so."""
     found = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
