@@ -41,7 +41,7 @@ def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within
     dims = _dims(derivation)
     unit = dims[name].multiple_of
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
-    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step, derivation), expr, exact))
+    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step, derivation), dims, expr, exact))
     low, high = _accepted(near, derivation.sizes[name] // step, *_limits(name, step, derivation))
     points = sorted({low, high, derivation.sizes[name] // step, *(2**i for i in range(64) if low <= 2**i <= high)})
     ranges: list[tuple[int, int]] = []
@@ -87,12 +87,12 @@ def _limits(name: str, step: int, derivation: Derivation) -> tuple[int, int]:
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
     """All sizes with ``name`` moved and the rest held, except what follows it (``f = 4*d``)."""
     held = {d.name: d.value for d in derivation.dims if isinstance(dims[d.name].default, int)}
-    sizes = dims_.resolve(dims, {**held, name: size})
-    return {d: value for d, value in sizes.items() if not dims[d].tied}
+    return dims_.resolve(dims, {**held, name: size})
 
 
-def _is_near(sizes: Mapping[str, int], expr: str, exact: Exact) -> bool:
-    true = exact.at(sizes)
+def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: Exact) -> bool:
+    """The rule may be written in dimensions that are tied to others; a quantity is asked at those that can be set."""
+    true = exact.at({name: size for name, size in sizes.items() if not dims[name].tied})
     return abs(int(branches.value(expr, sizes)) - true) <= NEAR * true
 
 
