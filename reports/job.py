@@ -58,7 +58,9 @@ def derive(request: Request, progress: Progress) -> Derivation:
     spec = calc.load(request.model)
     spec.sizes(request.sizes)  # a size that cannot be is refused before the work begins
     found = calc.derive(spec, request.sizes, cache=request.cache, progress=progress, **request.options.to_json())
-    return replace(found, provenance={"napkin": version(), **found.provenance})
+    # A library that happens to be loaded has no part in a model of our own.
+    versions = {name: of for name, of in found.provenance.items() if found.source != "built-in" or name != "transformers"}
+    return replace(found, provenance={"napkin": version(), **versions})
 
 
 @dataclass(frozen=True, slots=True)
