@@ -38,6 +38,7 @@ def require_sums(found: Contrast) -> None:
             assert expr is None or evaluate_text(expr, found.same) == value
 
 
+@pytest.mark.slow
 def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivation, full: Derivation) -> None:
     """2 projections x 3 layers x d x (2 - 6) x k: -8*L*d*k, a half at each of them."""
     found = contrast(full, grouped)
@@ -50,6 +51,7 @@ def test_grouping_key_heads_is_a_difference_in_two_projections(grouped: Derivati
     assert [t.expr for t in change.terms] == ["-4*L*d*k", "-4*L*d*k"]
 
 
+@pytest.mark.slow
 def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Derivation) -> None:
     """Right less left."""
     there, back = contrast(full, grouped), contrast(grouped, full)
@@ -57,6 +59,7 @@ def test_the_other_way_round_it_is_the_opposite(grouped: Derivation, full: Deriv
     assert [c.value for c in there.changes] == [None if c.value is None else -c.value for c in back.changes]
 
 
+@pytest.mark.slow
 def test_what_is_compared_with_itself_differs_in_nothing(grouped: Derivation) -> None:
     found = contrast(grouped, grouped)
 

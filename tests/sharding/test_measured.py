@@ -56,7 +56,7 @@ def quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_fully_shard_on_each_rank_of_five(rank: int) -> None:
     """46 rows in 5 are pieces of 10, the last one of 6: every rank allocates 10, and keeps optimizer state for its own."""
     held = measured(jobs.ZERO_3, rank, 5)
