@@ -98,7 +98,8 @@ def _standing(name: str, graph: Graph) -> dict[str, Any]:
         "model": graph.model,
         "source": graph.source,
         "options": dict(graph.options),
-        "versions": {name: version for name, version in graph.provenance.items() if name in LIBRARIES},
+        # A library that happens to be loaded has no part in a model of our own.
+        "versions": {n: v for n, v in graph.provenance.items() if n in LIBRARIES and (n == "torch" or graph.source != "built-in")},
         "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
         "notes": list(graph.notes),
