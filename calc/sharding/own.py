@@ -6,30 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 from calc.sharding.model import FIRST, LAYER, Tensor
-from calc.spec import Sizes, Spec
+from calc.spec import Spec
 
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
     """The tensors by the pattern of their name; those that there are L of belong to the layers."""
-    parameters = _built(spec, sizes).named_parameters()
+    from calc.trace.bare import bare
+
+    parameters = bare(spec, sizes).named_parameters()
     found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
     return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
 
 
 def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
     """Bytes of the module's buffers, which nothing here divides."""
-    return sum(buffer.numel() * buffer.element_size() for buffer in _built(spec, sizes).buffers())
+    from calc.trace.bare import bare
 
-
-def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
-    """The module without memory."""
-    import torch
-
-    with torch.device("meta"):
-        return spec.build(Sizes(**sizes))
+    return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())
 
 
 def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> Tensor:
