@@ -64,13 +64,11 @@ def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, *
 
 
 def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str) -> tuple[bool, dict[str, Any]]:
-    from reports.inputs import file_of
     from reports.verify import summary, verify
 
-    own = file_of(inputs.model)
-    named = [Path(s) for s in sources if own is None or Path(s).name == own.name]
+    own = None if templates is None else Path(templates)
     with talk() as say:
-        found = verify(file, text, inputs, named[0] if named else None, None if templates is None else Path(templates), say)
+        found = verify(file, text, inputs, [Path(source) for source in sources], own, say)
     for note in found.notes:
         click.echo(f"{file}: {note}", err=True)
     if form == "text":

@@ -47,7 +47,8 @@ class Inputs:
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """SHA-256 of a file's bytes; of a folder, those of its ``config.json``."""
+    file = file / "config.json" if file.is_dir() else file
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:

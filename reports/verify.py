@@ -66,9 +66,9 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
         raise BadInputError(f"{file.name}: {error}") from None
 
 
-def verify(file: Path, text: str, inputs: Inputs, source: Path | None, templates: Path | None, progress: Progress) -> Verified:
-    """The report beside what its inputs make today. ``source`` and ``templates`` are a user's own, where they name them."""
-    word, because = _word(inputs, source)
+def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Verified:
+    """The report beside what its inputs make today. ``sources`` and ``templates`` are a user's own, where they name them."""
+    word, because = _word(inputs, sources)
     because = because or _foreign(inputs, templates)
     if because:
         return Verified(because=because)
@@ -82,15 +82,16 @@ def verify(file: Path, text: str, inputs: Inputs, source: Path | None, templates
     return Verified(tuple(differences(text, right)), notes=tuple(_elsewhere(inputs, environment)))
 
 
-def _word(inputs: Inputs, source: Path | None) -> tuple[str, str]:
+def _word(inputs: Inputs, sources: Sequence[Path]) -> tuple[str, str]:
     """The word that loads the report's model, or why it is not loaded."""
     file = file_of(inputs.model)
     if file is None:
         return inputs.model, ""
-    if source is None:
+    if not sources:
         return "", f"it is of {file}, a file of your own: name it with --source FILE"
-    if digest_of(source) != inputs.digest:
-        return "", f"{source} is not the file that it was made from: its SHA-256 differs"
+    source = next((source for source in sources if digest_of(source) == inputs.digest), None)
+    if source is None:
+        return "", f"{sources[0]} is not the file that it was made from: its SHA-256 differs"
     head, tail = ("hf:", "") if inputs.model.startswith("hf:") else ("", f":{inputs.model.rpartition(':')[2]}")
     return f"{head}{source}{tail}", ""
 

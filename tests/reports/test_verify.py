@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
 from reports import cli, job, verify
-from reports.inputs import Inputs, embedded
+from reports.inputs import Inputs, digest_of, embedded
 from reports.job import Request
 
 SUFFIXES = (".md", ".html", ".json", ".tex")
@@ -177,6 +177,22 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
 
 
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
+
+def test_of_several_named_files_the_one_it_was_made_from_is_taken(own: Path, tmp_path: Path) -> None:
+    """By its digest, whatever it is called."""
+    other, renamed = tmp_path / "mine.py", tmp_path / "renamed.py"
+    other.write_text("raise RuntimeError('not this one')\n")
+    shutil.copy(own / "mine.py", renamed)
+
+    assert run(own / "report.md", "--source", str(other), "--source", str(renamed)).exit_code == 0
+
+
+def test_the_digest_of_a_configs_folder_is_that_of_its_config(tmp_path: Path) -> None:
+    """hf:FOLDER stands for hf:FOLDER/config.json."""
+    (tmp_path / "config.json").write_text("{}")
+
+    assert digest_of(tmp_path) == digest_of(tmp_path / "config.json") == hashlib.sha256(b"{}").hexdigest()
+
 
 # -- bad input ---------------------------------------------------------------------------------------------------------------------------
 
