@@ -112,17 +112,13 @@ class _Sides:
         return str(sp.expand(self._at(right, self.right) - self._at(left, self.left)))
 
     def _at(self, text: str | None, sizes: Mapping[str, int]) -> Any:
+        import sympy as sp
+
         from calc.algebra import symbol, to_sympy
 
         if text is None:
             return 0
-        return to_sympy(text).xreplace({symbol(name): _integer(sizes[name]) for name in self.differing if name in sizes})
-
-
-def _integer(value: int) -> Any:
-    import sympy as sp
-
-    return sp.Integer(value)
+        return to_sympy(text).xreplace({symbol(name): sp.Integer(sizes[name]) for name in self.differing if name in sizes})
 
 
 def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Sides) -> Change:

@@ -32,12 +32,7 @@ def to_json(
     """Everything that was derived, with the verdicts of ``checks`` (a check report), the comparisons and the live bytes over the step
     where there are any."""
     document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "model": {"name": derivation.model, "source": derivation.source},
-        "dims": dims_document(derivation),
-        "options": dict(derivation.options),
-        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
-        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
+        **values_document(derivation),
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
@@ -53,6 +48,18 @@ def to_json(
     if live is not None:
         document["timeline"] = timeline(live)
     return document
+
+
+def values_document(derivation: Derivation) -> dict[str, Any]:
+    """The quantities alone, with what they stand for."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": derivation.model, "source": derivation.source},
+        "dims": dims_document(derivation),
+        "options": dict(derivation.options),
+        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
+        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
+    }
 
 
 def symbols_in(text: str) -> list[str]:

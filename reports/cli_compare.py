@@ -13,8 +13,6 @@ from reports.cli_common import talk
 if TYPE_CHECKING:
     from reports.job import Request
 
-_OPTIONS = ("optimizer", "precision", "attention", "mode", "implementation", "checkpointing", "accumulation", "zero_grad")
-
 
 @click.command()
 @click.argument("left")
@@ -57,17 +55,8 @@ def _words(text: str) -> list[str]:
 
 def _request(words: list[str], both: tuple[str, ...], cache: bool) -> Request:
     """A side's model, sizes and options; what a side sets itself goes before what is set for both, and later before earlier."""
-    from calc.options import made
-    from reports import job
+    from reports.request import asked, pair
 
     if not words:
         raise BadInputError("a side is empty: write a model, as in 'gpt2 B=8'")
-    given: dict[str, str] = {}
-    for word in (*both, *words[1:]):
-        key, sign, value = word.partition("=")
-        if not sign or not key or not value:
-            raise BadInputError(f"cannot read {word[:40]!r}: write key=value, as in B=8 or optimizer=sgd")
-        given[key.replace("-", "_") if key.replace("-", "_") in _OPTIONS else key] = value
-    options = {key: given[key] for key in given if key in _OPTIONS}
-    sizes = job.sizes_from([f"{key}={value}" for key, value in given.items() if key not in _OPTIONS])
-    return job.Request(words[0], sizes, made(**options), cache=cache)
+    return asked(words[0], dict(map(pair, (*both, *words[1:]))), cache)

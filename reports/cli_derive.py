@@ -88,18 +88,10 @@ def _show_stored(request: Request, as_json: bool) -> bool:
 
 
 def _values(derivation: Any) -> dict[str, Any]:
-    """The quantities alone."""
-    from calc.document import SCHEMA, dims_document, quantity_document
+    """The quantities alone, and the notes."""
+    from calc.document import values_document
 
-    return {
-        "schema": SCHEMA,
-        "model": {"name": derivation.model, "source": derivation.source},
-        "dims": dims_document(derivation),
-        "options": dict(derivation.options),
-        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
-        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
-        "notes": list(derivation.notes),
-    }
+    return {**values_document(derivation), "notes": list(derivation.notes)}
 
 
 def _show_memory(request: Request, peak: bool, as_json: bool) -> None:

@@ -161,10 +161,11 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
     live, untimed = timeline(derivation, progress)
     progress("writing the report")
     inputs = _inputs(request, derivation, checks, device, look)
-    environment = inputs.environment
+    here = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
-        inputs = replace(_inputs(request, derivation, checks, device, look), date=stamp.date)
+        there = {name: stamp.environment.get(name, value) for name, value in here.items()}
+        inputs = replace(inputs, date=stamp.date, environment=there)
     compared = comparisons(derivation)
     given = (request.sizes, unchecked, live, untimed)
     made = build(derivation, checks, compared, _commands(request, checks), *given, inputs=inputs, evidence=seen)
@@ -175,7 +176,7 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         "report.tex": tex.write(made, look),
         "report.json": json_text(data),
     }
-    return Made(made, texts, environment, checks, unchecked)
+    return Made(made, texts, here, checks, unchecked)
 
 
 def evidence(derivation: Derivation) -> Evidence:

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc import dims
 from calc.errors import BadInputError
-from calc.options import Options
+from calc.options import Options, made
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,21 @@ class Request:
     options: Options = field(default_factory=Options)
     cache: bool = True
     written: str = ""
+
+
+def pair(word: str) -> tuple[str, str]:
+    """``"B=8"`` as a key and a value."""
+    key, sign, value = word.partition("=")
+    if not sign or not key or not value:
+        raise BadInputError(f"cannot read {word[:40]!r}: write key=value, as in B=8 or optimizer=sgd")
+    return key, value
+
+
+def asked(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
+    """The request of a model with sizes and options by key, ``{"B": "8", "zero-grad": "zero"}``."""
+    options = {key: key.replace("-", "_") for key in given if key.replace("-", "_") in Options.__dataclass_fields__}
+    sizes = sizes_from([f"{key}={value}" for key, value in given.items() if key not in options])
+    return Request(model, sizes, made(**{name: given[key] for key, name in options.items()}), cache=cache)
 
 
 def sizes_from(assignments: Sequence[str]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from calc.formulas import SAVING_INTERVAL
 from calc.inference import Inference
 from calc.saving import Saving
 from calc.units import Unit
+from reports.columns import columns
 from reports.escape import visible
 from reports.numbers import Amount, amount, integer
 from reports.page import Badge, Chapter, Coverage, Formula, Page, StepView, Tally, Timing
@@ -377,11 +378,5 @@ def _badge(badge: Badge) -> Text:
     return Text(f"{badge.sign} {visible(badge.words)}", style=_STYLES[badge.tone])
 
 
-def _table(*columns: str | tuple[str, str]) -> Table:
-    table = Table(box=_RULE, pad_edge=False, show_edge=False, header_style="dim")
-    for column in columns:
-        if isinstance(column, tuple):
-            table.add_column(column[0], justify="right", no_wrap=True)
-        else:
-            table.add_column(column, overflow="fold")
-    return table
+def _table(*heads: str | tuple[str, str]) -> Table:
+    return columns(*heads, box=_RULE, padding=(0, 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from calc.errors import BadInputError
 from reports.live import units
 from reports.live.document import Statement
 from reports.live.language import LanguageError, Value, evaluate
+from reports.request import pair
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
@@ -118,18 +119,16 @@ class Engine:
         scope.named[name] = makers[word](words[1], given)
 
     def _model(self, model: str, given: Mapping[str, str]) -> Named:
-        from calc.options import made
         from calc.stored import stored
-        from reports.request import Request, sizes_from
+        from reports.request import asked
 
-        options = made(**{key: given[key] for key in given if key in _OPTIONS})
-        sizes = sizes_from([f"{key}={value}" for key, value in given.items() if key not in _OPTIONS])
-        form = stored(model, options.to_json()) if self.cache else None
-        if form is not None and form.covers(sizes):
-            return Model(model, form.derivation(sizes))
+        request = asked(model, given, self.cache)
+        form = stored(model, request.options.to_json()) if self.cache else None
+        if form is not None and form.covers(request.sizes):
+            return Model(model, form.derivation(request.sizes))
         from reports import job
 
-        return Model(model, job.derive(Request(self._word(model), sizes, options, cache=self.cache), self.progress))
+        return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))
 
     def _word(self, model: str) -> str:
         """The model's word with the user's own path in it; a file that the user did not name is not opened."""
@@ -167,9 +166,6 @@ class Engine:
         return Table(name, values)
 
 
-_OPTIONS = ("optimizer", "precision", "attention", "mode", "implementation", "checkpointing", "accumulation", "zero_grad")
-
-
 @dataclass(frozen=True, slots=True)
 class Model:
     """Quantities of a derivation, its sizes, and of each quantity what stands under ``term``."""
@@ -191,9 +187,7 @@ class Model:
 def _given(words: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
-        key, sign, value = word.partition("=")
-        if not sign or not key or not value:
-            raise BadInputError(f"cannot read {word[:40]!r}: write key=value, as in B=8")
+        key, value = pair(word)
         if key in found:
             raise BadInputError(f"{key[:40]} is given twice: give it once")
         found[key] = value

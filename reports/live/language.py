@@ -32,7 +32,7 @@ class LanguageError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An exact number and its unit. ``approximate`` where what it was made of is rounded (a measured or published rate is not)."""
+    """An exact number and its unit."""
 
     number: Fraction
     kind: Kind = units.NUMBER
