@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from calc.arithmetic import letters_of, parsed, substituted, tidy, written
@@ -65,29 +66,35 @@ class Asking(Gathered):
         lines = system.lines(x.letter, {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters})
         lines = lines if lines else (self._searched_line(found, real),)
         say(self, value)
-        return Answer(
-            question=self.question.name,
-            summary=self.question.summary,
-            key=x.key,
-            letter=x.letter,
-            value=value,
-            unit=x.unit,
-            meaning=x.meaning,
+        return self._answer(
+            value,
+            Reckoning(self.question.name, self._puts(), lines),
             expr=expr,
             exact=(x.letter not in system.rounded and found is None) or value.denominator == 1,
             unrounded=real,
-            inputs=self._all_inputs(),
-            reckoning=Reckoning(self.question.name, self._puts(), lines, (*self.notes, *self.question.notes)),
             bound=bound,
             thumb=self._thumb(value),
             also=tuple(
                 self._row(name, everything.values[name]) for name in self.question.also if name != x.letter and name in everything.values
             ),
             rows=self._rows(everything.values),
-            flags=tuple(self.flags),
-            notes=(*self.notes, *self.question.notes),
+            notes=self.question.notes,
             source=self.question.source,
         )
+
+    def _answer(
+        self, value: Fraction, reckoning: Reckoning, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
+        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), rows: tuple[Row, ...] = (),
+        notes: Sequence[str] = (), source: str = "",
+    ) -> Answer:  # fmt: skip
+        """The answer to what was asked, with its inputs, flags and notes; ``notes`` are further ones."""
+        x = self.wanted
+        notes = (*self.notes, *notes)
+        return Answer(
+            self.question.name, self.question.summary, x.key, x.letter, value, x.unit, x.meaning, expr, exact,
+            value if unrounded is None else unrounded, self._all_inputs(), replace(reckoning, notes=notes), bound, thumb, also, rows,
+            tuple(self.flags), notes, source,
+        )  # fmt: skip
 
     def _solved(self) -> tuple[System, Found | None]:
         """The system with the wanted letter known: by steps, by putting lines together, or by search."""

@@ -133,26 +133,14 @@ class Filling(Asking):
         self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
         say(self, value)
         puts = [Put(name, Fraction(size), "", self.model.dimension(name).meaning, self.model.name) for name, size in sizes.items()]
-        return Answer(
-            question=self.question.name,
-            summary=self.question.summary,
-            key=x.key,
-            letter=x.letter,
-            value=value,
-            unit=x.unit,
-            meaning=x.meaning,
+        return self._answer(
+            value,
+            Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             expr=None if found.size else f"({found.form})/n",
-            exact=True,
-            unrounded=value,
-            inputs=self._all_inputs(),
-            reckoning=Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             bound=bound,
             thumb=self._by_rule(sizes),
             also=(Row("peak of live bytes of the step", Fraction(found.peak), "bytes", lines[0].because),),
-            rows=(),
-            flags=tuple(self.flags),
-            notes=(*self.notes, "the peak of one process that has all the memory: what sharding gathers for a moment is not in it"),
-            source="",
+            notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
