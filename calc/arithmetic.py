@@ -17,7 +17,7 @@ from calc.errors import BadInputError
 
 DIGITS = 40
 _LARGEST_POWER = 4096
-_FUNCTIONS = ("Max", "Min", "sqrt")
+_FUNCTIONS = ("Max", "Min", "sqrt", "Mod")  # the last one in conditions only
 
 
 @lru_cache(maxsize=1024)

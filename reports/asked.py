@@ -6,11 +6,12 @@ Plain text without rich, whose import would take longer than answering.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.questions import Answer
 from calc.questions.answer import Bound, Row
+from calc.reckoning import Line
 from reports.escape import visible
 
 _DIGITS = 5
@@ -51,17 +52,25 @@ def _lines(answer: Answer) -> Iterator[str]:
 
 
 def _steps(answer: Answer) -> Iterator[str]:
-    values = answer.reckoning.values
-    for place, line in enumerate(answer.reckoning.lines, 1):
-        put = _substituted(line.expr, values)
-        shown = f"{line.letter} = {pretty(line.expr)}"
-        sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
-        between = f" = {put}" if put not in (pretty(line.expr), short(line.value)) else ""
-        yield f"  {place}. {shown if line.expr != line.letter else line.letter}{between} {sign} {quantity(line.value, line.unit)}"
-        yield f"     {line.meaning}: {line.because}"
+    lines, values = answer.reckoning.lines, answer.reckoning.values
+    yield from _numbered(lines, values, 1)
     if answer.unrounded != answer.value:
         yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
+    more = {line.letter: line.value for line in answer.beside}
+    yield from _numbered(answer.beside, {**values, answer.letter: answer.value, **more}, len(lines) + 1)
     yield ""
+
+
+def _numbered(lines: Sequence[Line], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
+    """Symbols = numbers = result, and the reason below."""
+    for place, line in enumerate(lines, first):
+        put = _substituted(line.expr, values)
+        sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
+        said = put.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
+        between = "" if said else f" = {put}"
+        shown = line.letter if line.expr in (line.letter, str(line.value)) else f"{line.letter} = {pretty(line.expr)}"
+        yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
+        yield f"     {line.meaning}: {line.because}"
 
 
 def _told_apart(bound: Bound) -> bool:
@@ -102,7 +111,12 @@ def quantity(value: Fraction, unit: str) -> str:
         return f"{short(value)} {unit}{_time(value, unit)}"
     if value.denominator == 1 and 10**6 <= value < 10**15:
         return f"{int(value):,} {unit} ({short(value)})"
-    return f"{short(value)} {unit.removesuffix('s') if value == 1 else unit}"
+    return f"{short(value)} {_one(unit) if value == 1 else unit}"
+
+
+def _one(unit: str) -> str:
+    """``devices`` is one device, ``batches`` one batch."""
+    return unit.removesuffix("es") if unit.endswith("ches") else unit.removesuffix("s")
 
 
 def _time(value: Fraction, unit: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from calc.reckoning import Reckoning
+from calc.reckoning import Line, Reckoning
 from calc.units import number
 
 
@@ -64,7 +64,10 @@ class Thumb:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``expr`` gives the answer in the letters of ``inputs``; where it was searched for there is none. ``unrounded`` is before rounding."""
+    """``expr`` gives the answer in the letters of ``inputs``; where it was searched for there is none. ``unrounded`` is before rounding.
+
+    ``also`` are figures that belong to the answer, ``beside`` the steps to them that are none of the answer's.
+    """
 
     question: str
     summary: str
@@ -81,6 +84,7 @@ class Answer:
     bound: Bound | None
     thumb: Thumb | None
     also: tuple[Row, ...]
+    beside: tuple[Line, ...]
     rows: tuple[Row, ...]
     flags: tuple[str, ...]
     notes: tuple[str, ...]
@@ -88,7 +92,7 @@ class Answer:
 
     def __getitem__(self, name: str) -> Fraction:
         """The value of a letter, or of a number that was put in by its key."""
-        values = self.reckoning.values
+        values = self.reckoning.values | {line.letter: line.value for line in self.beside}
         if name in values:
             return values[name]
         return next(values[i.letter] for i in self.inputs if i.key == name and i.letter in values)
@@ -114,21 +118,16 @@ class Answer:
                 "unit": self.unit,
                 "meaning": self.meaning,
             },
-            "steps": self._steps(),
+            "steps": [_step(line) for line in self.reckoning.lines],
             "bound": None if self.bound is None else _bound(self.bound),
             "rule_of_thumb": None if self.thumb is None else _thumb(self.thumb, self.value),
             "also": [_row(row) for row in self.also],
+            "also_steps": [_step(line) for line in self.beside],
             "rows": [_row(row) for row in self.rows],
             "flags": list(self.flags),
             "notes": list(self.notes),
             "source": self.source or None,
         }
-
-    def _steps(self) -> list[dict[str, Any]]:
-        return [
-            {"letter": x.letter, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
-            for x in self.reckoning.lines
-        ]
 
 
 def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
@@ -140,6 +139,10 @@ def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
 def _input(found: Input) -> dict[str, Any]:
     value = {"value": found.value} if isinstance(found.value, str) else valued(found.value)
     return {"letter": found.letter or None, **value, "unit": found.unit or None, "meaning": found.meaning, "source": found.source}
+
+
+def _step(x: Line) -> dict[str, Any]:
+    return {"letter": x.letter, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
 
 
 def _row(row: Row) -> dict[str, Any]:

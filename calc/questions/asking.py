@@ -23,6 +23,8 @@ from calc.questions.values import Typed
 from calc.reckoning import Given as Put
 from calc.reckoning import Line, Reckoning
 
+_ENDLESS = 10**12  # as good as without end, for a count
+
 
 def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) -> Answer:
     """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` turns it round.
@@ -39,6 +41,10 @@ def answered(asked: Question, given: Mapping[str, Typed], progress: Progress = l
         from calc.questions.filling import Filling
 
         return Filling(asked, found, progress, device).answer()
+    if found.model and asked.laid:
+        from calc.questions.laid import Laid
+
+        return Laid(asked, found, progress, device).answer()
     return Asking(asked, found, progress, device).answer()
 
 
@@ -63,7 +69,8 @@ class Asking(Gathered):
         require_all_used(self, system)
         check(self, everything.values)
         expr = None if found is not None else self._closed(system)
-        lines = system.lines(x.letter, {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters})
+        meanings = {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters}
+        lines = system.lines((x.letter,), meanings)
         lines = lines if lines else (self._searched_line(found, real),)
         say(self, value)
         return self._answer(
@@ -77,6 +84,7 @@ class Asking(Gathered):
             also=tuple(
                 self._row(name, everything.values[name]) for name in self.question.also if name != x.letter and name in everything.values
             ),
+            beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.letter not in {z.letter for z in lines}),
             rows=self._rows(everything.values),
             notes=self.question.notes,
             source=self.question.source,
@@ -84,16 +92,16 @@ class Asking(Gathered):
 
     def _answer(
         self, value: Fraction, reckoning: Reckoning, *, expr: str | None, exact: bool = True, unrounded: Fraction | None = None,
-        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), rows: tuple[Row, ...] = (),
-        notes: Sequence[str] = (), source: str = "",
+        bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), beside: tuple[Line, ...] = (),
+        rows: tuple[Row, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
         """The answer to what was asked, with its inputs, flags and notes; ``notes`` are further ones."""
         x = self.wanted
         notes = (*self.notes, *notes)
         return Answer(
             self.question.name, self.question.summary, x.key, x.letter, value, x.unit, x.meaning, expr, exact,
-            value if unrounded is None else unrounded, self._all_inputs(), replace(reckoning, notes=notes), bound, thumb, also, rows,
-            tuple(self.flags), notes, source,
+            value if unrounded is None else unrounded, self._all_inputs(), replace(reckoning, notes=notes), bound, thumb, also, beside,
+            rows, tuple(self.flags), notes, source,
         )  # fmt: skip
 
     def _solved(self) -> tuple[System, Found | None]:
@@ -122,6 +130,8 @@ class Asking(Gathered):
         if not goal:
             return f"{self.question.name}: {self.wanted.key} cannot be found from what is given"
         limit = self.question.letter(goal)
+        if self.wanted.whole == "up" and (never := self._never(goal)):
+            return never
         least = self._goal_at(goal, 1) if self.wanted.whole == "down" else None
         if least is not None and least > self.known[goal]:
             return self._none_fits(goal)
@@ -129,6 +139,17 @@ class Asking(Gathered):
             f"no {self.wanted.key} gives {limit.key} = {short(self.known[goal])} {limit.unit} with the rest as it is: either"
             f" {limit.key} does not depend on {self.wanted.key}, or even the least one goes beyond"
         )
+
+    def _never(self, goal: str) -> str:
+        """Why no number is large enough; nothing where one may be."""
+        here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.letter(goal)
+        if here is None or there is None or there <= self.known[goal] or there > here:
+            return ""
+        given = f"and {limit.key} = {short(self.known[goal])} {limit.unit} is given"
+        if here == there:
+            return f"{limit.key} is {short(here)} {limit.unit} with any number of {self.wanted.meaning}, {given}"
+        least = short(Fraction(math.floor(there))) if there > 1 else short(there)
+        return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {given}"
 
     def _missing(self, system: System) -> list[str]:
         """Letters that nothing gives and no equation leads to, and that the wanted one hangs on."""

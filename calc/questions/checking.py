@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -81,6 +82,18 @@ def say(asked: Gathered, value: Fraction) -> None:
         if power and letter.unit == "bytes":
             _flag_gigabytes(asked, letter, got.value, power, got.suffix, value)
     _flag_other_memory(asked)
+    _compare_with_device(asked, value)
+
+
+def _compare_with_device(asked: Gathered, needed: Fraction) -> None:
+    """Memory that was asked for, beside what the device has."""
+    if asked.device is None or asked.wanted.device != "memory":
+        return
+    has = f"{asked.device.found.name} has {asked.device.found.memory:,} bytes"
+    if needed > asked.device.found.memory:
+        asked.flags.append(f"it does not fit: {short(Fraction(math.ceil(needed)))} bytes are needed, and {has}")
+    else:
+        asked.notes.append(f"it fits: {has}")
 
 
 def _flag_gigabytes(asked: Gathered, letter: Letter, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:

@@ -121,16 +121,27 @@ class Gathered:
                 value, meaning, source = devices.of_device(self.device, letter)
                 self._put(letter, value, meaning, source)
                 self.used_of_device.add(letter.device)
-        if not self.used_of_device and not any(x.device and x.letter in self.given.letters for x in self.question.letters):
+        compared = self.wanted.device == "memory" or any(x.device and x.letter in self.given.letters for x in self.question.letters)
+        if not self.used_of_device and not compared:
             raise BadInputError(f"gpu={self.device.found.id} has no part in this: what it would give is given, or asked for; leave it out")
 
     def defaults(self) -> None:
-        for letter in self.question.letters:
-            if value_of(self.equations, self.known, self.wanted.letter) is not None:
+        """What nobody said, where the answer, or what belongs to it, hangs on it and nothing else leads to it."""
+        open_ = [x for x in self.question.letters if x.default and x.letter not in self.known and x is not self.wanted]
+        for letter in (x for x in open_ if x.letter in self.part):
+            if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
                 return
-            open_ = letter.default and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part
-            if open_ and value_of(self.equations, self.known, letter.letter) is None:
-                self._put(letter, Fraction(letter.default), letter.meaning, f"ASSUMPTION: {letter.because}")
+            if not self._reached(letter.letter):
+                self._assume(letter)
+        for letter in (x for x in open_ if x.letter in self.part):  # then also what only the limit would lead to
+            if letter.letter not in self.known and not self._reached(self.wanted.letter):
+                self._assume(letter)
+
+    def _reached(self, letter: str) -> bool:
+        return value_of(self.equations, self.known, letter) is not None
+
+    def _assume(self, letter: Letter) -> None:
+        self._put(letter, Fraction(letter.default), letter.meaning, f"ASSUMPTION: {letter.because}")
 
     def _put(self, letter: Letter, value: Fraction, meaning: str, source: str) -> None:
         self.known[letter.letter] = value

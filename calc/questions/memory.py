@@ -19,7 +19,7 @@ KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Lar
 # -- bytes of state for each parameter ---------------------------------------------------------------------------------------------
 
 STATE = Letter("b", "bytes-per-parameter", "bytes", "bytes of state for each parameter")
-_PARTS = (
+PARTS = (
     Letter("w", "weight-bytes", "bytes", "bytes of a weight"),
     Letter("q", "gradient-bytes", "bytes", "bytes of a gradient"),
     Letter("m", "copy-bytes", "bytes", "bytes of an fp32 copy that the optimizer steps"),
@@ -85,7 +85,7 @@ _STATE_OF = (PRECISION, OPTIMIZER)
 LARGEST_MODEL = Question(
     "largest-model",
     "parameters whose training state fills the memory of some devices",
-    (PARAMETERS, ONE_DEVICE, MEMORY, *_PARTS),
+    (PARAMETERS, ONE_DEVICE, MEMORY, *PARTS),
     (_SUM, Equation("N", "n*M/b", "the state is divided among the devices and fills them")),
     "N",
     limit="M",
@@ -97,7 +97,7 @@ _OWN = Letter("Y", "model-bytes", "bytes", "bytes of the model's own step", mode
 TRAINING_STATE = Question(
     "training-state",
     "bytes of weights, gradients and optimizer state of a model in training",
-    (PARAMETERS, Letter("S", "state", "bytes", "training state"), _OWN, *_PARTS),
+    (PARAMETERS, Letter("S", "state", "bytes", "training state"), _OWN, *PARTS),
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
     "S",
     choices=_STATE_OF,
@@ -116,7 +116,7 @@ FITS = Question(
         Letter("S", "state", "bytes", "training state"),
         _RATIO,
         replace(_OWN, key="peak-bytes", model="step_peak"),
-        *_PARTS,
+        *PARTS,
     ),
     (_SUM, Equation("S", "N*b", "so many bytes for each parameter"), Equation("x", "S/(n*M)", "more than 1 does not fit")),
     "x",
@@ -190,7 +190,7 @@ LARGEST_BATCH = Question(
         Letter("S", "state", "bytes", "training state"),
         Letter("A", "activations", "bytes", "activations kept for the backward"),
         _TOTAL,
-        *_PARTS,
+        *PARTS,
     ),
     (
         _SUM,

@@ -167,7 +167,21 @@ def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callab
     return lambda model: (model.by_length(signed)[index], meaning)
 
 
+def _size(name: str, meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
+    def size(model: Model) -> tuple[Fraction, str]:
+        model.dimension(name)  # or it is refused
+        return Fraction(model.all_sizes()[name]), meaning
+
+    return size
+
+
 _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
+    "layers": _size("L", "layers"),
+    "width": _size("d", "model width"),
+    "sequence": _size("T", "tokens of a sequence"),
+    "kv-heads": _size("g", "key/value heads"),
+    "head-width": _size("k", "width of a head"),
+    "experts-per-token": _size("e", "experts that a token goes through"),
     "parameters": Model.parameters,
     "state_bytes": Model.state,
     "step_peak": Model.step_peak,

@@ -79,8 +79,8 @@ class Question:
     """``answer`` is the letter that is asked for. ``limit`` is what bounds a rounded answer where it is asked for as it stands.
 
     ``with_model`` replaces the equations of its letters where a model is given: exact counts in place of a rule of thumb.
-    ``fills``: with a model, the peak of its own step is put in the place of the equations. ``table`` makes further rows from all values;
-    ``also`` are letters that belong to the answer.
+    ``fills``: with a model, the peak of its own step is put in the place of the equations; ``laid``: its account of a layout. ``table``
+    makes further rows from all values; ``also`` are letters that belong to the answer.
     """
 
     name: str
@@ -96,6 +96,7 @@ class Question:
     also: tuple[str, ...] = ()
     source: str = ""
     fills: bool = False
+    laid: bool = False
     table: Callable[[Values], Sequence[Row]] | None = None
 
     def letter(self, name: str) -> Letter:

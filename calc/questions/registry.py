@@ -21,6 +21,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "batches": ("critical-batch", "noise-scale", "steps-at-batch", "critical-batch-of-loss"),
     "reliability": ("checkpoint-interval",),
     "limits": ("attention-crossover", "six-nd-error", "roofline", "ridge-point", "matmul", "data-parallel-tokens"),
+    "sharding": (
+        "sharding", "fewest-ranks", "tensor-traffic", "pipeline-traffic", "pipeline-bubble", "context-traffic", "expert-traffic",
+    ),
     "utilization": ("mfu", "hfu", "training-mfu", "transformer-flops", "transformer-mfu", "speed-up"),
     "runs": ("compare",),
 }  # fmt: skip

@@ -93,9 +93,9 @@ class System:
                 tree = substituted(tree, {other.letter: parsed(other.expr)})
         return Equation(equation.letter, written(tree), equation.because)
 
-    def lines(self, wanted: str, meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
-        """The steps that ``wanted`` rests on, with unit and meaning of each letter."""
-        needed, kept = {wanted}, []
+    def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
+        """The steps that ``wanted`` letters rest on, with unit and meaning of each letter."""
+        needed, kept = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
                 needed |= letters_of(equation.expr)

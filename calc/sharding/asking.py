@@ -83,6 +83,12 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
+def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[Model, State]:
+    """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
+    asked = _asked(name, words, batch, progress)
+    return asked.model, asked.state
+
+
 def _asked(name: str | None, words: Words, batch: int, progress: Progress) -> Asked:
     """``batch``: sequences at a time, for which a model that is named is derived."""
     machine = _machine(words)

@@ -19,6 +19,7 @@ from calc.sharding.model import FIRST, LAST, WHOLE, Model
 from calc.sharding.parts import INNER, ONLY, Choice, elements, passed, product, total
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "point to point"
+_FP32 = 4  # bytes: gradients that are added up on the way round
 _ROUNDS = {ALL_REDUCE: "2*", ALL_GATHER: "", REDUCE_SCATTER: "", ALL_TO_ALL: ""}
 
 
@@ -107,21 +108,23 @@ def _beside(ends: int) -> str:
 
 
 def _context(model: Model, choice: Choice, stage: str) -> list[Collective]:
-    """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back."""
+    """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back.
+
+    A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default.
+    """
     if not choice.has("c"):
         return []
     heads = "g" if "g" in model.values else "h"
     divisor = ("Min(t, g)" if heads == "g" else "t") if choice.has("t") else ""
-    block = f"2*{model.element}*b*(T/c)*{heads}*k" + (f"/{divisor}" if divisor else "")
+    numbers = f"2*b*(T/c)*{heads}*k" + (f"/{divisor}" if divisor else "")
     if choice.exchange == RING:
-        again = f"{_runs(choice)}*(c - 1)"
-        hops = f"{again} + c"
-        why = "every block of keys and values visits every rank, forward and backward; their gradients go the whole round"
-        return [Collective("Ck", SEND, "context", "c", product("m", "l", hops, block), why)]
-    gathers = product("m", "l", f"{_runs(choice)}*c", block)
+        hops = f"{model.element * _runs(choice)}*(c - 1) + {_FP32}*c"
+        why = "every block of keys and values visits every rank, forward and backward; their gradients go the whole round, in fp32"
+        return [Collective("Ck", SEND, "context", "c", product("m", "l", hops, numbers), why)]
+    whole = product("m", "l", "c", f"{model.element}*{numbers}")
     return [
-        Collective("Ck", ALL_GATHER, "context", "c", gathers, "keys and values of the whole length, forward and backward"),
-        Collective("Cv", REDUCE_SCATTER, "context", "c", product("m", "l", "c", block), "their gradients"),
+        Collective("Ck", ALL_GATHER, "context", "c", product(str(_runs(choice)), whole), "keys and values of all, forward and backward"),
+        Collective("Cv", REDUCE_SCATTER, "context", "c", whole, "their gradients"),
     ]
 
 
@@ -194,8 +197,11 @@ def _of_group(model: Model, choice: Choice, stage: str, letter: str, over: str, 
     scattered = Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
     if choice.zero == 2:
         return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, once a step", once=True)]
-    twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
-    why = "weights, forward and backward; what is outside of the layers stays in between"
+    if model.only_data and not model.items:  # a number of parameters: all of it counts as layers, as the paper has it
+        twice, why = f"2*{at_ends}", "weights, forward and backward"
+    else:
+        twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
+        why = "weights, forward and backward; what is outside of the layers stays in between"
     return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("m", "w", _ranks(over), twice), why)]
 
 

@@ -197,7 +197,7 @@ def _given(words: Sequence[str]) -> dict[str, str]:
 def _answered(answer: Any) -> dict[str, Value]:
     """The letters and keys of an answer, and ``answer`` itself."""
     found: dict[str, Value] = {}
-    for line in (*answer.reckoning.givens, *answer.reckoning.lines):
+    for line in (*answer.reckoning.givens, *answer.reckoning.lines, *answer.beside):
         known = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
         found[line.letter] = Value(line.value * known[1], known[0])
     for given in answer.inputs:

@@ -245,7 +245,7 @@ def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
         assert names == tuple(q.name for q in _of(family))
     assert len(set(all_names())) == len(all_names()) > 40
     for question in all_questions():
-        names = [name for letter in question.letters for name in letter.names]
+        names = [*(name for letter in question.letters for name in letter.names), *(choice.key for choice in question.choices)]
         assert len(names) == len(set(names)), question.name
         assert all(bool(letter.default) == bool(letter.because) for letter in question.letters)
         assert question.letter(question.answer)

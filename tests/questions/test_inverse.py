@@ -29,7 +29,13 @@ RANGES: dict[tuple[str, str], tuple[int, int]] = {
     ("tokens-in-time", "P"): (10**15, 10**16), ("tokens", "C"): (10**20, 10**24), ("decode-turning-point", "P"): (10**12, 10**15),
     ("decode-turning-point", "W"): (10**6, 10**9), ("compute-optimal", "C"): (10**18, 10**26), ("attention-crossover", "f"): (1000, 9999),
     ("largest-model", "M"): (10**9, 10**12), ("steps", "D"): (10**12, 10**13), ("speed-up", "o"): (1001, 9999),
+    ("sharding", "N"): (10**11, 10**13), ("sharding", "n"): (2, 64), ("sharding", "t"): (1, 8), ("sharding", "p"): (1, 16),
+    ("fewest-ranks", "N"): (10**10, 10**11), ("fewest-ranks", "M"): (10**11, 10**12), ("fewest-ranks", "t"): (1, 4),
+    ("fewest-ranks", "p"): (1, 4), ("tensor-traffic", "t"): (2, 64),
+    ("context-traffic", "c"): (2, 64), ("expert-traffic", "x"): (2, 64), ("pipeline-bubble", "p"): (2, 64),
+    ("tensor-traffic", "L"): (2, 64),
 }  # fmt: skip
+NUMBERS = ("precision", "optimizer", "weights", "cache")  # choices that differ in a number only: the first and the last are asked
 BY_UNIT = {"bytes": (10**6, 10**12), "FLOP/s": (10**9, 10**15), "bytes/s": (10**9, 10**13), "nats": (2, 8)}
 
 
@@ -52,8 +58,9 @@ def cases() -> Iterator[tuple[Question, dict[str, str]]]:
     for question in all_questions():
         for options in product(*(choice.options for choice in question.choices)):
             chosen = dict(zip((choice.key for choice in question.choices), options, strict=True))
-            # Of formats and optimizers, which differ in a number only, the first and the last.
-            if all(name in (next(iter(c.options)), list(c.options)[-1]) for c, name in zip(question.choices, options, strict=True)):
+            if all(
+                c.key not in NUMBERS or name in (c.default, list(c.options)[-1]) for c, name in zip(question.choices, options, strict=True)
+            ):
                 yield question, chosen
 
 

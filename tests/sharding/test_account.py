@@ -14,6 +14,7 @@ from calc.errors import BadInputError
 from calc.hardware import accelerator
 from calc.sharding import Layout, Model, State, account, decoder, layout_of, machine_of, state_of
 from calc.sharding.account import by_axis
+from calc.sharding.asking import read_model
 from calc.sharding.search import parts_of_step
 
 SIZES = {"L": 12, "d": 46, "h": 12, "g": 4, "k": 8, "f": 204, "V": 503, "T": 240}
@@ -31,6 +32,11 @@ OUTSIDE = 2 * 503 * 46 + 46
 
 def worked(model: Model, state: State = STATE, **words: int | str):  # type: ignore[no-untyped-def]  # an Account; words are a layout's
     return account(model, layout_of(words), state)
+
+
+def shard_model(number: str) -> Model:
+    """So many parameters, as the words of ``napkin shard`` give them."""
+    return read_model(None, {"parameters": number}, 1, lambda _: None)[0]
 
 
 def test_one_device_holds_all_parameters() -> None:
@@ -175,12 +181,20 @@ def test_traffic_of_every_kind_is_there() -> None:
 
 def test_an_all_to_all_and_a_ring_by_hand() -> None:
     """m = 2 micro-batches of 240/2 tokens; Y = 2*120*46 bytes. To experts and back, twice, 2 each, half stays: 2*12*2*Y*4/2.
-    Keys and values of 4 heads, 2*2*120*32 bytes: one hop forward, one backward, and two hops of their gradients."""
+    Keys and values of 4 heads, 2*120*32 elements: one hop of 2 bytes forward, one backward, and two hops of their gradients in fp32."""
     found = worked(EXPERTS, expert=2, context=2, batch=4)
 
     sent = {item.collective.letter: item.sent for item in found.stages[0].traffic}
     assert Fraction(2 * 12 * 2 * (2 * 120 * 46) * 4, 2) == sent["Cx"]
-    assert 2 * 12 * (1 + 1 + 2) * (2 * 2 * 120 * 32) == sent["Ck"]
+    assert 2 * 12 * (2 * 1 + 2 * 1 + 4 * 2) * (2 * 120 * 32) == sent["Ck"]
+
+
+def test_a_number_of_parameters_is_gathered_twice() -> None:
+    """ZeRO-3 counts 3 P sent, as nothing says what of them stays between forward and backward: (2 + 2*2)*3/4 bytes each on 4 ranks."""
+    model = shard_model("1000")
+    found = account(model, Layout(data=4, zero=3), STATE).stages[0]
+
+    assert (2 + 2 * 2) * 1000 * Fraction(3, 4) == sum(item.sent for item in found.traffic)
 
 
 def test_checkpointing_a_block_keeps_its_argument() -> None:

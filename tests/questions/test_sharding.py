@@ -1,0 +1,196 @@
+"""Questions of sharding: state by the stage of ZeRO, traffic as the layouts' own account has it, the fewest ranks that fit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import calc
+from calc.errors import BadInputError
+from calc.questions import ask, laid
+from calc.sharding import Account, Layout, account, decoder, machine_of, state_of
+from calc.sharding.asking import shard
+
+SIZES = {"L": 12, "d": 48, "h": 12, "g": 4, "k": 4, "f": 96, "V": 504, "T": 240}
+EXPERTS = {**SIZES, "E": 8, "e": 3}
+
+
+def refusal(question: str, **given: Any) -> str:
+    with pytest.raises(BadInputError) as caught:
+        ask(question, **given)
+    return str(caught.value)
+
+
+# -- state -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_devices_are_data_ranks_times_tensor_ranks_times_stages() -> None:
+    """64/(4·2) = 8 data ranks; (2 + 2 + 12)/8 bytes of each of 7e9/(4·2) parameters."""
+    found = ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, zero=3)
+
+    assert (8, Fraction(16, 8) * Fraction(7 * 10**9, 8)) == (found["n"], found.value)
+
+
+@pytest.mark.parametrize(("stage", "fewest"), [("3", 14), ("2", 108)])
+def test_the_fewest_ranks_are_rounded_to_the_side_that_fits(stage: str, fewest: int) -> None:
+    """16·10e9/n ≤ 11.5e9 from n = 14 on. In stage 2, 2·5e9 + 14·5e9/n ≤ 10.65e9 from n = 70/0.65 = 107.7 on."""
+    parameters, memory = ("10e9", "11.5e9") if stage == "3" else ("5e9", "10.65e9")
+    found = ask("fewest-ranks", parameters=parameters, memory=memory, zero=stage)
+
+    assert found.value == fewest
+    assert found.bound is not None
+    assert found.bound.here <= found.bound.limit < found.bound.there
+
+
+def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
+    """Stage 1 leaves weights and gradients whole, 4·70e9 bytes; with stage 0 the number changes nothing."""
+    whole = {"parameters": "70e9", "memory": "80e9"}
+
+    assert refusal("fewest-ranks", **whole, zero=1) == (
+        "no number of data-parallel ranks is enough: memory stays above 280,000,000,000 bytes, and memory = 80,000,000,000 bytes is given"
+    )
+    assert refusal("sharding", **whole, solve="data") == (
+        "memory is 1,120,000,000,000 bytes with any number of data-parallel ranks, and memory = 80,000,000,000 bytes is given"
+    )
+
+
+@pytest.mark.parametrize(("question", "given", "said"), [
+    ("sharding", {"parameters": "7e9", "devices": 10, "tensor": 4},
+     "devices = 10 is no multiple of 4 tensor ranks times 1 stages: give one that is"),
+    ("tensor-traffic", {"layers": 2, "width": 8, "sequence": 16, "tensor": 1}, "one tensor rank has nothing to exchange: give two or more"),
+    ("sharding", {"parameters": "7e9", "data": 8, "zero": 4}, "unknown zero '4': one of 0, 1, 2, 3"),
+    ("sharding", {"parameters": "7e9", "data": 0}, "data = 0 must be more than 0"),
+    ("sharding", {"parameters": "7e9", "data": "1.5"}, "data = '1.5' is no whole number of ranks"),
+])  # fmt: skip
+def test_what_cannot_be_divided_is_refused(question: str, given: dict[str, Any], said: str) -> None:
+    assert refusal(question, **given) == said
+
+
+def test_memory_that_is_asked_for_is_compared_with_the_device() -> None:
+    """16·70e9/8 bytes are more than an H100 has; 16·7e9/8 fit."""
+    large, small = (ask("sharding", parameters=n, data=8, zero=3, gpu="h100-sxm") for n in ("70e9", "7e9"))
+
+    assert large.flags == ("it does not fit: 140,000,000,000 bytes are needed, and NVIDIA H100 SXM5 80GB has 80,000,000,000 bytes",)
+    assert (small.flags, "it fits: NVIDIA H100 SXM5 80GB has 80,000,000,000 bytes" in small.notes) == ((), True)
+
+
+# -- traffic: the questions and the account of layouts, which is checked against real ranks, say the same -----------------------------
+
+
+def worked(sizes: dict[str, int], **layout: int | str) -> Account:
+    return account(decoder(sizes), Layout(**layout), state_of())  # type: ignore[arg-type]  # counts and kinds by name
+
+
+def sent(sizes: dict[str, int], axis: str, **layout: int | str) -> Fraction:
+    """What a layer more adds, times the layers: without what the ends send."""
+    more, found = ({**sizes, "L": layers} for layers in (2 * sizes["L"], sizes["L"]))
+    amounts = [
+        sum(
+            (item.sent for item in worked(s, **layout).stages[0].traffic if item.collective.axis == axis and not item.collective.once),
+            Fraction(0),
+        )
+        for s in (more, found)
+    ]
+    return amounts[0] - amounts[1]
+
+
+@pytest.mark.parametrize("sequence", ["off", "kept", "again"])
+def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None:
+    found = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
+
+    assert found.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
+
+
+@pytest.mark.parametrize("exchange", ["ring", "gather"])
+def test_context_traffic_is_that_of_a_layout(exchange: str) -> None:
+    found = ask("context-traffic", layers=12, kv_heads=4, head_width=4, sequence=240, batch=3, context=5, exchange=exchange)
+
+    assert found.value == sent(SIZES, "context", context=5, exchange=exchange, micro=3)
+
+
+def test_expert_traffic_is_that_of_a_layout() -> None:
+    found = ask("expert-traffic", layers=12, width=48, sequence=240, batch=3, expert=4, experts_per_token=3)
+
+    assert found.value == sent(EXPERTS, "expert", expert=4, micro=3)
+
+
+def test_pipeline_traffic_is_that_of_a_stage_in_the_middle() -> None:
+    """2 pieces a stage, 8 micro-batches of 3 sequences: 24 of a step."""
+    found = ask("pipeline-traffic", width=48, sequence=240, batch=24, interleave=2)
+    traffic = worked(SIZES, pipeline=3, interleave=2, micro=3, batch=27).stages[1].traffic
+
+    assert found.value * Fraction(27, 24) == sum(item.sent for item in traffic if item.collective.axis == "pipeline")
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_traffic_of_data_ranks_is_that_of_so_many_parameters(zero: int) -> None:
+    """1200 parameters divide by 8; 3 micro-batches, which change nothing in stages 0 and 1."""
+    found = ask("sharding", parameters=1200, data=8, zero=zero, **({"micro_batches": 3} if zero > 1 else {}))
+    laid_out = shard(None, {"parameters": "1200", "data": "8", "zero": str(zero), "batch": "24"}, lambda _: None)
+
+    assert found["X"] == sum(item.sent for item in laid_out.stages[0].traffic)
+    assert found.value == laid_out.memory - 4  # the step counter of the one tensor
+
+
+def test_the_bubble_is_that_of_a_layout() -> None:
+    """(4 - 1)/(2·8); ten per cent of waiting over working need 70 micro-batches on 8 stages."""
+    machine = machine_of(calc.hardware.accelerator("h100-sxm"))
+    step = account(decoder(SIZES), Layout(pipeline=4, interleave=3, batch=8), state_of(), machine).step
+    assert step is not None
+
+    assert ask("pipeline-bubble", pipeline=4, interleave=3, micro_batches=8).value == Fraction(3, 24) == step["beta"]
+    assert ask("pipeline-bubble", pipeline=8, bubble="0.1", solve="micro-batches").value == 70
+
+
+# -- a model ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
+    """Memory to the byte, with activations; even division of the state alone beside it."""
+    found = ask("sharding", model="gpt2", data=8, zero=3, T=256)
+    laid_out = shard("gpt2", {"data": "8", "zero": "3", "T": "256"}, lambda _: None)
+
+    assert found.value == laid_out.memory == sum(row.value for row in found.rows if row.because == "on each device")
+    assert found.thumb is not None
+    assert found.thumb.value == 16 * Fraction(124439808, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "rest"), [("data", {"zero": 3}), ("tensor", {}), ("pipeline", {"tensor": 2})])
+def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict[str, int]) -> None:
+    """One fewer, of those that the model allows, does not; the memory asked for leads back to them."""
+    memory = {"data": 8 * 10**8, "tensor": 12 * 10**8, "pipeline": 5 * 10**8}[key]
+    found = ask("sharding", model="gpt2", T=64, memory=memory, solve=key, **rest)
+    number = int(found.value)
+
+    assert found.bound is not None
+    assert found.bound.here <= memory < found.bound.there
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: number}).value == found.bound.here
+    assert ask("sharding", model="gpt2", T=64, **rest, **{key: found.bound.further}).value == found.bound.there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "said"), [
+    ({"data": 8, "parameters": "7e9"}, "parameters is what model=gpt2 gives, or follows from it: leave it out"),
+    ({"tensor": 5}, "tensor = 5 does not divide the 12 heads: use a divisor of 12"),
+    ({"devices": 9, "tensor": 2}, "devices = 9 is no multiple of 2, tensor ranks times stages: give one that is"),
+    ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…) as well"),
+    ({"memory": "1e9", "solve": "devices"}, "with a model, sharding can be solved for memory, data, tensor or pipeline"),
+    ({"memory": "7e6", "zero": 3, "solve": "data", "T": 64}, "no number of data-parallel ranks is enough: with 16,777,216 a device needs "),
+])  # fmt: skip
+def test_what_a_model_cannot_have_is_refused(given: dict[str, Any], said: str) -> None:
+    assert refusal("sharding", model="gpt2", **given).startswith(said)
+
+
+@pytest.mark.slow
+def test_a_planted_error_in_the_search_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rank too few: its memory is more than was given."""
+    right = laid.Laid._least
+    monkeypatch.setattr(laid.Laid, "_least", lambda self, *given: (right(self, *given)[0] - 1, right(self, *given)[1]))
+    found = ask("sharding", model="gpt2", T=64, memory=8 * 10**8, zero=3, solve="data")
+
+    assert found.bound is not None
+    assert found.bound.here > found.bound.limit
