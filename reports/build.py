@@ -14,6 +14,7 @@ from calc.display import Display
 from calc.errors import BadInputError
 from calc.evidence import Evidence
 from calc.graph import Assumption, DimRecord
+from calc.hardware import Accelerator
 from calc.live import Timeline
 from calc.options import TRAIN
 from calc.quantities import absent
@@ -24,6 +25,8 @@ from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
 from reports.evidence import recorded
+from reports.figures.drawn import UNNAMED, figures
+from reports.figures.shapes import Figure
 from reports.inputs import Inputs
 from reports.memory import memory
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
@@ -39,7 +42,7 @@ SECTIONS = {
     "sensitivity": "Sensitivity",
     "textbook": "Rules of thumb",
     "checks": "Checks",
-    "time": "Measured time",
+    "time": "Time",
     "coverage": "Coverage",
     "not-covered": "Not covered",
     "rules": "Rules used",
@@ -60,12 +63,15 @@ def build(
     moved: bool = True,
     inputs: Inputs | None = None,
     evidence: Evidence | None = None,
+    device: Accelerator | None = None,
+    roof: Figure = UNNAMED,
 ) -> Page:
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
     ``untimed`` why no ``timeline``. ``moved`` asks which moment is the peak at other sizes, which takes a second for a large model.
     ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is recorded of real runs of the step.
+    ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
@@ -93,6 +99,7 @@ def build(
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, untimed, moves),
+        figures=figures(derivation, comparisons, device, roof),
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation),
         crossover=crossover(derivation),

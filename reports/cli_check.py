@@ -37,11 +37,12 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 @model_arguments
 @click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
+@click.option("--gpu", default="", metavar="ID", help="Whose memory and rates the figures show: see napkin list hardware.")
 @click.option("--template", default="", metavar="NAME", help="How it is laid out: report, homework, design-section, or one of your own.")
 @click.option("--templates", default="", metavar="DIR", help="A folder of your own templates and report.css, which go before ours.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
 @click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
-def report(output: str, device: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
+def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)
     from reports import job, terminal
@@ -50,7 +51,7 @@ def report(output: str, device: str, template: str, templates: str, latex: bool,
     require_device(device)
     look = look_of(template, templates)
     with talk() as say:
-        outcome = job.report(request, Path(output), device, say, latex, look)
+        outcome = job.report(request, Path(output), device, say, latex, look, gpu)
     out = terminal.console()
     terminal.show_derivation(outcome.page, out)
     out.print()

@@ -12,12 +12,13 @@ from fractions import Fraction
 from calc.live import Column, Timeline
 from calc.units import Unit
 from reports import numbers
+from reports.figures.scales import round_step, short_bytes
+from reports.figures.shapes import css_class, percent
 from reports.page import Area, Drawing, Mark
 
 HEIGHT = 1000  # of the areas, in their own units
 PLOT = 240  # of the areas, in pixels
 TOP = 28  # room for the label of the peak
-_TICKS = 4
 _NARROW = Fraction(6, 100)  # a phase of less of the width has no label
 _ROWS = (TOP + PLOT + 17, TOP + PLOT + 33)
 
@@ -32,14 +33,9 @@ def drawing(found: Timeline) -> Drawing:
         areas=areas,
         ticks=tuple(_ticks(found.peak.total)),
         phases=tuple(_phases(found, end)),
-        borders=tuple(_percent(Fraction(first, end)) for _, first, _ in found.phases[1:]),
+        borders=tuple(percent(Fraction(first, end)) for _, first, _ in found.phases[1:]),
         peak=_peak(found, end),
     )
-
-
-def css_class(role: str) -> str:
-    """The class that colours a role."""
-    return f"role-{role.replace(' ', '-')}"
 
 
 def _areas(found: Timeline) -> Iterator[Area]:
@@ -73,34 +69,12 @@ def _height(value: int, largest: int) -> int:
     return HEIGHT - (value * HEIGHT + largest // 2) // max(largest, 1)
 
 
-def _percent(share: Fraction) -> str:
-    """A share of the width with two decimals, as SVG writes it."""
-    hundredths = round(share * 10_000)
-    return f"{hundredths // 100}.{hundredths % 100:02d}%"
-
-
 def _ticks(largest: int) -> Iterator[Mark]:
     """Round numbers of bytes from 0 up, a few of them."""
-    step = _round_step(largest)
+    step = round_step(largest)
     for value in range(0, largest + 1, step):
         y = TOP + PLOT - round(Fraction(value * PLOT, max(largest, 1)))
-        yield Mark("0", str(y), "") if not value else Mark(_short(value), str(y), "")
-
-
-def _round_step(largest: int) -> int:
-    step = 1
-    while True:
-        for factor in (1, 2, 5):
-            if step * factor * _TICKS >= largest:
-                return step * factor
-        step *= 10
-
-
-def _short(value: int) -> str:
-    """``5 GB``: a round number without the zeros that precision would add."""
-    written = numbers.amount(value, Unit.BYTE).headline
-    number, _, unit = written.partition(numbers.NBSP)
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{numbers.NBSP}{unit}"
+        yield Mark(short_bytes(value), str(y), "")
 
 
 def _phases(found: Timeline, end: int) -> Iterator[Mark]:
@@ -109,10 +83,10 @@ def _phases(found: Timeline, end: int) -> Iterator[Mark]:
     for i, (phase, first, last) in enumerate(wide):
         ends = Fraction(first, end) > Fraction(7, 10)
         at = Fraction(last + 1 if ends else first, end)
-        yield Mark(phase.replace("_", " "), str(_ROWS[i % 2]), _percent(at), "end" if ends else "start")
+        yield Mark(phase.replace("_", " "), str(_ROWS[i % 2]), percent(at), "end" if ends else "start")
 
 
 def _peak(found: Timeline, end: int) -> Mark:
     at = Fraction(2 * max(found.peak.op, 0) + 1, 2 * end)
     anchor = "start" if at < Fraction(1, 2) else "end"
-    return Mark(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", str(TOP - 12), _percent(at), anchor)
+    return Mark(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", str(TOP - 12), percent(at), anchor)

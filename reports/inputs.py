@@ -24,14 +24,16 @@ _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,20000}\}) -->$", r
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """``kind`` says which command made it; ``digest`` is the SHA-256 of a user's own file, ``templates`` that of a folder of templates of
-    their own; ``date`` and ``environment`` are what was noted of the day and the machine."""
+    """``kind`` says which command made it; ``device`` is where its checks ran, ``gpu`` whose memory and rates its figures show; ``digest``
+    is the SHA-256 of a user's own file, ``templates`` that of a folder of templates of their own; ``date`` and ``environment`` are what
+    was noted of the day and the machine."""
 
     kind: str
     model: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     device: str = "cpu"
+    gpu: str = ""
     digest: str = ""
     template: str = ""
     templates: str = ""
@@ -94,7 +96,7 @@ def _parsed(text: str) -> Any:
         raise BadInputError(f"not JSON: {str(error)[:100]}") from None
 
 
-_TEXTS = ("kind", "model", "device", "digest", "template", "templates", "date")
+_TEXTS = ("kind", "model", "device", "gpu", "digest", "template", "templates", "date")
 
 
 def _read(body: Any) -> Inputs:

@@ -20,6 +20,7 @@ from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
 from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
 from calc.evidence import Evidence, evidence_for, recorded
+from calc.hardware import Accelerator, accelerator
 from calc.inference import Inference
 from calc.live import Timeline
 from calc.measuring import Asked, Measured
@@ -30,6 +31,8 @@ from calc.textbook import RULES, Comparison, compare
 from reports import html, markdown, tex
 from reports.build import build, today
 from reports.evidence import measurements
+from reports.figures.drawn import UNNAMED
+from reports.figures.shapes import Figure
 from reports.inputs import Inputs, digest_of, file_of, folder_digest
 from reports.page import Command, Page
 from reports.render import PLAIN, Look
@@ -140,17 +143,23 @@ class Made:
 
 
 def report(
-    request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN
+    request: Request, directory: Path, device: str, progress: Progress, latex: bool = False, look: Look = PLAIN, gpu: str = ""
 ) -> Outcome:
     """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
     can be."""
-    made = make(request, device, progress, look=look)
+    made = make(request, device, progress, look=look, gpu=gpu)
     wanted = {name: text for name, text in made.texts.items() if latex or not name.endswith(".tex")}
     return Outcome(made.page, write_all(directory, wanted), made.checks, made.unchecked)
 
 
-def make(request: Request, device: str, progress: Progress, stamp: Inputs | None = None, look: Look = PLAIN) -> Made:
-    """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one."""
+def make(
+    request: Request, device: str, progress: Progress, stamp: Inputs | None = None, look: Look = PLAIN, gpu: str = ""
+) -> Made:
+    """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one.
+
+    ``gpu`` is the accelerator whose memory and rates the figures show.
+    """
+    named = accelerator(gpu) if gpu else None
     derivation = derive(request, progress)
     seen = evidence(derivation)  # a record that cannot be read is refused before anything runs
     checks, unchecked = None, ""
@@ -160,7 +169,7 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         unchecked = str(error)
     live, untimed = timeline(derivation, progress)
     progress("writing the report")
-    inputs = _inputs(request, derivation, checks, device, look)
+    inputs = replace(_inputs(request, derivation, checks, device, look), gpu=gpu)
     here = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
@@ -168,7 +177,9 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         inputs = replace(inputs, date=stamp.date, environment=there)
     compared = comparisons(derivation)
     given = (request.sizes, unchecked, live, untimed)
-    made = build(derivation, checks, compared, _commands(request, checks), *given, inputs=inputs, evidence=seen)
+    commands = _commands(request, checks, gpu)
+    roof = _roof(request, named, progress)
+    made = build(derivation, checks, compared, commands, *given, inputs=inputs, evidence=seen, device=named, roof=roof)
     data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), "inputs": json.loads(inputs.text())}
     texts = {
         "report.md": markdown.write(made, look),
@@ -177,6 +188,20 @@ def make(request: Request, device: str, progress: Progress, stamp: Inputs | None
         "report.json": json_text(data),
     }
     return Made(made, texts, here, checks, unchecked)
+
+
+def _roof(request: Request, named: Accelerator | None, progress: Progress) -> Figure:
+    """The step under the device's rates; where they cannot bound it, why."""
+    if named is None:
+        return UNNAMED
+    from calc.roofline import Ceiling
+    from reports import roofline  # which asks this module for the operators of a step
+    from reports.figures.roofline import figure
+
+    try:
+        return figure(roofline.compute(request, Ceiling(named), progress))
+    except NapkinError as error:
+        return replace(UNNAMED, absent=str(error))
 
 
 def evidence(derivation: Derivation) -> Evidence:
@@ -295,10 +320,10 @@ def _umask() -> int:
 # -- commands that a report names ----------------------------------------------------------------------------------------
 
 
-def _commands(request: Request, checks: Any) -> tuple[Command, ...]:
+def _commands(request: Request, checks: Any, gpu: str = "") -> tuple[Command, ...]:
     words = _line(request, request.sizes)
     found = [
-        Command("Make this report again:", f"napkin report {words}"),
+        Command("Make this report again:", f"napkin report {words}{f' --gpu {shlex.quote(gpu)}' if gpu else ''}"),
         Command("The same numbers as JSON:", f"napkin derive {words} --json"),
         Command("The steps of one quantity on the terminal:", f"napkin derive {words} --explain memory.peak"),
         Command("What is alive at the peak, and what moves it:", f"napkin derive {words} --peak"),

@@ -12,6 +12,7 @@ from calc.live import Alive, Instant, Timeline
 from calc.takeovers import Reign, Takeover
 from calc.units import Unit
 from reports import expressions, figure, numbers, plain
+from reports.figures.shapes import css_class
 from reports.numbers import NBSP
 from reports.page import AliveRow, AllocatorRow, Formula, InstantRow, Memory, ReignRow, SavedRow, TakeoverRow, Timing
 from reports.parts import formula, several, sizes_text
@@ -109,7 +110,7 @@ def _timing(found: Timeline) -> Timing:
         note=_note(found),
         drawing=figure.drawing(found),
         roles=tuple(
-            (role, figure.css_class(role), numbers.amount(held, Unit.BYTE).headline, _share(held, peak))
+            (role, css_class(role), numbers.amount(held, Unit.BYTE).headline, _share(held, peak))
             for role, held in ((role, found.peak.live.get(role, 0)) for role in reversed(found.roles))
         ),
         columns=(("Instant", "text"), ("All", "number"), *((role, "number") for role in reversed(found.roles))),

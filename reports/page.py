@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reports.figures.shapes import Figures
 from reports.numbers import Amount
 
 
@@ -481,6 +482,7 @@ class Page:
     chapters: tuple[Chapter, ...]
     steps: str
     memory: Memory
+    figures: Figures
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable
     crossover: CrossoverView | None

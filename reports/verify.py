@@ -122,7 +122,7 @@ def _remade(inputs: Inputs, word: str, templates: Path | None, progress: Progres
     if inputs.device not in ("cpu", "cuda"):
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = job.Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
-    found = job.make(request, inputs.device, progress, inputs, look_of(inputs.template, str(templates or "")))
+    found = job.make(request, inputs.device, progress, inputs, look_of(inputs.template, str(templates or "")), inputs.gpu)
     return found.texts, found.environment
 
 

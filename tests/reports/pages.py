@@ -7,8 +7,9 @@ from dataclasses import replace
 from calc.graph import Assumption
 from calc.textbook import compare
 from reports.build import build
+from reports.figures.roofline import figure
 from reports.page import Command, Page
-from tests.reports import live, sample
+from tests.reports import drawings, live, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'
 COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
@@ -17,7 +18,7 @@ COMMAND = Command("Make this report again:", "napkin report tiny-gpt -d B=2")
 def page() -> Page:
     """The sample with checks and comparisons."""
     derivation = sample.derivation()
-    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2}, timeline=live.timeline())
+    return build(derivation, sample.checks(), compare(derivation), (COMMAND,), {"B": 2}, timeline=live.timeline(), roof=drawings.roof())
 
 
 def hostile() -> Page:
@@ -53,4 +54,5 @@ def hostile() -> Page:
         landmarks=tuple((HOSTILE, replace(i, operator=HOSTILE, site=HOSTILE)) for _, i in found.landmarks),
     )
     verdict = sample.Verdict(HOSTILE, 1, 2, HOSTILE, "failed", because=HOSTILE)
-    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),), timeline=found)
+    roof = figure(drawings.found((HOSTILE, *drawings.SITES[1:])))
+    return build(derivation, sample.checks(verdict), compare(derivation), (Command(HOSTILE, HOSTILE),), timeline=found, roof=roof)

@@ -226,6 +226,7 @@ def quantities() -> dict[str, Quantity]:
             q("flops.backward.matmul", Unit.FLOP, "matrix products of the backward", BACKWARD, backward),
             Quantity("flops.forward.causal", Unit.FLOP, "forward with the mask credited", None, None, unknown=NO_MASK),
             q("flops.backward.recompute", Unit.FLOP, "products that only repeat forward work", "2*B*L*T**2*d - B*L*T**2*d"),
+            q("flops.optimizer.elementwise", Unit.FLOP, "AdamW's arithmetic", f"12*({PARAMETERS})"),
             q("flops.step.total", Unit.FLOP, "all FLOPs of a step", f"{FORWARD} + {BACKWARD} + 12*({PARAMETERS})", (
                 _term("forward", FORWARD, "matrix products"), _term("backward", BACKWARD, "matrix products"),
                 _term("optimizer", f"12*({PARAMETERS})", "AdamW's arithmetic"),

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_no_request_leaves_and_nothing_runs(kind: str, chromium: Browser, files:
     assert chromium.eval(f"{attributes}.filter(a => a.name.startsWith('on')).length") == 0
 
 
-_WIDE = """(() => { const page = document.documentElement.clientWidth;
+WIDE = """(() => { const page = document.documentElement.clientWidth;
   const inside = e => e.closest('.scroll, [role=region]');
   return {page: document.documentElement.scrollWidth - page,
     out: [...document.querySelectorAll('main *')].filter(e => !inside(e) && e.getBoundingClientRect().right > page + 1)
@@ -61,7 +62,7 @@ def test_nothing_overflows(kind: str, width: int, chromium: Browser, files: dict
     chromium.open(files[kind], width)
     chromium.eval("document.querySelectorAll('details').forEach(d => d.open = true)")
 
-    assert chromium.eval(_WIDE) == {"page": 0, "out": []}
+    assert chromium.eval(WIDE) == {"page": 0, "out": []}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,7 +73,7 @@ def test_boxes_that_scroll_have_a_name_and_take_the_focus(kind: str, chromium: B
     assert chromium.eval(bare) == 0
 
 
-_CONTRAST = """(() => {
+CONTRAST = """(() => {
   const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return {rgb: m.slice(0, 3), a: m.length > 3 ? m[3] : 1}; };
   const light = c => { const [r, g, b] = c.map(x => (x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -98,7 +99,7 @@ def test_every_text_stands_out_from_its_ground(dark: bool, chromium: Browser, fi
     chromium.open(files["plain"], dark=dark)
     chromium.eval("document.querySelectorAll('details').forEach(d => d.open = true)")
 
-    assert chromium.eval(_CONTRAST) == []
+    assert chromium.eval(CONTRAST) == []
 
 
 def test_pale_text_and_wide_boxes_are_noticed(chromium: Browser, files: dict[str, Path]) -> None:
@@ -106,8 +107,8 @@ def test_pale_text_and_wide_boxes_are_noticed(chromium: Browser, files: dict[str
     chromium.open(files["plain"], 390)
     chromium.eval("(() => { const p = document.querySelector('main p'); p.style.color = '#bbb'; p.style.width = '600px'; })()")
 
-    assert [tag for tag, _ in chromium.eval(_CONTRAST)] != []
-    assert chromium.eval(_WIDE)["out"] != []
+    assert [tag for tag, _ in chromium.eval(CONTRAST)] != []
+    assert chromium.eval(WIDE)["out"] != []
 
 
 def test_the_dark_page_is_dark(chromium: Browser, files: dict[str, Path]) -> None:
@@ -120,22 +121,28 @@ def test_the_dark_page_is_dark(chromium: Browser, files: dict[str, Path]) -> Non
     assert grounds[0] > 600 > 200 > grounds[1]
 
 
-def test_figures_can_be_read_on_a_phone(chromium: Browser, files: dict[str, Path]) -> None:
-    """Text of at least 9 pixels at 390, no two labels on one another."""
-    chromium.open(files["plain"], 390)
-    script = """[...document.querySelectorAll('svg text')].map(t => { const r = t.getBoundingClientRect();
-      return [t.textContent, parseFloat(getComputedStyle(t).fontSize) * r.height / Math.max(t.getBBox().height, 1e-9),
-        r.left, r.top, r.right, r.bottom]; })"""
-    labels = chromium.eval(script)
+LABELS = """[...document.querySelectorAll('svg text')].map(t => { const r = t.getBoundingClientRect();
+  return [t.textContent, parseFloat(getComputedStyle(t).fontSize) * r.height / Math.max(t.getBBox().height, 1e-9),
+    r.left, r.top, r.right, r.bottom]; })"""
 
-    assert [label for label in labels if label[1] < 9] == []
-    overlapping = [
+
+def overlapping(labels: list[Any]) -> list[tuple[str, str]]:
+    """Pairs of labels that touch by more than a pixel."""
+    return [
         (a[0], b[0])
         for i, a in enumerate(labels)
         for b in labels[:i]
         if a[2] < b[4] - 1 and b[2] < a[4] - 1 and a[3] < b[5] - 1 and b[3] < a[5] - 1
     ]
-    assert overlapping == []
+
+
+def test_figures_can_be_read_on_a_phone(chromium: Browser, files: dict[str, Path]) -> None:
+    """Text of at least 9 pixels at 390, no two labels on one another."""
+    chromium.open(files["plain"], 390)
+    labels = chromium.eval(LABELS)
+
+    assert [label for label in labels if label[1] < 9] == []
+    assert overlapping(labels) == []
 
 
 def test_the_first_tab_leads_past_the_head(chromium: Browser, files: dict[str, Path]) -> None:

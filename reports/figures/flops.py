@@ -1,0 +1,180 @@
+"""FLOPs of a step by part, along the size that makes the most of them: logarithmic both ways, so that a power is a straight line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from calc.by_power import Part, Split
+from calc.units import Unit
+from reports import numbers
+from reports.figures.scales import Logarithmic, short_power, whole_powers
+from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, Line, apart, letter, percent
+from reports.numbers import NBSP
+from reports.saying import several
+
+ANCHOR = "figure-flops"
+_TOP, _PLOT = 40, 190
+_ROWS = (12, 28)  # of the labels above the plot
+_WIDTH = Fraction(96, 100)  # of the curves; the letters stand to their right
+_TICKS = 4
+_SITES = 3  # named in the finding
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def flops(split: Split) -> Figure:
+    """The figure of a step's parts, or why there is none."""
+    title = f"FLOPs by part against {split.dim}" if split.dim else "FLOPs by part"
+    if not split.points:
+        return Figure(ANCHOR, title, absent=split.because)
+    names = [part_name(part, split.dim) for part in split.parts]
+    x = Logarithmic(math.log10(split.points[0].size), math.log10(split.points[-1].size))
+    y = whole_powers([v for p in split.points for v in p.values.values() if v > 0])
+    return Figure(
+        ANCHOR,
+        title,
+        description=f"FLOPs of a step against {split.dim}, both in logarithms: {'; '.join(names)}. The table below has the numbers.",
+        finding=finding(split),
+        height=_TOP + _PLOT + 38,
+        top=_TOP,
+        plot=_PLOT,
+        axis=(Label("FLOP", "100%", str(_ROWS[0]), "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
+        lines=(*(Line("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_uprights(split, x)),
+        curves=tuple(Curve(_css(i, part), _path(split, part, x, y)) for i, part in enumerate(split.parts)),
+        labels=(*_marks(split, x), *_letters(split, y), *_ticks(split, x)),
+        keys=tuple(_key(i, part, split) for i, part in enumerate(split.parts)),
+        columns=((split.dim, "text"), *((name, "number") for name in names), ("all FLOPs", "number")),
+        rows=tuple(_rows(split)),
+        folded=f"FLOPs at {len(split.points)} sizes",
+    )
+
+
+def part_name(part: Part, dim: str) -> str:
+    """What a part is: ``products growing with T²``."""
+    if part is None:
+        return "elementwise arithmetic"
+    return f"products growing with {_power(dim, part)}" if part else f"products independent of {dim}"
+
+
+def _power(dim: str, power: int) -> str:
+    return dim if power == 1 else f"{dim}{str(power).translate(_SUPERSCRIPTS)}"
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+
+def finding(split: Split) -> str:
+    """The shares here, where the highest power overtakes the others, and what moves along."""
+    here, highest = split.at_hand, split.parts[0]
+    shares = ", ".join(f"{part_name(p, split.dim)} {numbers.percent(Fraction(here.values.get(p, 0), here.total))}" for p in split.parts)
+    whole = numbers.amount(here.total, Unit.FLOP).headline
+    words = f"At {_sized(split.dim, split.here)}, of {whole} a step: {shares}."
+    if highest is not None:
+        words += f" {_overtaking(split, highest)}"
+    for limit in split.raised:
+        words += f" Beyond {limit}, the model is taken with {limit}{NBSP}={NBSP}{split.dim}."
+    return words
+
+
+def _overtaking(split: Split, highest: int) -> str:
+    name = part_name(highest, split.dim)
+    if highest < 2:
+        return f"No product grows faster than {split.dim}."
+    where = f" (at {_listed(split.sites)})" if split.sites else ""
+    name = f"{_upper(name)}{where}"
+    if split.crossover is not None:
+        return f"{name} are the larger part of all products from {_sized(split.dim, split.crossover)} on."
+    over = [2 * p.values.get(highest, 0) >= sum(v for part, v in p.values.items() if part is not None) for p in split.points]
+    span = f"from {_sized(split.dim, split.points[0].size)} to {numbers.integer(split.points[-1].size)}"
+    if all(over):
+        return f"{name} are the larger part of all products at every size drawn, {span}."
+    return f"{name} stay the smaller part of all products at every size drawn, {span}." if not any(over) else ""
+
+
+def _listed(sites: Sequence[str]) -> str:
+    more = f" and {several(len(sites) - _SITES, 'other site')}" if len(sites) > _SITES else ""
+    return f"{', '.join(sites[:_SITES])}{more}"
+
+
+def _upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _sized(dim: str, size: int) -> str:
+    return f"{dim}{NBSP}={NBSP}{numbers.integer(size)}"
+
+
+def _key(number: int, part: Part, split: Split) -> Key:
+    here = split.at_hand
+    value = here.values.get(part, 0)
+    written, share = numbers.amount(value, Unit.FLOP).headline, numbers.percent(Fraction(value, here.total))
+    return Key(letter(number), _css(number, part), part_name(part, split.dim), written, share, line=True)
+
+
+def _rows(split: Split) -> Iterator[tuple[str, ...]]:
+    for point in split.points:
+        note = "here" if point.size == split.here else "overtakes" if point.size == split.crossover else ""
+        head = f"{numbers.integer(point.size)}{f' ({note})' if note else ''}"
+        yield (head, *(numbers.integer(point.values.get(part, 0)) for part in split.parts), numbers.integer(point.total))
+
+
+# -- places --------------------------------------------------------------------------------------------------------------
+
+
+def _css(number: int, part: Part) -> str:
+    return f"curve curve-{'other' if part is None else min(number, 2)}"
+
+
+def _across(x: Logarithmic, size: int) -> str:
+    return percent(x.at(size) * _WIDTH)
+
+
+def _down(y: Logarithmic, value: float, below: int = 0) -> str:
+    return str(_TOP + round((1 - y.at(value)) * _PLOT) + below)
+
+
+def _path(split: Split, part: Part, x: Logarithmic, y: Logarithmic) -> str:
+    """Through the points at which there is anything; a logarithm has no place for none."""
+    found, pen = "", "M"
+    for point in split.points:
+        value = point.values.get(part, 0)
+        if value > 0:
+            found += f"{pen}{round(x.at(point.size) * WHOLE)} {round((1 - y.at(value)) * WHOLE)}"
+        pen = "L" if value > 0 else "M"
+    return found
+
+
+def _marked(split: Split) -> Iterator[tuple[int, str, int]]:
+    yield split.here, f"here, {_sized(split.dim, split.here)}", _ROWS[0]
+    if split.crossover is not None and split.crossover != split.here:
+        yield split.crossover, f"overtakes, {_sized(split.dim, split.crossover)}", _ROWS[1]
+
+
+def _uprights(split: Split, x: Logarithmic) -> Iterator[Line]:
+    for size, _, row in _marked(split):
+        yield Line("border", _across(x, size), str(row - 8), _across(x, size), str(_TOP + _PLOT))
+
+
+def _marks(split: Split, x: Logarithmic) -> Iterator[Label]:
+    for size, words, row in _marked(split):
+        yield Label(f"{NBSP}{words}{NBSP}", _across(x, size), str(row), "start" if x.at(size) < Fraction(1, 2) else "end")
+
+
+def _letters(split: Split, y: Logarithmic) -> Iterator[Label]:
+    """At the right end of each curve, so that it is known without its colour."""
+    last = split.points[-1].values
+    places = [(float((1 - y.at(last[part])) * _PLOT), i) for i, part in enumerate(split.parts) if last.get(part, 0) > 0]
+    for number, height in apart(places, 14).items():
+        yield Label(letter(number), "100%", str(_TOP + round(height) + 4), "end")
+
+
+def _ticks(split: Split, x: Logarithmic) -> Iterator[Label]:
+    """Doublings of the size at hand, a few of them."""
+    sizes = [point.size for point in split.points if point.size != split.crossover or point.size == split.here]
+    step = -(-(len(sizes) - 1) // _TICKS)
+    for size in sizes[::step]:
+        at = x.at(size)
+        anchor = "start" if at < Fraction(5, 100) else "end" if at > Fraction(95, 100) else "middle"
+        yield Label(numbers.integer(size), _across(x, size), str(_TOP + _PLOT + 16), anchor)
+    yield Label(split.dim, percent(_WIDTH / 2), str(_TOP + _PLOT + 32), "middle")

@@ -1,0 +1,166 @@
+"""Memory by kind at the peak, as one stacked bar against what devices have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from calc.derivation import Derivation, Quantity
+from calc.hardware import Accelerator
+from calc.units import Unit
+from reports import numbers
+from reports.figures.devices import COMMON, beside, capacity
+from reports.figures.scales import round_step, short_bytes
+from reports.figures.shapes import Figure, Key, Label, Line, Rect, css_class, letter, percent
+from reports.numbers import NBSP
+
+ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
+ORDER = ("parameter", "master weight", "optimizer state", "gradient", "activation", "temporary", "input", "buffer")
+_BAR, _HIGH = 50, 34  # where the bar begins, and how high it is, in pixels
+_ROWS = (12, 27, 42)  # of the labels above it
+_NAMED = Fraction(5, 100)  # a segment of less of the width has no letter
+_FARTHEST = 4  # a capacity of more than so many peaks is said and not drawn
+_LONGEST = 12  # characters of a device's id in the drawing
+_BESIDE = "Live bytes: what an allocator rounds up and what libraries hold come on top."
+
+
+def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
+    """The figure of ``memory.peak``, or why there is none."""
+    quantity = derivation.quantities.get("memory.peak")
+    if quantity is None or quantity.value is None:
+        reason = f"the peak is unknown: {quantity.unknown}" if quantity is not None else "this derivation does not state the peak"
+        return Figure(ANCHOR, TITLE, absent=reason)
+    kinds = by_kind(quantity)
+    if not kinds or sum(kinds.values()) != quantity.value or min(kinds.values()) < 0:
+        return Figure(ANCHOR, TITLE, absent="the peak is not told apart by kind here")
+    return _drawn(quantity.value, kinds, beside(quantity.value, named), named is not None)
+
+
+def by_kind(quantity: Quantity) -> dict[str, int]:
+    """Bytes live at the peak's own moment by kind, what stays before what comes and goes."""
+    found = next((c.part_values for c in quantity.candidates if c.value == quantity.value), {})
+    known = {role: place for place, role in enumerate(ORDER)}
+    return {role: found[role] for role in sorted(found, key=lambda role: (known.get(role, len(known)), role)) if found[role]}
+
+
+def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], asked: bool) -> Figure:
+    seen = [device for device in devices if device.memory <= _FARTHEST * peak]
+    scale = max([peak, *(device.memory for device in seen)])
+    named = ", ".join(f"{role} {numbers.percent(Fraction(value, peak))}" for role, value in kinds.items())
+    return Figure(
+        ANCHOR,
+        TITLE,
+        description=f"A bar of the bytes live at the peak, from the left: {named}. The table below has the numbers.",
+        finding=f"{_verdict(peak, devices, asked)} {_largest(peak, kinds)} {_BESIDE}",
+        height=_BAR + _HIGH + 40,
+        rects=tuple(_segments(kinds, scale)),
+        lines=tuple(_lines(_marked(peak, devices, scale))),
+        labels=(*_labels(_marked(peak, devices, scale)), *_letters(kinds, scale), *_ticks(scale)),
+        keys=tuple(_key(i, role, value, peak) for i, (role, value) in enumerate(kinds.items())),
+        columns=(("Kind", "text"), ("Bytes", "number"), ("In larger units", "number"), ("Of the peak", "number")),
+        rows=(
+            *((role, *_cells(value, peak)) for role, value in kinds.items()),
+            ("all: the peak", *_cells(peak, peak)),
+            *((f"{device.name}, {capacity(device.memory)}", *_cells(device.memory, peak)) for device in devices),
+        ),
+        folded=f"{len(kinds)} kinds, the peak and the capacities in bytes",
+    )
+
+
+def _cells(value: int, peak: int) -> tuple[str, ...]:
+    amount = numbers.amount(value, Unit.BYTE)
+    return amount.exact, ", ".join(amount.readings) or amount.text, numbers.percent(Fraction(value, peak))
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+
+def _verdict(peak: int, devices: Sequence[Accelerator], asked: bool) -> str:
+    """What the peak is beside what the devices have."""
+    held = f"The peak of {_read(peak)}"
+    small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
+    common = "" if asked else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
+    words = ""
+    if small:
+        words = f"{held} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])}, and does not fit it"
+        if not large and not asked:
+            words += ", the largest common device"
+    if large:
+        left = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
+        words = f"{words}; it fits" if words else f"{held} fits"
+        words += f" the {_of(large[0])}{common}, and leaves {left}"
+    return f"{words}."
+
+
+def _of(device: Accelerator) -> str:
+    return f"{capacity(device.memory)} of {device.name}"
+
+
+def _largest(peak: int, kinds: Mapping[str, int]) -> str:
+    role = max(kinds, key=lambda role: kinds[role])
+    return f"The largest kind is {role}: {_read(kinds[role])}, {numbers.percent(Fraction(kinds[role], peak))} of it."
+
+
+def _read(value: int) -> str:
+    return numbers.amount(value, Unit.BYTE).headline
+
+
+def _key(number: int, role: str, value: int, peak: int) -> Key:
+    return Key(letter(number), css_class(role), role, _read(value), numbers.percent(Fraction(value, peak)))
+
+
+# -- places --------------------------------------------------------------------------------------------------------------
+
+
+def _spans(kinds: Mapping[str, int], scale: int) -> Iterator[tuple[str, Fraction, Fraction]]:
+    start = 0
+    for role, value in kinds.items():
+        yield role, Fraction(start, scale), Fraction(value, scale)
+        start += value
+
+
+def _segments(kinds: Mapping[str, int], scale: int) -> Iterator[Rect]:
+    for role, start, width in _spans(kinds, scale):
+        yield Rect(f"segment {css_class(role)}", percent(start), str(_BAR), percent(width), str(_HIGH))
+
+
+def _letters(kinds: Mapping[str, int], scale: int) -> Iterator[Label]:
+    """Under each segment that is wide enough, so that it is known without its colour."""
+    for number, (_, start, width) in enumerate(_spans(kinds, scale)):
+        if width >= _NAMED:
+            yield Label(letter(number), percent(start + width / 2), str(_BAR + _HIGH + 14), "middle")
+
+
+def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple[Fraction, str, int, str]]:
+    """What stands above the bar, each in a row of its own: share of the width, words, row, class of the line.
+
+    A capacity beyond the drawing has an arrow in place of a line.
+    """
+    found = []
+    for device, row in zip(devices, _ROWS, strict=False):
+        words, at = f"{capacity(device.memory)}{NBSP}{_clipped(device.id)}", Fraction(device.memory, scale)
+        found.append((at, words, row, "capacity") if at <= 1 else (Fraction(1), f"{words}{NBSP}→", row, ""))
+    return [*found, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
+
+
+def _clipped(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[Line]:
+    for at, _, row, css in marked:
+        if css:
+            yield Line(css, percent(at), str(row - 10), percent(at), str(_BAR + _HIGH))
+
+
+def _labels(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[Label]:
+    for at, words, row, css in marked:
+        room = NBSP if css else ""
+        yield Label(f"{room}{words}{room}", percent(at), str(row), "start" if at < Fraction(1, 2) else "end")
+
+
+def _ticks(scale: int) -> Iterator[Label]:
+    for value in range(0, scale + 1, round_step(scale)):
+        at = Fraction(value, scale)
+        anchor = "start" if not value else "end" if at > Fraction(9, 10) else "middle"
+        yield Label(short_bytes(value), percent(at), str(_BAR + _HIGH + 32), anchor)

@@ -1,0 +1,70 @@
+"""Scales of figures: round steps of bytes, and logarithmic axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.units import Unit
+from reports import numbers
+
+_TICKS = 4
+
+
+def round_step(largest: int) -> int:
+    """1, 2 or 5 times a power of ten, of which a few make ``largest``."""
+    step = 1
+    while True:
+        for factor in (1, 2, 5):
+            if step * factor * _TICKS >= largest:
+                return step * factor
+        step *= 10
+
+
+def short_bytes(value: int) -> str:
+    """``5 GB``: a round number without the zeros that precision would add."""
+    return _trimmed(numbers.amount(value, Unit.BYTE).headline) if value else "0"
+
+
+def short_power(power: int) -> str:
+    """``10 T``: a power of ten, the unit of which stands elsewhere; below one as ``0.01``."""
+    if power < 0:
+        return f"0.{'0' * (-power - 1)}1"
+    written = numbers.rate(Fraction(10) ** power, "").removesuffix("/s")
+    return _trimmed(written).rstrip(numbers.NBSP)
+
+
+def _trimmed(written: str) -> str:
+    number, space, unit = written.partition(numbers.NBSP)
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithmic:
+    """A logarithmic axis from ``low`` to ``high``, as shares from 0 to 1."""
+
+    low: float
+    high: float
+
+    def at(self, value: float | Fraction) -> Fraction:
+        share = (math.log10(value) - self.low) / (self.high - self.low)
+        return Fraction(round(share * 10_000), 10_000)
+
+    @property
+    def powers(self) -> range:
+        """Powers of ten to be named, a few of them."""
+        low, high = math.ceil(self.low), math.floor(self.high)
+        return range(low, high + 1, max(1, math.ceil((high - low) / _TICKS)))
+
+
+def around(values: Sequence[float | Fraction], below: float, above: float) -> Logarithmic:
+    """From a little below the values to a little above them, in powers of ten."""
+    return Logarithmic(math.log10(min(values)) - below, math.log10(max(values)) + above)
+
+
+def whole_powers(values: Sequence[float | Fraction]) -> Logarithmic:
+    """From a power of ten below the values to one above."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return Logarithmic(low, max(high, low + 1))

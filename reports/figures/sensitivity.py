@@ -1,0 +1,127 @@
+"""How the answers grow when one size doubles, as small bars: from ×1 at the left of each to the largest factor there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc import sensitivity
+from calc.derivation import Derivation
+from reports import numbers
+from reports.figures.shapes import Figure, Label, Line, Rect, percent
+from reports.numbers import NBSP
+from reports.saying import ANSWERS, several
+
+ANCHOR, TITLE = "figure-sensitivity", "Growth when one size doubles"
+HEADS = {"parameters": "parameters", "memory.peak": "peak bytes", "flops.step.total": "FLOPs"}
+_TOP, _ROW, _HIGH = 26, 19, 11
+_FIRST = Fraction(13, 100)  # of the width, for the names of the sizes
+_BAR = Fraction(15, 100)  # of the largest factor; its number stands behind it
+_MOST = 14
+_LONGEST = 5  # characters of a size's name in the drawing
+
+
+def growth(derivation: Derivation) -> Figure:
+    """The figure of all factors, or why there is none."""
+    asked = factors(derivation)
+    found = {name: {dim: f for dim, f in by_dim.items() if f is not None} for name, by_dim in asked.items()}
+    if not any(found.values()):
+        return Figure(ANCHOR, TITLE, absent="no size can double, or nothing depends on one")
+    order = [dim.name for dim in derivation.dims]
+    fixed = [dim for dim in order if any(dim in by_dim and by_dim[dim] is None for by_dim in asked.values())]
+    grid = _grid(found, order)
+    return Figure(
+        ANCHOR,
+        TITLE,
+        description=f"Bars of the factors by which {', '.join(found)} grow when one size doubles and the others are held; the length of a"
+        " bar is the logarithm of its factor. The table below has the numbers.",
+        finding=" ".join((_finding(found), *_notes(grid, fixed))),
+        height=grid.bottom + 4,
+        rects=tuple(_bars(grid)),
+        lines=tuple(Line("tick", percent(at), "18", percent(at), str(grid.bottom)) for at in grid.columns.values()),
+        labels=(*(Label(HEADS[name], percent(at), "12") for name, at in grid.columns.items()), *_labels(grid)),
+    )
+
+
+def factors(derivation: Derivation) -> dict[str, dict[str, Fraction | None]]:
+    """Of each answer that has a value: by which factor it grows, by size; ``None`` where that size cannot double."""
+    names = [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
+    return {name: {d.dim: d.factor for d in sensitivity.doublings(derivation, name)} for name in names}
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+
+def _finding(found: Mapping[str, Mapping[str, Fraction]]) -> str:
+    """Which size moves each answer most."""
+    words = []
+    for name, by_dim in found.items():
+        if by_dim:
+            largest = max(by_dim.values())
+            which = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
+            words.append(f"{numbers.times(largest)} of {name}, with {which}")
+    return f"The largest factors where one size doubles and the others are held: {'; '.join(words)}."
+
+
+def _notes(grid: _Grid, fixed: list[str]) -> Iterator[str]:
+    """How the bars are read, and what has none."""
+    yield f"A bar as long as that of {numbers.times(Fraction(2))} means in proportion, one twice as long with the square."
+    if any(factor < 1 for by_dim in grid.factors.values() for factor in by_dim.values()):
+        yield "A factor below 1 has no bar."
+    if fixed:
+        yield f"Not every answer can be had with {', '.join(fixed)} doubled: the table says why."
+    if grid.left:
+        yield f"The {several(grid.left, 'size')} with the least effect {'stands' if grid.left == 1 else 'stand'} in the table alone."
+
+
+# -- places --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A column for each answer, where it begins, and a row for each size; ``left`` sizes have none."""
+
+    factors: Mapping[str, Mapping[str, Fraction]]
+    columns: Mapping[str, Fraction]
+    dims: tuple[str, ...]
+    largest: Fraction
+    left: int
+
+    @property
+    def bottom(self) -> int:
+        return _TOP + _ROW * len(self.dims)
+
+    def bars(self) -> Iterator[tuple[Fraction, int, Fraction, Fraction]]:
+        """Where each bar begins, how far down, how long it is, and its factor."""
+        for name, at in self.columns.items():
+            for row, dim in enumerate(self.dims):
+                factor = self.factors[name].get(dim)
+                if factor is not None:
+                    yield at, _TOP + row * _ROW, self._length(factor), factor
+
+    def _length(self, factor: Fraction) -> Fraction:
+        share = math.log2(factor) / math.log2(self.largest) if factor > 1 else 0.0
+        return _BAR * Fraction(round(share * 1000), 1000)
+
+
+def _grid(found: Mapping[str, Mapping[str, Fraction]], order: list[str]) -> _Grid:
+    top = {dim: max(by_dim[dim] for by_dim in found.values() if dim in by_dim) for dim in order if any(dim in b for b in found.values())}
+    dims = sorted(sorted(top, key=lambda dim: (-top[dim], order.index(dim)))[:_MOST], key=order.index)
+    step = (1 - _FIRST) / len(found)
+    columns = {name: _FIRST + i * step for i, name in enumerate(found)}
+    return _Grid(found, columns, tuple(dims), max([*top.values(), Fraction(2)]), len(top) - len(dims))
+
+
+def _bars(grid: _Grid) -> Iterator[Rect]:
+    for at, down, length, _ in grid.bars():
+        if length:
+            yield Rect("bar", percent(at), str(down), percent(length), str(_HIGH))
+
+
+def _labels(grid: _Grid) -> Iterator[Label]:
+    for row, dim in enumerate(grid.dims):
+        yield Label(dim if len(dim) <= _LONGEST else f"{dim[: _LONGEST - 1]}…", "0", str(_TOP + row * _ROW + 10))
+    for at, down, length, factor in grid.bars():
+        yield Label(f"{NBSP}{numbers.times(factor)}", percent(at + length), str(down + 10))

@@ -1,0 +1,139 @@
+"""What a figure is made of, for the templates: shapes with places, words with places, and the table under it. Everything comes written.
+
+Shapes stand at shares of the width there is (``12.34%``) and at heights in pixels, so that a narrow screen moves text and never shrinks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+WHOLE = 1000  # units of a curve's area, each way
+ROOFLINE = "figure-roofline"  # the anchor of the one figure that needs the operators of the step
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    css: str
+    x: str
+    y: str
+    width: str
+    height: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    css: str
+    x1: str
+    y1: str
+    x2: str
+    y2: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    css: str
+    x: str
+    y: str
+    radius: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A path over an area of ``WHOLE`` by ``WHOLE``, which is stretched to the plot."""
+
+    css: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Words, and which end of them stands there: ``start``, ``middle`` or ``end``."""
+
+    words: str
+    x: str
+    y: str
+    anchor: str = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A line of the legend: the letter by which the figure names it, how it is drawn, what it is, and its numbers."""
+
+    letter: str
+    css: str
+    words: str
+    value: str
+    share: str
+    line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure. Where there is nothing to draw, ``absent`` says why and all else is empty.
+
+    ``axis`` are the words beside the plot, on its left; curves lie between ``top`` and ``top + plot``. A figure without ``rows`` stands
+    above a table of the report that has its numbers.
+    """
+
+    anchor: str
+    title: str
+    description: str = ""
+    finding: str = ""
+    absent: str = ""
+    height: int = 0
+    top: int = 0
+    plot: int = 0
+    axis: tuple[Label, ...] = ()
+    rects: tuple[Rect, ...] = ()
+    lines: tuple[Line, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    dots: tuple[Dot, ...] = ()
+    labels: tuple[Label, ...] = ()
+    keys: tuple[Key, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    folded: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each column of the table."""
+        return tuple(kind for _, kind in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All figures of a report but that of live bytes over the step."""
+
+    memory: Figure
+    flops: Figure
+    roofline: Figure
+    sensitivity: Figure
+    thumbs: Figure
+
+
+def percent(share: Fraction) -> str:
+    """A share of the width with two decimals, as SVG writes it."""
+    hundredths = round(share * 10_000)
+    return f"{hundredths // 100}.{hundredths % 100:02d}%"
+
+
+def css_class(role: str) -> str:
+    """The class that colours a role of memory."""
+    return f"role-{role.replace(' ', '-')}"
+
+
+def letter(number: int) -> str:
+    """``A`` for 0, ``B`` for 1, … ``Z``, ``AA``."""
+    head, tail = divmod(number, 26)
+    return f"{letter(head - 1) if head else ''}{chr(ord('A') + tail)}"
+
+
+def apart(places: list[tuple[float, int]], least: float) -> dict[int, float]:
+    """Heights moved down as far as needed for each to lie ``least`` below the one above it. Places are (height, number)."""
+    found: dict[int, float] = {}
+    last = float("-inf")
+    for height, number in sorted(places):
+        last = max(height, last + least)
+        found[number] = last
+    return found

@@ -1,0 +1,78 @@
+"""How far rules of thumb are off here, as bars to both sides of the exact count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from calc.textbook import Comparison
+from reports import numbers
+from reports.figures.shapes import Figure, Label, Line, Rect, percent
+from reports.numbers import NBSP
+
+ANCHOR, TITLE = "figure-thumbs", "How far rules of thumb are off here"
+NEAR = Fraction(5, 100)
+_TOP, _ROW, _BAR = 4, 34, 10
+_SCALES = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))  # what the ends of the drawing are, either way
+_HALF = Fraction(1, 2)
+
+
+def thumbs(comparisons: Sequence[Comparison]) -> Figure:
+    """The figure of the rules that say something about this model, or why there is none."""
+    found = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
+    if not found:
+        return Figure(ANCHOR, TITLE, absent="no rule of thumb says anything about this model" if comparisons else "no rule was compared")
+    farthest = max(abs(off) for off in found.values())
+    scale = next((s for s in _SCALES if s >= farthest), _SCALES[-1])
+    bottom = _TOP + _ROW * len(found)
+    return Figure(
+        ANCHOR,
+        TITLE,
+        description="Bars from the middle, where a rule gives the exact count: to the right where it says too much, to the left where it"
+        f" says too little. The paler stripe is within {numbers.percent(NEAR)}. The table below has the numbers.",
+        finding=_finding(found, scale),
+        height=bottom + 18,
+        rects=(_band(scale, bottom), *_bars(found, scale)),
+        lines=(Line("peak", "50%", str(_TOP), "50%", str(bottom)),),
+        labels=(*_labels(found), *_ends(scale, bottom)),
+    )
+
+
+def _finding(found: dict[str, Fraction], scale: Fraction) -> str:
+    near = [name for name, off in found.items() if abs(off) <= NEAR]
+    which = f": {', '.join(near)}" if near else ""
+    farthest = max(found, key=lambda name: abs(found[name]))
+    words = f"{numbers.integer(len(near))} of {numbers.integer(len(found))} rules {'is' if len(near) == 1 else 'are'} within"
+    words += f" {numbers.percent(NEAR)}{which}. Farthest off is {farthest}, by {_off(found[farthest])}."
+    beyond = [name for name, off in found.items() if abs(off) > scale]
+    if beyond:
+        words += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'goes' if len(beyond) == 1 else 'go'} farther."
+    return words
+
+
+def _off(value: Fraction) -> str:
+    return numbers.percent(value, signed=True)
+
+
+def _band(scale: Fraction, bottom: int) -> Rect:
+    share = min(NEAR / scale, Fraction(1))
+    return Rect("band", percent(_HALF * (1 - share)), str(_TOP), percent(share), str(bottom - _TOP))
+
+
+def _bars(found: dict[str, Fraction], scale: Fraction) -> Iterator[Rect]:
+    for row, off in enumerate(found.values()):
+        length = min(abs(off) / scale, Fraction(1)) * _HALF
+        yield Rect("bar", percent(_HALF - length if off < 0 else _HALF), str(_TOP + row * _ROW + 20), percent(length), str(_BAR))
+
+
+def _labels(found: dict[str, Fraction]) -> Iterator[Label]:
+    for row, (name, off) in enumerate(found.items()):
+        yield Label(name, "0", str(_TOP + row * _ROW + 14))
+        yield Label(_off(off), "100%", str(_TOP + row * _ROW + 14), "end")
+
+
+def _ends(scale: Fraction, bottom: int) -> Iterator[Label]:
+    written = f"{numbers.integer(int(scale * 100))}{NBSP}%"
+    yield Label(f"{numbers.MINUS}{written}", "0", str(bottom + 14))
+    yield Label("exact", "50%", str(bottom + 14), "middle")
+    yield Label(f"+{written}", "100%", str(bottom + 14), "end")

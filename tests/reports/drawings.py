@@ -1,0 +1,38 @@
+"""Figures that tests draw: of the sample, and of steps on devices as a roofline has them, without deriving anything."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any, cast
+
+from calc.hardware import accelerator
+from calc.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Roofline, Row
+from reports.figures.roofline import figure
+from reports.figures.shapes import Figure
+from reports.roofline import Found
+
+SITES = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_attn", "h.*.ln_1", "wte", "(loss)")
+
+
+def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -> Found:
+    """Products on the roof, elementwise work under the bandwidth, an optimizer that waits for launches, and a copy without arithmetic."""
+    device = accelerator("a100-sxm-80")
+    ceiling = Ceiling(device, override=dtypes[0])
+    peak, bandwidth = device.peak(dtypes[0]), device.bandwidth
+    rows = [
+        Row("forward", site, "aten.mm.default", 12, 10**11 * (9 - i), 10**8, 1, COMPUTE, Fraction(10**11 * (9 - i)) / peak)
+        if i < 5
+        else Row("forward", site, "aten.add.Tensor", 3, 10**8 * i, 10**9, 1, MEMORY, Fraction(10**9, bandwidth))
+        for i, site in enumerate(sites)
+    ]
+    rows.append(Row("optimizer", "w", "aten.addcdiv_.default", 40, 10**5, 10**6, 1, LAUNCH, Fraction(5, 10**6)))
+    rows.append(Row("forward", "h.*", "aten.copy_.default", 1, 0, 10**8, 1, MEMORY, Fraction(10**8, bandwidth)))
+    works = cast(Any, [SimpleNamespace(matmul=1, operator=None)])
+    both = Roofline(ceiling, tuple(rows), False), Roofline(ceiling, tuple(rows), True)
+    return Found("tiny-gpt", {}, {}, cast(Any, None), works, *both)
+
+
+def roof() -> Figure:
+    """Its figure."""
+    return figure(found())
