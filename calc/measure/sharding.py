@@ -12,10 +12,10 @@ import os
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,14 +31,16 @@ from torch.utils._pytree import tree_leaves
 from calc.errors import MeasurementError
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all-reduce", "all-gather", "reduce-scatter", "all-to-all"
+SEND = "point to point"
+T = TypeVar("T", covariant=True)
 # Names of collectives in torch's two sets of operators. What is not here and moves data is refused.
 _KINDS = {
     "allreduce_": ALL_REDUCE, "all_reduce": ALL_REDUCE, "all_reduce_": ALL_REDUCE,
     "_allgather_base_": ALL_GATHER, "allgather_": ALL_GATHER, "all_gather_into_tensor": ALL_GATHER,
     "_reduce_scatter_base_": REDUCE_SCATTER, "reduce_scatter_tensor": REDUCE_SCATTER,
-    "alltoall_base_": ALL_TO_ALL, "all_to_all_single": ALL_TO_ALL,
+    "alltoall_base_": ALL_TO_ALL, "all_to_all_single": ALL_TO_ALL, "send": SEND,
 }  # fmt: skip
-_NO_TRAFFIC = ("wait_tensor", "_wrap_tensor_autograd", "barrier")
+_NO_TRAFFIC = ("wait_tensor", "_wrap_tensor_autograd", "barrier", "recv_")  # what is received is counted where it is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,16 @@ class Job:
     divide: Callable[[nn.Module, DeviceMesh], nn.Module]
     optimizer: Callable[[Iterable[Tensor]], torch.optim.Optimizer]
     divided_loss: bool = False
+
+    def measured(self, rank: int, world: int) -> Held:
+        """The third step of one rank, whose process group is there."""
+        return _steady_step(self, rank, world)
+
+
+class Measured(Protocol[T]):
+    """What each rank of several processes can be asked for."""
+
+    def measured(self, rank: int, world: int) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ class Replicated:
 # -- instruments --------------------------------------------------------------------------------------------------------------
 
 
-class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
+class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not annotate it
     """Bytes of collectives by kind: of the whole tensor, so of what goes in for a reduction and of what comes out of a gathering."""
 
     def __init__(self) -> None:
@@ -145,8 +157,14 @@ class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         if name not in _KINDS:
             raise MeasurementError(f"the collective {name} is none whose bytes are known here")
         sizes = [t.numel() * t.element_size() for t in tree_leaves((args, out)) if isinstance(t, Tensor)]
-        self.payload[_KINDS[name]] += max(sizes)
-        self.calls[_KINDS[name]] += 1
+        kind = SEND if name == "all_to_all_single" and _to_one(args[2]) else _KINDS[name]
+        self.payload[kind] += max(sizes)
+        self.calls[kind] += 1
+
+
+def _to_one(parts: Sequence[int]) -> bool:
+    """Whether an all-to-all of such parts has one receiver: torch's way to pass a block on in a ring."""
+    return len(parts) > 1 and sum(part > 0 for part in parts) == 1
 
 
 def _seen(module: nn.Module) -> None:
@@ -207,12 +225,12 @@ def on_fake_ranks(job: Job, ranks: Iterable[int], world: int) -> list[Held]:
     found = []
     for rank in ranks:
         with fake_group(rank, world):
-            found.append(_steady_step(job, rank, world))
+            found.append(job.measured(rank, world))
     return found
 
 
-def on_processes(job: Job, world: int) -> list[Held]:
-    """All ranks, each a process of its own, over gloo."""
+def on_processes(job: Measured[T], world: int) -> list[T]:
+    """All ranks in their order, each a process of its own, over gloo."""
     with tempfile.TemporaryDirectory() as folder:
         context = torch.multiprocessing.get_context("spawn")
         queue = context.SimpleQueue()
@@ -222,31 +240,31 @@ def on_processes(job: Job, world: int) -> list[Held]:
         found = [queue.get() for _ in started]
         for process in started:
             process.join()
-    failed = [item for item in found if isinstance(item, str)]
+    failed = [why for _, why, _ in found if why]
     if failed:
         raise MeasurementError(f"a rank failed: {failed[0]}")
-    return sorted(found, key=lambda held: held.rank)
+    return [held for _, _, held in sorted(found, key=lambda item: item[0])]
 
 
-def _process(job: Job, rank: int, world: int, folder: str, queue: Any) -> None:
+def _process(job: Measured[Any], rank: int, world: int, folder: str, queue: Any) -> None:
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
         dist.init_process_group(
             "gloo", rank=rank, world_size=world, store=torch._C._distributed_c10d.FileStore(str(Path(folder) / "store"), world)
         )
-        queue.put(_steady_step(job, rank, world))
+        queue.put((rank, "", job.measured(rank, world)))
         dist.barrier()
         dist.destroy_process_group()
     except Exception as error:  # whatever it was, the parent waits for an answer
-        queue.put(f"{type(error).__name__}: {error}"[:500])
+        queue.put((rank, f"{type(error).__name__}: {error}"[:500], None))
 
 
 def _steady_step(job: Job, rank: int, world: int) -> Held:
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (world,))
     module, inputs, loss = job.build()
-    traffic = _Traffic()
+    traffic = Traffic()
     module = job.divide(module, mesh)
     _seen(module)
     optimizer = job.optimizer(module.parameters())

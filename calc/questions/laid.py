@@ -41,8 +41,9 @@ class Steps:
         """Laid out on so many ranks; refused where the model cannot be."""
         from calc.sharding import Layout, account
 
-        kinds = {name: ranks[letter] for letter, name in _RANKS.items()}
-        return account(self.model, Layout(**kinds, zero=self.zero, batch=ranks["n"] * self.micro_batches), self.state)
+        batch = ranks["n"] * self.micro_batches
+        layout = Layout(data=ranks["n"], tensor=ranks["t"], pipeline=ranks["p"], zero=self.zero, batch=batch)
+        return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
         """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2."""
@@ -182,8 +183,8 @@ def _rows(found: Account) -> Iterator[Row]:
 
     for kind, size in found.fullest.kinds.items():
         yield Row(WORDS[kind], Fraction(size), "bytes", "on each device")
-    for axis, size in by_axis(found.fullest.traffic).items():
-        yield Row(f"sent among {axis} ranks", size, "bytes", "in a step")
+    for axis, amount in by_axis(found.fullest.traffic).items():
+        yield Row(f"sent among {axis} ranks", amount, "bytes", "in a step")
 
 
 def _closed(lines: tuple[Line, ...]) -> str:

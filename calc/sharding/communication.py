@@ -2,7 +2,7 @@
 
 An all-reduce of S bytes among n ranks sends 2(n - 1)/n S from each, an all-gather or reduce-scatter to or from S bytes (n - 1)/n S, an
 all-to-all the same (ring, which no algorithm beats in bytes). A group of ranks that fits a node uses the links of the node, any other one
-the network. Latency is left out.
+the network. Latency is left out. Bytes of all of these are compared with those between real ranks, but for a table on two stages (Ce).
 Sources: Thakur et al. 2005 (collectives); Rajbhandari et al. 2020 (arXiv 1910.02054), section 7; Shoeybi et al. 2019 (arXiv 1909.08053),
 section 3; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2; Narayanan et al. 2021 (arXiv 2104.04473), section 3; Liu et al. 2023
 (arXiv 2310.01889); Lepikhin et al. 2020 (arXiv 2006.16668).
