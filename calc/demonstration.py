@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -72,7 +73,7 @@ class Wanted:
                 raise BadInputError(f"{name} = {value} is no number of steps here: give 1 to {_MOST_STEPS:,}")
         if self.resume and self.folder is None:
             raise BadInputError("--resume needs the folder of the run to go on with: give it with -o")
-        if self.folder is not None and not self.resume and (self.folder / CHECKPOINT).exists():
+        if self.folder is not None and not self.resume and os.path.exists(self.folder / CHECKPOINT):
             raise BadInputError(f"{self.folder} holds a run already: go on with it by --resume, or name another folder")
 
     def accounts_for(self, step: int) -> bool:

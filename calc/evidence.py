@@ -101,7 +101,7 @@ def _same(recorded: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
 def recorded(folders: Iterable[Path]) -> tuple[Record, ...]:
     """The records of training steps in the folders, and in that which ``NAPKIN_MEASUREMENTS`` names; other measurements are left out."""
     own = os.environ.get(VARIABLE)
-    if own and not Path(own).is_dir():
+    if own and not os.path.isdir(own):
         raise EvidenceError(f"{VARIABLE} = {own[:200]!r} is no folder: name one that holds measurements, or leave it out")
     files = [file for folder in (*folders, *([Path(own)] if own else [])) for file in sorted(folder.glob("*.json"))]
     return tuple(record for file in files if (record := read(file)) is not None)

@@ -86,9 +86,9 @@ class Napkin(click.Group):
 
 
 def _refuse(message: str) -> int:
-    from reports.escape import visible
+    from reports.escape import brief
 
-    click.echo(f"napkin: {visible(message)}", err=True)
+    click.echo(f"napkin: {brief(message)}", err=True)
     return REFUSED
 
 

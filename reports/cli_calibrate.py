@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reports.cli_common import device_here, talk
+from reports.cli_common import device_here, say_written, talk
 
 
 @click.command()
@@ -40,7 +40,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
     text = job.json_text(found.to_json())
     if output is not None:
         job.write_all(Path(output).parent, {Path(output).name: text})
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
+        say_written(output)
     if as_json:
         click.echo(text, nl=False)
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, model_arguments, request_of, require_device, talk
+from reports.cli_common import FAILED, HELD, model_arguments, request_of, require_device, say_written, talk
 
 
 @click.command()
@@ -59,8 +59,7 @@ def report(output: str, device: str, gpu: str, template: str, templates: str, la
         terminal.show_checks(outcome.page, out)
     else:
         out.print(terminal.tally(outcome.page.tally))
-    for path in outcome.files:
-        click.echo(f"wrote {click.format_filename(path)}", err=True)
+    say_written(*outcome.files)
     return _status(outcome.checks, strict)
 
 

@@ -67,13 +67,21 @@ def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
     return FAILED if strict else HELD
 
 
+def say_written(*files: str | Path) -> None:
+    """What was written, on standard error. A file's name is text of somebody's own."""
+    from reports.escape import brief
+
+    for file in files:
+        click.echo(f"wrote {brief(str(file))}", err=True)
+
+
 def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[], None]) -> None:
     """A measurement into its file, whole or not at all, and onto standard output."""
     from reports import job
 
     if output is not None:
         job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)})
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
+        say_written(output)
     if as_json:
         click.echo(job.json_text(made), nl=False)
     else:
@@ -133,14 +141,14 @@ def talk() -> Iterator[Callable[[str], None]]:
 
     What a model prints while it is built or run goes there too, so that standard output holds data only.
     """
-    from reports.escape import visible
+    from reports.escape import brief
 
     with contextlib.redirect_stdout(sys.stderr):
         if not sys.stderr.isatty():
-            yield lambda words: click.echo(f"{visible(words)} …", err=True)
+            yield lambda words: click.echo(f"{brief(words)} …", err=True)
             return
         from rich.console import Console
         from rich.text import Text
 
         with Console(stderr=True).status(Text("starting")) as status:
-            yield lambda words: status.update(Text(visible(words)))
+            yield lambda words: status.update(Text(brief(words)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reports.cli_common import talk
+from reports.cli_common import say_written, talk
 
 
 @click.command()
@@ -23,6 +23,5 @@ def lecture(output: str, as_json: bool) -> int:
     with talk() as say:
         outcome = lecture(Path(output), say)
     click.echo(job.json_text(document(outcome)) if as_json else f"{len(outcome.audit.claims)} claims: {summary(outcome.audit)}\n", nl=False)
-    for path in outcome.files:
-        click.echo(f"wrote {click.format_filename(path)}", err=True)
+    say_written(*outcome.files)
     return 0 if outcome.ok else 1

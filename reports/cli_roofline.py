@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli_common import model_arguments, request_of, talk
+from reports.cli_common import model_arguments, request_of, say_written, talk
 
 
 @click.command()
@@ -39,7 +39,7 @@ def roofline(
         from reports import roofline_page
 
         job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)})
-        click.echo(f"wrote {click.format_filename(output)}", err=True)
+        say_written(output)
     if as_json:
         click.echo(job.json_text(made.document(found)), nl=False)
         return

@@ -11,13 +11,25 @@ import unicodedata
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+!|~$&@:/-])")
 _PROSE = re.compile(r"([\\`{}\[\]()<>#+!|~$&@:/-])")
+_NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _ENTITY = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", "/": "&#47;"}
+_LONGEST_WORD = 300
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def visible(text: str) -> str:
     """``text`` on one line with control, format and bidirectional characters shown as ``\\x1b``, so none acts."""
     return "".join(_shown(c) for c in text)
+
+
+def brief(text: str) -> str:
+    """As ``visible``, with words too long for any message cut in the middle: a file's name can have thousands of characters."""
+    return re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", _cut, visible(text))
+
+
+def _cut(word: re.Match[str]) -> str:
+    half = _LONGEST_WORD // 2
+    return f"{word[0][:half]}…{word[0][-half:]}"
 
 
 def _shown(c: str) -> str:
@@ -33,18 +45,23 @@ def markdown(text: str) -> str:
 
     Punctuation that only matters at the start of a line or in an address is left alone where it cannot matter.
     """
-    return _MARKDOWN.sub(_escaped_character, visible(text)).replace("www.", "www&#46;")
+    return _inert(_MARKDOWN, text)
 
 
 def prose(text: str) -> str:
     """As ``markdown``, but emphasis by ``*`` and ``_`` stands."""
-    return _PROSE.sub(_escaped_character, visible(text)).replace("www.", "www&#46;")
+    return _inert(_PROSE, text)
+
+
+def _inert(signs: re.Pattern[str], text: str) -> str:
+    """With the signs escaped where they could act, and what acts without one of them: an address, a number that begins a list."""
+    return _NUMBERED.sub(r"\1\\\2", signs.sub(_escaped_character, visible(text))).replace("www.", "www&#46;")
 
 
 def _escaped_character(match: re.Match[str]) -> str:
     c, text = match.group(1), match.string
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    if c in "-+#!" and before and c != "!":
+    if c in "-+#" and text[: match.start()].strip():
         return c  # a list, heading or rule begins a line only
     if c in "()" and before != "]":
         return c
@@ -67,7 +84,7 @@ def markdown_code(text: str) -> str:
     if "|" in shown or "`" in shown or "\\" in shown:
         # A code span takes no escapes, and a table splits at | even inside one: write the element out.
         entities = "".join(f"&#{ord(c)};" if not (c.isalnum() or c in " .,-=") else c for c in shown)
-        return f"<code>{entities}</code>"
+        return f"<code>{entities}</code>".replace("www.", "www&#46;")
     return f"`{shown}`"
 
 

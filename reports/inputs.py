@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,10 +17,10 @@ from typing import Any
 
 from calc.errors import BadInputError
 
-_LONGEST = 20_000
-_HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,20000})">')
-_LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,20000}\})$", re.MULTILINE)
-_MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,20000}\}) -->$", re.MULTILINE)
+_LONGEST = 200_000
+_HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,200000})">')
+_LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,200000}\})$", re.MULTILINE)
+_MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,200000}\}) -->$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,11 @@ class Inputs:
 
 def digest_of(file: Path) -> str:
     """SHA-256 of a file's bytes; of a folder, those of its ``config.json``."""
-    file = file / "config.json" if file.is_dir() else file
+    file = file / "config.json" if os.path.isdir(file) else file  # os.path, unlike Path, says no to names that no file can have
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def folder_digest(folder: Path) -> str:

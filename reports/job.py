@@ -302,12 +302,16 @@ def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
             os.chmod(path, 0o666 & ~_umask())
+        for _, place in waiting:
+            if place.is_dir():  # seen before the first of them is replaced
+                raise BadInputError(f"cannot write a report to {place}: it is a folder")
         for temporary, place in waiting:
             os.replace(temporary, place)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+        raise BadInputError(f"cannot write a report to {directory}: {getattr(error, 'strerror', None) or error}") from None
+    finally:
         for temporary, _ in waiting:
             temporary.unlink(missing_ok=True)
-        raise BadInputError(f"cannot write a report to {directory}: {error.strerror or error}") from None
     return tuple(place for _, place in waiting)
 
 

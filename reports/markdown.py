@@ -29,6 +29,7 @@ def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
         "html": lambda text: Markup(html_escape(escape.visible(text))),
         "fenced": lambda text: Markup(escape.fenced(text)),
         "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~#-]", "", text)),
+        "anchor": lambda text: Markup(re.sub(r"[^A-Za-z0-9._-]", "-", text)),  # an id has no escapes: what it cannot hold is replaced
         "inline_math": _inline,
         "equations": _equations,
         "prose": prose.markdown,

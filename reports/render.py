@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from calc.errors import BadInputError
 from reports.build import SECTIONS
+from reports.escape import visible
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -34,7 +36,7 @@ PLAIN = Look()
 def look_of(template: str, folder: str) -> Look:
     """The look of a template by its name, ``homework`` say, and of a user's own folder; what is not there is refused before any work."""
     own = Path(folder) if folder else None
-    if own is not None and not own.is_dir():
+    if own is not None and not os.path.isdir(own):  # os.path, unlike Path, says no to names that no file can have
         raise BadInputError(f"{folder} is no folder of templates")
     name = f"{template or 'report'}.j2"
     places = [TEMPLATES] if own is None else [own, TEMPLATES]
@@ -53,15 +55,18 @@ def environment(
     sections: Mapping[str, str] = SECTIONS,
     folder: Path | None = None,
 ) -> jinja2.Environment:
-    """An environment whose printed values pass through ``escape``; without one, through HTML's. ``sections`` are numbered in order.
+    """An environment whose printed values pass through ``escape``; without one, they are HTML, in which control characters are shown as
+    well. ``sections`` are numbered in order.
 
     Jinja's autoescape is on in either case: it keeps apart what a macro made (safe) from what a name brought (not). Templates run in
     Jinja's sandbox: one that somebody brought can read the page and nothing else.
     """
 
     def finalize(value: object) -> object:
-        if escape is None or hasattr(value, "__html__"):
+        if hasattr(value, "__html__"):
             return value
+        if escape is None:
+            return "\n".join(map(visible, str(value).split("\n")))
         return Markup(escape(str(value)))
 
     env = ImmutableSandboxedEnvironment(

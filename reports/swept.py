@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +63,8 @@ def write(path: str, parts: Iterable[str]) -> None:
             file.writelines(parts)
         os.replace(partial, path)
     except (OSError, ValueError) as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError, ValueError):  # no file can have a name of that length, or with a zero byte
+            partial.unlink(missing_ok=True)
         raise BadInputError(f"cannot write {path[:200]}: {getattr(error, 'strerror', None) or error}") from None
 
 

@@ -179,7 +179,7 @@ def show_peak(page: Page, out: Console) -> None:
         out.print()
         table = _table(("Bytes", "right"), ("Share", "right"), "Role", "Alive at the peak", ("Number × bytes", "right"))
         for a in (*timing.alive, *((timing.rest,) if timing.rest is not None else ())):
-            table.add_row(Text(a.total), Text(a.share), Text(a.role), Text(visible(a.name)), Text(a.each))
+            table.add_row(Text(a.total), Text(a.share), Text(visible(a.role)), Text(visible(a.name)), Text(a.each))
         out.print(table)
         _show_allocator(timing, out)
     elif page.memory.untimed:

@@ -35,6 +35,9 @@ _SPECIAL = {
     '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}",
     "'": r"\textquotesingle{}",
+    "[": "{[}",  # behind the end of a row or an item, a bracket would begin an argument, and a star another form
+    "]": "{]}",
+    "*": "{*}",
     "–": "--",
     "\u00a0": "~",
     "\u202f": r"\,",
@@ -125,7 +128,7 @@ def _character(c: str) -> str:
         return f"\\ensuremath{{{_MATHS[c]}}}"
     if _KNOWN_ACCENTS.fullmatch(c):
         return c
-    return f"[U+{ord(c):04X}]"
+    return f"{_SPECIAL['[']}U+{ord(c):04X}{_SPECIAL[']']}"
 
 
 def write(page: Page | LecturePage, look: Look = PLAIN) -> str:

@@ -8,6 +8,7 @@ that the user names.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ def read_text(file: Path) -> str:
         raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInputError(f"cannot read {file}: byte {error.start} is not UTF-8") from None
+    except ValueError as error:  # a name that no file can have
+        raise BadInputError(f"cannot read {file}: {error}") from None
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
@@ -100,7 +103,7 @@ def _foreign(inputs: Inputs, templates: Path | None) -> str:
     """Why it is not made again by a user's own templates."""
     if not inputs.templates:
         return ""
-    if templates is None or not templates.is_dir():
+    if templates is None or not os.path.isdir(templates):
         return "it is laid out by templates of your own: name their folder with --templates DIR"
     if folder_digest(templates) != inputs.templates:
         return f"{templates} does not hold the templates that it was made with: their SHA-256 differs"

@@ -26,17 +26,17 @@ def text() -> str:
 def test_hostile_text_has_no_command_of_its_own() -> None:
     """Only commands that print a sign; braces are balanced; what no font has is shown by its number."""
     written = tex.escape(HOSTILE)
-    signs = r"\\(?:text[a-z]+\{\}|ensuremath\{\\?[a-z]+\}|allowbreak\{\}|[{}$&#%_])"
+    signs = r"\\(?:text[a-z]+\{\}|ensuremath\{\\?[a-z]+\}|allowbreak\{\}|[{}$&#%_])|\{[][*]\}"
     rest = re.sub(signs, "", written)
 
     assert not re.search(r"[\\{}$&#%_^~]", rest)
-    assert "[U+1D54F]" in written
+    assert "{[}U+1D54F{]}" in written
     assert "é ß" in written
 
 
 def test_every_printable_sign_of_the_product_has_a_command() -> None:
     """Nothing that a report says is shown as a code point."""
-    assert [] == re.findall(r"\[U\+[0-9A-F]+\]", tex.write(pages.page()))
+    assert [] == re.findall(r"U\+[0-9A-F]{4,}", tex.write(pages.page()))
 
 
 def test_environments_are_balanced(text: str) -> None:
