@@ -161,5 +161,5 @@ def _ticks(x: Logarithmic) -> Iterator[Label]:
     for power in x.powers:
         at = x.at(10.0**power)
         anchor = "start" if at < Fraction(5, 100) else "end" if at > Fraction(95, 100) else "middle"
-        yield Label(f"{10**power:,}" if power >= 0 else short_power(power), percent(at), str(_TOP + _PLOT + 16), anchor)
+        yield Label(short_power(power), percent(at), str(_TOP + _PLOT + 16), anchor)
     yield Label("FLOP per byte", "50%", str(_TOP + _PLOT + 32), "middle")
