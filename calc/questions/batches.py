@@ -1,4 +1,7 @@
-"""The batch beyond which more examples a step save few steps."""
+"""The batch beyond which more examples a step save few steps.
+
+Of McCandlish et al. the formulas were compared with copies of the paper's text; the numbers of its equations were not.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ CRITICAL_BATCH_OF_LOSS = Question(
     (replace(_CRITICAL, unit="tokens"), Letter("l", "loss", "nats", "loss, in nats for each token")),
     (Equation("c", "200000000/l**(100/21)", "2e8 tokens / loss^(1/0.21)"),),
     "c",
+    notes=("the same fit has 2.1e8 tokens in the paper's appendix A, 5 % more",),
     source="Kaplan et al. 2020, Scaling Laws for Neural Language Models (arXiv 2001.08361), equation 1.4",
 )
 

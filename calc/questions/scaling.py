@@ -21,6 +21,16 @@ LAW = Choice(
             Equation("G", "(0.34*406.4/(0.28*410.7))**(50/31)", "(α·A/(β·B))^(1/(α + β)), with 0.34 + 0.28 = 31/50"),
             Equation("N", "G*(C/6)**(14/31)", f"equation 4: the least loss on C = 6·N·D, where {_FIT}; 0.28/0.62 = 14/31"),
         ),
+        "hoffmann-1": (
+            Equation(
+                "N", "67*10**9*(C/(576*10**21))**(1/2)", "approach 1: N grows as C^0.50 (table 2), from 67e9 at 5.76e23 FLOP (table 3)"
+            ),
+        ),
+        "hoffmann-2": (
+            Equation(
+                "N", "10**10*(C/(132*10**20))**(49/100)", "approach 2: N grows as C^0.49 (table 2), from 10e9 at 1.32e22 FLOP (table A3)"
+            ),
+        ),
         "20-tokens": (
             Equation("G", "20", "so many tokens for each parameter, which approaches 1 and 2 of the paper come to at its budgets"),
             Equation("N", "(C/(6*G))**(1/2)", "C = 6·N·D with D = 20·N"),
@@ -28,7 +38,12 @@ LAW = Choice(
     },
     "the law with published constants, approach 3",
     {
-        "hoffmann-3": "approach 3 asks for smaller models and more tokens than approaches 1 and 2 of the same paper do",
+        "hoffmann-3": (
+            "approach 3 asks for smaller models and more tokens than approaches 1 and 2 of the same paper do; and its exponents are printed"
+            " with two digits: at 5.76e23 FLOP these lead to 32e9 parameters, where the paper itself has 40e9 (0.3392 and 0.2849 do)"
+        ),
+        "hoffmann-1": "the exponent is printed with two digits; the paper's table 3 is within 4 % of this from 0.4e9 to 10e12 parameters",
+        "hoffmann-2": "the exponent is printed with two digits; but for one row the paper's table A3 is within 1 % of this",
         "20-tokens": "20 tokens for each parameter is a rule of thumb read off the paper's tables, not a law that it states",
     },
 )
