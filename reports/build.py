@@ -20,7 +20,7 @@ from calc.options import TRAIN
 from calc.quantities import absent
 from calc.textbook import Comparison
 from reports import expressions, latex, numbers, rulebook
-from reports.chapters import Anchors, chapter, is_maximum, known_sizes, moment_symbol, place, trees
+from reports.chapters import Anchors, chapter, is_maximum, known_sizes, place, referred, trees
 from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
@@ -29,6 +29,7 @@ from reports.figures.drawn import UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.inputs import Inputs
 from reports.memory import memory
+from reports.moments import Moments, letters
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 from reports.saying import declared, in_words
@@ -78,11 +79,12 @@ def build(
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     moves = derivation.takeovers if moved else ()
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
-    sizes, anchors = known_sizes(derivation, shown), Anchors()
+    sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), Moments()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     stated = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
-    chapters = tuple(chapter(i, derivation[name], derivation, verdicts, sizes, anchors) for i, name in enumerate(names, 1))
+    told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
+    chapters = referred(told)
     return Page(
         model=derivation.model,
         step=STEPS[mode],
@@ -190,9 +192,9 @@ def _symbols(
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
     known = {dim.name for dim in derivation.dims}
     rows += [_undeclared(name, sizes) for name in sorted(used - known)]
-    if any(is_maximum(step) for step in derivation.steps):
-        meaning = "live bytes at the first candidate moment, and so on"
-        rows.append(SymbolRow(formula(moment_symbol(1)), meaning, "byte", "in its step", "derived"))
+    for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step))).items():
+        meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
+        rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
         rows.append(SymbolRow(Formula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)

@@ -15,11 +15,19 @@ from calc.textbook import Comparison
 from calc.units import Unit
 from reports import expressions, numbers
 from reports.escape import slug
+from reports.moments import BECAUSE, Moment, Moments, subscripted
 from reports.page import Badge, CandidateRow, Chapter, Formula, Link, StepView
 from reports.parts import badge, chapter_anchor, formula, rule_anchor, sentence, several, term_row
 from reports.saying import in_case, largest_of
 from reports.saying import place as place
 
+# What neither the parameters nor peak memory nor the matrix products of a step rest on. A page that has to stay light leaves their steps
+# to the other formats.
+ASIDE = frozenset({
+    "parameters.bytes", "checkpoint.bytes", "flops.optimizer.elementwise",
+    "flops.forward.causal", "flops.backward.causal", "flops.backward.recompute",
+    "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
+})  # fmt: skip
 _STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "random points": Badge("∴", "checked at random points", "open")}
 
 
@@ -67,17 +75,23 @@ def chapter(
     verdicts: Mapping[str, Any],
     sizes: Mapping[str, int],
     anchors: Anchors,
+    named: Moments,
 ) -> Chapter:
     steps = [s for s in derivation.steps if s.quantity == quantity.name]
-    moments = _moments(steps)
+    moments = named.of(steps)
+    steps = _largest_first(steps, moments)
     views = tuple(
         step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
     )
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
+    reasons = {t.because for t in quantity.terms}
+    what = reasons.pop() if len(reasons) == 1 else ""
+    roles = list(dict.fromkeys(role for c in quantity.candidates for role in c.parts))
     return Chapter(
         number=str(number),
         anchor=chapter_anchor(quantity.name),
         quantity=quantity.name,
+        aside=quantity.name in ASIDE,
         meaning=quantity.meaning,
         formula=_closed_form(quantity, steps, moments, sizes),
         here=_largest(quantity, sizes),
@@ -90,12 +104,15 @@ def chapter(
         compared=_compared(quantity, verdicts),
         steps=_once(number, views),
         terms=tuple(term_row(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
+        what=what,
         total=value.text if value is not None else "unknown",
-        candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes) for c in quantity.candidates),
+        candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
+        columns=(("Moment", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
         titles={
             "steps": several(len(steps), "step"),
+            "aside": f"{several(len(steps), 'step')}, in the report's Markdown file and, with --explain {quantity.name}, on a terminal",
             "terms": f"{several(len(quantity.terms), 'term')} by site",
-            "table": f"{quantity.name} by site",
+            "table": f"{quantity.name} by site" + (f": {what}" if what else ""),
             "candidates": f"{several(len(quantity.candidates), 'moment')} at which memory can peak",
         },
     )
@@ -121,6 +138,25 @@ def _once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
     )
 
 
+def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
+    """The chapters, in which a step that stands in an earlier one refers to it, and a reason is given once for those steps in a row that
+    share it."""
+    told: dict[object, StepView] = {}
+    found: list[Chapter] = []
+    for each in chapters:
+        shown: list[StepView] = []
+        for view in each.steps:
+            said = (view.title, view.alike, view.rule, view.before, view.after, view.because, view.value)
+            first = told.get(said, view) if each.aside or view.last else told.setdefault(said, view)
+            if first is not view and not view.last:
+                shown.append(replace(view, told=Link(first.number, target=first.anchor)))
+            else:
+                before = shown[-1] if shown and shown[-1].told is None else None
+                shown.append(replace(view, again=before is not None and before.because == view.because))
+        found.append(replace(each, steps=tuple(shown)))
+    return tuple(found)
+
+
 def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
     """The two numbers of a check, which ran at sizes of its own."""
     verdict = verdicts.get(quantity.name)
@@ -144,7 +180,7 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
 
 
 def _closed_form(
-    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Display], sizes: Mapping[str, int]
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Moment], sizes: Mapping[str, int]
 ) -> Formula | None:
     """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
     if quantity.text is None:
@@ -169,33 +205,22 @@ def is_maximum(step: Step) -> bool:
     return isinstance(step.after, Maximum)
 
 
-def moment_symbol(number: int) -> Display:
-    return display.Name(f"M_{number}")
+def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> list[Step]:
+    """In the order in which the moments are named, so that each is told by what stands before it. A step that leads to a moment's own goes
+    with it."""
+    order = {form: place for place, form in enumerate(moments)}
+    place, places = len(order), [0] * len(steps)
+    for i, step in reversed(list(enumerate(steps))):
+        place = places[i] = len(order) if is_maximum(step) else order.get(step.after, place)
+    return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
 
 
-def _subscripted(name: str) -> str:
-    """``M_12`` as text: M₁₂."""
-    letter, _, digits = name.partition("_")
-    return letter + digits.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def _moments(steps: Sequence[Step]) -> dict[Display, Display]:
-    """The candidates of a maximum, each under the short name that its own step gives it (M₁, M₂, …).
-
-    Written out, a maximum of twenty sums would be read by nobody; each of them is derived in the step it is named by.
-    """
-    found: dict[Display, Display] = {}
-    for step in steps:
-        if isinstance(step.after, Maximum):
-            own = {s.after for s in steps if not is_maximum(s)}
-            for item in step.after.items:
-                if item in own:
-                    found.setdefault(item, moment_symbol(len(found) + 1))
-    return found
-
-
-def _named(tree: Display, moments: Mapping[Display, Display]) -> Display:
-    return Maximum(tuple(moments.get(item, item) for item in tree.items)) if isinstance(tree, Maximum) else tree
+def _named(tree: Display, moments: Mapping[Display, Moment]) -> Display:
+    """Of a maximum, the moments by name and in the order of their names."""
+    if not isinstance(tree, Maximum):
+        return tree
+    known = [m.name for form, m in moments.items() if form in tree.items]
+    return Maximum((*known, *(item for item in tree.items if item not in moments)))
 
 
 def step_view(
@@ -203,39 +228,57 @@ def step_view(
     step: Step,
     unit: Unit,
     sizes: Mapping[str, int],
-    moments: Mapping[Display, Display],
+    moments: Mapping[Display, Moment],
     anchors: Anchors,
     *,
     last: bool,
 ) -> StepView:
     """A step as it is shown, refused if its numbers do not hold."""
-    numbers_in = _numbers_in(step.after, sizes)
-    _require_equal(step, numbers_in)
     moment = moments.get(step.after)
-    before, after = _sides(step, moments)
-    before = _without_prefix(before, _place_of(step).partition(", ")[0])
+    before, after = _sides(step, moments, moment)
+    numbers_in = _numbers_in(_named(step.after, moments) if is_maximum(step) else after, {**sizes, **_values(moments)})
+    _require_equal(step, numbers_in)
+    before = _said_once(_without_prefix(before, _place_of(step).partition(", ")[0]))
+    left, right = formula(before, braces=moment is None), formula(after)
     return StepView(
         number=number,
         anchor=anchors(step.id),
-        title=step.title if moment is None else f"{_subscripted(display.text(moment))}: {step.title}",
+        title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
         rule=Link(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
-        before=formula(before),
-        after=formula(after),
-        because=sentence(step.because),
+        before=left,
+        after=right,
+        because=sentence(step.because if moment is None or moment.base is None else BECAUSE),
         substituted=formula(numbers_in),
         value=numbers.amount(step.value, unit),
         checked=_how_checked(step),
         last=last,
+        short=not last and len(left.pieces) == len(right.pieces) == 1,
+        tabled=moment is not None and moment.base is not None,
+        same=display.bare(before) == after,
     )
 
 
-def _sides(step: Step, moments: Mapping[Display, Display]) -> tuple[Display, Display]:
-    """The two sides as they are shown: in a maximum, what a step above derived stands under its short name."""
+def _sides(step: Step, moments: Mapping[Display, Moment], moment: Moment | None) -> tuple[Display, Display]:
+    """The two sides as they are shown: what another step derives stands under its short name."""
+    if moment is not None and moment.base is not None:
+        base = moment.base.name
+        return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
     if not (isinstance(step.before, Maximum) and isinstance(step.after, Maximum)) or len(step.before.items) != len(step.after.items):
         return step.before, _named(step.after, moments)
-    named = Maximum(tuple(moments.get(after, before) for before, after in zip(step.before.items, step.after.items, strict=True)))
-    return named, _named(step.after, moments)
+    unnamed = tuple(before for before, after in zip(step.before.items, step.after.items, strict=True) if after not in moments)
+    known = tuple(m.name for form, m in moments.items() if form in step.after.items)
+    return Maximum((*known, *unnamed)), _named(step.after, moments)
+
+
+def _values(moments: Mapping[Display, Moment]) -> dict[str, int]:
+    """What the short names of moments stand for, those of other chapters too."""
+    found: dict[str, int] = {}
+    for moment in moments.values():
+        found[moment.name.name] = moment.step.value
+        if moment.base is not None:
+            found[moment.base.name.name] = moment.base.step.value
+    return found
 
 
 def _place_of(step: Step) -> str:
@@ -250,6 +293,19 @@ def _without_prefix(tree: Display, place: str) -> Display:
     if isinstance(tree, Labelled):
         return Labelled(tree.body, tree.label.removeprefix(f"{place}."))
     return tree
+
+
+def _said_once(tree: Display) -> Display:
+    """Of labels in a row that name the same operator (``mul: a · b``), the later ones leave its name out."""
+    if not isinstance(tree, Sum):
+        return tree
+    terms: list[Display] = []
+    last = ""
+    for term in tree.terms:
+        name, colon, rest = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
+        terms.append(Labelled(term.body, rest) if isinstance(term, Labelled) and colon and name == last else term)
+        last = name if colon else ""
+    return Sum(tuple(terms))
 
 
 def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
@@ -277,13 +333,15 @@ def _candidate(
     quantity: Quantity,
     steps: Sequence[Step],
     views: Sequence[StepView],
-    moments: Mapping[Display, Display],
+    moments: Mapping[Display, Moment],
     sizes: Mapping[str, int],
+    roles: Sequence[str],
 ) -> CandidateRow:
-    parts = tuple((role, numbers.amount(candidate.part_values[role], quantity.unit).text) for role in candidate.parts)
+    parts = tuple(numbers.integer(candidate.part_values.get(role, 0)) for role in roles)
     value = numbers.amount(candidate.value, quantity.unit)
     largest = candidate.value == quantity.value
     for step, view in zip(steps, views, strict=True):
-        if step.after in moments and _place_of(step) == candidate.at:
-            return CandidateRow(candidate.at, _subscripted(display.text(moments[step.after])), view.anchor, None, value, parts, largest)
+        if step.after in moments and _place_of(step) == candidate.at and step.value == candidate.value:
+            told = view.after if view.tabled else None
+            return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, told, value, parts, largest)
     return CandidateRow(candidate.at, "", "", formula(expressions.parse(branches.at_hand(candidate.expr, sizes))), value, parts, largest)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from calc.errors import BadInputError
-from reports import mathml, prose
+from reports import inline, mathml, prose
 from reports.escape import visible
 from reports.page import Formula, Page
 from reports.render import PLAIN, TEMPLATES, Filter, Look, environment, render
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from reports.roofline_page import RooflinePage
 
 _SHEET = "report.css"
-_FONT = Path(__file__).resolve().parent / "data" / "stix-two-math-subset.woff2"
+_LONG = 28  # characters of a product beyond which it may not fit a phone's screen
+_DATA = Path(__file__).resolve().parent / "data"
+_FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
 
 
 def write(page: Page | LecturePage | RooflinePage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
-    filters: dict[str, Filter] = {"mathml": _formula, "mathml_row": _row, "sites": _sites, "prose": prose.html}
+    mathematics: dict[str, Filter] = {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits}
+    filters: dict[str, Filter] = {**mathematics, "sites": _sites, "prose": prose.html}
     env = environment(None, filters, page.sections, look.folder)
     html = render(env, "html.j2", page, look.template, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
@@ -38,8 +41,18 @@ def _formula(formula: Formula) -> Markup:
     return mathml.formula(formula.pieces)
 
 
+def _inline(pieces: Sequence[str]) -> Markup:
+    return inline.formula(pieces)
+
+
 def _row(pieces: Sequence[str]) -> Markup:
-    return mathml.formula(pieces, continues=True)
+    return inline.formula(pieces, continues=True)
+
+
+def _digits(formula: Formula) -> Markup:
+    """A formula of numbers alone, as text. It may break between its terms, and a long product after a dot, but never in a number."""
+    terms = (str(escape(term)) for term in formula.plain)
+    return Markup(" ".join(term.replace("·", "·<wbr>") if len(term) > _LONG else term for term in terms))
 
 
 def _sites(text: str) -> Markup:
@@ -50,14 +63,16 @@ def _sites(text: str) -> Markup:
 def _style(folder: Path | None = None) -> str:
     """The style sheet, a user's own where there is one, with the font in it. It stands in the policy by its hash, so it is made before
     the page."""
-    font = base64.b64encode(_FONT.read_bytes()).decode("ascii")
     own = folder / _SHEET if folder is not None else None
     css = (own if own is not None and own.is_file() else TEMPLATES / _SHEET).read_text(encoding="utf-8")
     if "<" in css:
         raise BadInputError(f"{own}: a style sheet with < could end its element: leave it out")
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
     css = re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
-    return css.strip().replace("{{font}}", f"data:font/woff2;base64,{font}")
+    for name, file in _FONTS.items():
+        font = base64.b64encode((_DATA / file).read_bytes()).decode("ascii")
+        css = css.replace(f"{{{{{name}}}}}", f"data:font/woff2;base64,{font}")
+    return css.strip()
 
 
 def _policy(style: str) -> str:

@@ -16,12 +16,13 @@ from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, N
 from calc.errors import NapkinError
 
 COMMANDS = frozenset({
-    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,",
+    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,", r"\ldots",
     r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\log", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
     r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
 })  # fmt: skip
 LABEL_LENGTH = 48
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
+NAMED = 4  # names of moments that are written out
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
 
 _RELATIONS = {"Eq": "=", "Ne": r"\ne", "Le": r"\le", "Ge": r"\ge", "Lt": r"\lt", "Gt": r"\gt"}
@@ -65,11 +66,12 @@ def _split(term: Display, *, first: bool) -> list[str]:
 Row = tuple[tuple[str, ...], str]
 
 
-def labelled_rows(tree: Display) -> tuple[Row, ...]:
-    """The terms of a sum in pieces, each with its label apart, where braces under them would not be readable; else none."""
+def labelled_rows(tree: Display, *, braces: bool = True) -> tuple[Row, ...]:
+    """The terms of a sum in pieces, each with its label apart, where braces under them would not be readable or are not wanted; else
+    none."""
     terms = tree.terms if isinstance(tree, Sum) else (tree,)
     labels = [t.label if isinstance(t, Labelled) else "" for t in terms]
-    if not any(labels) or (len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL and not _wide(terms)):
+    if not any(labels) or (braces and 1 < len(terms) <= BRACED_TERMS and max(map(len, labels)) <= BRACED_LABEL and not _wide(terms)):
         return ()
     return tuple((tuple(_split(_unlabelled(t), first=i == 0)), label) for i, (t, label) in enumerate(zip(terms, labels, strict=True)))
 
@@ -100,12 +102,22 @@ def _leading(term: Display, *, first: bool) -> str:
 
 
 def _maximum(items: tuple[Display, ...]) -> Iterator[str]:
-    """``max(a + b, c)`` in pieces. The parentheses are not stretchy: they stand in different pieces."""
+    """``max(a + b, c)`` in pieces. The parentheses are not stretchy: they stand in different pieces. Many names in a row are numbered, and
+    those between the second and the last go without saying."""
+    if numbered(items):
+        first, second, *_, last = (latex(item) for item in items)
+        yield from (rf"\max({first},", f"{second},", r"\ldots,", f"{last})")
+        return
     for i, item in enumerate(items):
         inner = list(pieces(item))
         inner[0] = rf"\max({inner[0]}" if i == 0 else inner[0]
         inner[-1] += ")" if i == len(items) - 1 else ","
         yield from inner
+
+
+def numbered(items: tuple[Display, ...]) -> bool:
+    """Whether ``items`` are more names like M_1 than a reader wants to see one by one."""
+    return len(items) > NAMED and all(isinstance(i, Name) and re.fullmatch(r"[A-Z]_\d+", i.name) for i in items)
 
 
 def latex(tree: Display) -> str:

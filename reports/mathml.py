@@ -36,7 +36,7 @@ def piece(latex: str, first: bool = True) -> str:
     # The converter sets 124{,}439 as number, comma, number; it is one number and must read and copy as one.
     made = _GROUPED.sub(lambda m: f"<mn>{m.group(1)}{re.sub(r'<[^>]*>', '', m.group(2))}</mn>", made)
     if not first:
-        made = _LEADING.sub(r'<math><mo form="infix">\1</mo>', made)
+        made = _LEADING.sub(r"<math><mo>\1</mo>", made)
     # The style sheet sets the thin space between factors, at a third of the bytes.
     made = made.replace('<mspace width="0.16666667em"/>', "").replace("<mrow><mspace/><mi>", "<mrow><mi>")
     return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")

@@ -100,7 +100,9 @@ class SymbolRow:
 @dataclass(frozen=True, slots=True)
 class StepView:
     """One step of the derivation, all of it. ``alike`` are the titles of further steps that differ from it in nothing
-    else, ``more`` says how many."""
+    else, ``more`` says how many. ``short``: it fits a line; ``same``: its two sides are written alike; ``again``: it has the reason of
+    the step before it; ``told``: the step of an earlier chapter that is the same; ``tabled``: its
+    formula stands in the table of moments."""
 
     number: str
     anchor: str
@@ -114,6 +116,11 @@ class StepView:
     value: Amount
     checked: str
     last: bool
+    short: bool = False
+    same: bool = False
+    again: bool = False
+    told: Link | None = None
+    tabled: bool = False
     alike: tuple[str, ...] = ()
     more: str = ""
 
@@ -131,27 +138,30 @@ class TermRow:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """A moment at which memory can peak. Where a step derives it, ``name`` stands for its formula."""
+    """A moment at which memory can peak. ``name`` is that of the step at ``target`` that derives it, where there is one, and ``formula``
+    then says what sets it apart from another moment, if it is told so. ``parts`` are its bytes in the
+    columns of the chapter."""
 
     at: str
     name: str
     target: str
     formula: Formula | None
     value: Amount
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[str, ...]
     largest: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """The derivation of one quantity. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which.
-
-    Of a form by cases, ``where`` names the case in force, and ``otherwise`` is the general form, unless that is a maximum.
+    """The derivation of one quantity. ``aside``: the answers on the first screen do not rest on its steps. Where all ``terms`` are the same
+    thing, ``what`` says it. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which. Of a form by cases, ``where``
+    names the case in force, and ``otherwise`` is the general form, unless that is a maximum.
     """
 
     number: str
     anchor: str
     quantity: str
+    aside: bool
     meaning: str
     formula: Formula | None
     here: Formula | None
@@ -164,8 +174,10 @@ class Chapter:
     compared: str
     steps: tuple[StepView, ...]
     terms: tuple[TermRow, ...]
+    what: str
     total: str
     candidates: tuple[CandidateRow, ...]
+    columns: tuple[tuple[str, str], ...]
     titles: Mapping[str, str]
 
 

@@ -31,9 +31,9 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
     return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
 
 
-def formula(tree: Display) -> Formula:
-    """A tree in the forms that the writers need."""
-    rows = latex.labelled_rows(tree)
+def formula(tree: Display, *, braces: bool = True) -> Formula:
+    """A tree in the forms that the writers need. Without ``braces``, its labels stand beside its terms and not under them."""
+    rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
     return Formula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
@@ -51,7 +51,7 @@ def chapter_anchor(name: str) -> str:
 
 def rule_anchor(rule: str) -> str:
     """The id of a rule's row."""
-    return f"rule-{slug(rule)}"
+    return f"rule-{slug(rule.replace(' ', '-'))}"
 
 
 def or_unknown(value: int | None) -> str:

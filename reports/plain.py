@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare, is_operator
+from reports.latex import numbered
 
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -39,6 +40,8 @@ def terms(tree: Display) -> tuple[str, ...]:
     """The top-level terms, each with its sign and label, to be set one under another."""
     if isinstance(tree, Sum):
         return tuple(f"{'' if i == 0 else '+ '}{_addend(t, True)}".replace("+ −", "− ") for i, t in enumerate(tree.terms))
+    if isinstance(tree, Maximum) and numbered(tree.items):
+        return (f"max({plain(tree.items[0])},", f"{plain(tree.items[1])},", "…,", f"{plain(tree.items[-1])})")
     if isinstance(tree, Maximum):
         last = len(tree.items) - 1
         return tuple(

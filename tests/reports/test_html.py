@@ -91,7 +91,7 @@ def test_mathematics_is_mathml_core(text, read):
     """Formulas are there, and use no element outside the core."""
     inside = set(re.findall(r"<(\w+)", " ".join(re.findall(r"<math>.*?</math>", text, re.DOTALL))))
 
-    assert len(read.all("math")) > 100
+    assert len(read.all("math")) > 50
     assert inside <= mathml.ELEMENTS
     assert {"math", "mn", "mi", "mo", "msup", "munder", "munderover"} <= inside
 
@@ -128,8 +128,9 @@ def test_what_scrolls_is_labelled_and_can_be_reached(read):
 
 def test_numbers_do_not_break(text):
     """What is marked as a number holds no ordinary space; columns of numbers do not wrap."""
-    assert ".number{text-align:right;white-space:nowrap" in text
-    for number in re.findall(r'<(?:span class="n(?: subst)?"|small)>([^<]*)</', text):
+    assert ".n{white-space:nowrap;" in text
+    assert ":is(td,th).n{text-align:right;}" in text
+    for number in re.findall(r'<span class="n(?: subst)?">([^<]*)</', text):
         assert " " not in number, number
 
 

@@ -1,0 +1,44 @@
+"""Sums of products are ordinary text with italic letters; what is more than that stays MathML."""
+
+from __future__ import annotations
+
+import pytest
+
+from calc import display
+from reports import inline, latex
+
+
+@pytest.mark.parametrize(
+    ("expression", "written"),
+    [
+        ("24*B*T*d*L", "24<i>BTdL</i>"),
+        ("12288*d**2*f - 4*T", "12,288<i>d</i><sup>2</sup><i>f</i> −\u00a04<i>T</i>"),
+        ("3*kv_lora_rank*d", "3\u202fkv_lora_rank\u202f<i>d</i>"),
+        ("M_12 + d1", "<i>M</i><sub>12</sub> +\u00a0<i>d</i><sub>1</sub>"),
+        ("11*B*T/2", "<sup>11</sup>⁄<sub>2</sub><i>BT</i>"),
+        ("4*(B*T + 2)*d", "4(<i>BT</i>\u00a0+\u00a02)<i>d</i>"),
+    ],
+)
+def test_a_polynomial_is_text(expression: str, written: str) -> None:
+    """With a place to break a line between its terms, and none in them."""
+    assert written == inline.formula(latex.pieces(display.parse(expression)))
+
+
+def test_a_sum_over_layers_is_text() -> None:
+    tree = display.OverLayers("l", display.Name("L"), display.parse("2*d + 1"))
+
+    assert "∑<sub>ℓ=1</sub><sup><i>L</i></sup>(2<i>d</i>\u00a0+\u00a01)" == inline.formula(latex.pieces(tree))
+
+
+def test_a_tall_formula_stays_mathml() -> None:
+    """A quotient of letters has a bar, braces have labels under them."""
+    assert "<mfrac>" in inline.formula((r"\frac{B}{T}",))
+    assert "<munder>" in inline.formula((r"\underbrace{B}_{\text{batch}}",))
+
+
+@pytest.mark.parametrize("planted", [r"\mathrm{<b>}", "<script>", r"\href{x}{y}", "a&lt;b"])
+def test_nothing_but_the_letters_of_a_formula_becomes_markup(planted: str) -> None:
+    """A name is escaped; what is no formula of ours is not taken for one."""
+    written = inline.text(planted)
+
+    assert written is None or "<" not in written.replace("<i>", "").replace("</i>", "")

@@ -1,0 +1,113 @@
+"""Moments of a peak are told by what sets them apart, and come to the same closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import calc
+from calc import display
+from calc.derivation import Derivation, Step, StepCheck
+from calc.display import Display, Labelled, Maximum, Name, Product, Sum
+from calc.exact import evaluate_text
+from reports.build import build
+from reports.moments import Moment, Moments, monomials
+
+PEAKS = ("memory.peak", "memory.peak.first_step")
+
+
+@pytest.fixture(scope="module")
+def derivation() -> Derivation:
+    return calc.derive(calc.load("gpt2"), {"B": 2, "T": 8, "d": 12, "h": 3, "V": 17, "C": 8})
+
+
+def named(derivation: Derivation) -> list[Moment]:
+    moments = Moments()
+    return [m for name in PEAKS for m in moments.of([s for s in derivation.steps if s.quantity == name]).values()]
+
+
+def added(terms: tuple[Display, ...]) -> dict[Display, Fraction]:
+    found: dict[Display, Fraction] = {}
+    for term in terms:
+        for key, coefficient in monomials(display.bare(term)).items():
+            found[key] = found.get(key, Fraction(0)) + coefficient
+    return {key: coefficient for key, coefficient in found.items() if coefficient}
+
+
+def in_full(moment: Moment) -> Mapping[Display, Fraction]:
+    """Its closed form, from the moment that it is told by."""
+    return monomials(moment.step.after) if moment.base is None else added((moment.base.step.after, *moment.change))
+
+
+def test_a_difference_leads_to_the_moments_own_form(derivation: Derivation) -> None:
+    """Term by term, and what is said role by role is the same change."""
+    told = [m for m in named(derivation) if m.base is not None]
+
+    assert len(told) > 10
+    for moment in told:
+        assert monomials(moment.step.after) == in_full(moment)
+        assert added(moment.change) == added(moment.by_role)
+
+
+def test_a_moment_refers_to_one_that_stands_before_it(derivation: Derivation) -> None:
+    """The largest of the sizes at hand is the first, and is told in full."""
+    moments = named(derivation)
+    names = [m.name.name for m in moments]
+
+    assert ["M_1", "F_1"] == [name for name in names if name.endswith("_1")]
+    assert moments[0].base is None
+    assert derivation["memory.peak"].value == moments[0].step.value
+    assert all(m.base is None or names.index(m.base.name.name) < i for i, m in enumerate(moments))
+
+
+def test_the_page_shows_each_moment_once_and_its_row_comes_to_its_value(derivation: Derivation) -> None:
+    """Numbers put into the difference, the other moment's value among them."""
+    page = build(derivation)
+    rows = [c for chapter in page.chapters for c in chapter.candidates]
+    steps = {s.anchor: s for chapter in page.chapters for s in chapter.steps}
+
+    assert len({c.target for c in rows}) == len(rows) > 20
+    for row in rows:
+        step = steps[row.target]
+        assert row.value.exact == step.value.exact
+        digits = " ".join(step.substituted.plain).replace(",", "").replace("·", "*").replace("−", "-").replace("²", "**2")
+        assert int(step.value.exact.replace(",", "")) == evaluate_text(digits, {})
+
+
+def test_a_change_that_its_roles_do_not_make_is_not_told() -> None:
+    """8d + 4h + 2k + V, then 9d + 4h + 2k + V: one term sets them apart, unless the roles say otherwise; then each is shown as it is."""
+    first, second = live("a", 8), live("b", 9)
+    wrong = replace(second, before=Sum((Labelled(Name("d"), "parameter"),)))
+
+    assert Moments().of([first, second, maximum(first, second)])[first.after].change == (display.parse("-d"),)
+    assert Moments().of([first, wrong, maximum(first, wrong)])[first.after].base is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2*d + 3*B*T - d", {("d",): 1, ("B", "T"): 3}),
+        ("B*T/2 - 7", {("B", "T"): Fraction(1, 2), (): -7}),
+        ("-4*d**2", {("d**2",): -4}),
+    ],
+)
+def test_like_terms_are_collected(text: str, expected: Mapping[tuple[str, ...], int]) -> None:
+    found = monomials(display.parse(text))
+
+    assert expected == {tuple(display.text(f) for f in key.factors): c for key, c in found.items() if isinstance(key, Product)}
+
+
+def live(title: str, coefficient: int) -> Step:
+    """A moment at d = 4, h = 3, k = 2, V = 1."""
+    after = display.parse(f"{coefficient}*d + 4*h + 2*k + V")
+    before = Sum((Labelled(after, "parameter"),))
+    check = StepCheck("symbolic", "holds")
+    return Step(title, "memory.peak", title, "live storages by role", before, after, "", check, coefficient * 4 + 17, ())
+
+
+def maximum(*steps: Step) -> Step:
+    before, after = (Maximum(tuple(getattr(s, side) for s in steps)) for side in ("before", "after"))
+    return replace(steps[0], id="max", before=before, after=after, rule="maximum")
