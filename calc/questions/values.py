@@ -7,50 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
+from calc.suffixes import TYPED, WORDS
 
 Typed = str | int | float | Fraction
 
-_THOUSANDS = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}
-_COUNT = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_SECONDS: dict[str, int | Fraction] = {
-    "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "ms": Fraction(1, 1000),
-    "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60, "h": 3600, "hour": 3600, "hours": 3600,
-    "d": 86400, "day": 86400, "days": 86400, "week": 604800, "weeks": 604800,
-}  # fmt: skip
 _LARGEST_EXPONENT = 40  # so that products of several numbers can still be shown as doubles
 _LONGEST = 400
 _RANGE = f"from 1e-{_LARGEST_EXPONENT} to 1e{_LARGEST_EXPONENT}"
 
 
-def _prefixed(names: tuple[str, ...], step: int = 1000) -> dict[str, Fraction]:
-    """Every prefix before each of ``names``, and none."""
-    found = {name: Fraction(1) for name in names}
-    for prefix, power in _THOUSANDS.items():
-        found |= {f"{prefix}{name}": Fraction(step**power) for name in names}
-    return found
-
-
-def _memory(suffix: str = "") -> dict[str, Fraction]:
-    binary = {f"{'K' if p == 'k' else p}iB{suffix}": Fraction(1024**power) for p, power in _THOUSANDS.items()}
-    words = {f"bytes{suffix}": Fraction(1), f"byte{suffix}": Fraction(1), f"KB{suffix}": Fraction(1000)}
-    return {**_prefixed((f"B{suffix}",)), **binary, **words}
-
-
 # For each dimension what may stand behind a number, as a multiple of its first unit.
-_SUFFIXES: dict[str, dict[str, Fraction]] = {
-    "count": {name: Fraction(size) for name, size in _COUNT.items()},
-    "time": {name: Fraction(size) for name, size in _SECONDS.items()},
-    "memory": _memory(),
-    "bandwidth": {**_memory("/s"), **{f"{p}bit/s": Fraction(1000**n, 8) for p, n in _THOUSANDS.items()}},
-    "work": {**_prefixed(("FLOP", "FLOPs", "flop", "flops")), "PFdays": Fraction(86400 * 10**15), "PF-days": Fraction(86400 * 10**15)},
-    "rate": {**_prefixed(("FLOP/s", "FLOPS", "FLOPs/s", "flop/s")), **_prefixed(("OP/s", "OPS"))},
-    "share": {"%": Fraction(1, 100)},
-    "money": {name: Fraction(size) for name, size in (("$", 1), ("USD", 1), ("k$", 10**3), ("M$", 10**6), ("B$", 10**9))},
-    "money/h": {"$/h": Fraction(1), "USD/h": Fraction(1), "$/hour": Fraction(1), "$": Fraction(1)},
-    "power": _prefixed(("W",)),
-    "energy": {**_prefixed(("Wh",)), **{name: size / 3600 for name, size in _prefixed(("J",)).items()}},
-    "number": {},
-}  # fmt: skip
+_SUFFIXES = {name: {**words, **TYPED.get(name, {})} for name, words in WORDS.items()}
 
 # The unit that a number without a suffix is in, by the unit of the letter: its dimension, and how many of the first unit it is.
 UNITS: dict[str, tuple[str, Fraction]] = {

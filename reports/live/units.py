@@ -1,7 +1,6 @@
 """Units in documents: what a number counts, as powers of a few base units, and the words that write it.
 
-Bytes, FLOP, seconds, dollars, watts; what only counts things (parameters, tokens, devices) is a bare number. ``GB`` is 10⁹ bytes and
-``GiB`` 2³⁰, and neither passes for the other.
+Bytes, FLOP, seconds, dollars, watts; what only counts things (parameters, tokens, devices) is a bare number.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+
+from calc.suffixes import WORDS
 
 Kind = tuple[tuple[str, int], ...]
 """Base units with their powers, in the order of their names; empty for a bare number."""
@@ -47,7 +48,6 @@ def _power(name: str, power: int) -> str:
 BYTE, FLOP, SECOND, MONEY, WATT = kind(byte=1), kind(FLOP=1), kind(s=1), kind(USD=1), kind(W=1)
 FLOP_RATE, BYTE_RATE, ENERGY = times(FLOP, SECOND, -1), times(BYTE, SECOND, -1), times(WATT, SECOND)
 
-_DECIMAL = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}
 _HOUR = 3600
 
 
@@ -60,50 +60,19 @@ class Word:
     scale: Fraction
 
 
-def _prefixed(stem: str, unit: Kind, one: Fraction = Fraction(1)) -> Iterator[Word]:
-    yield Word(stem, unit, one)
-    for prefix, power in _DECIMAL.items():
-        yield Word(f"{prefix}{stem}", unit, one * 1000**power)
-
-
-def _bytes(suffix: str, unit: Kind) -> Iterator[Word]:
-    yield from _prefixed(f"B{suffix}", unit)
-    yield Word(f"KB{suffix}", unit, Fraction(1000))
-    for prefix, power in _DECIMAL.items():
-        yield Word(f"{'K' if prefix == 'k' else prefix}iB{suffix}", unit, Fraction(1024**power))
-    for stem in ("byte", "bytes"):
-        yield Word(f"{stem}{suffix}", unit, Fraction(1))
-
-
-_TIMES: Mapping[str, Fraction | int] = {
-    "ns": Fraction(1, 10**9),
-    "µs": Fraction(1, 10**6),
-    "us": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": 1,
-    "second": 1,
-    "seconds": 1,
-    "min": 60,
-    "minute": 60,
-    "minutes": 60,
-    "h": _HOUR,
-    "hour": _HOUR,
-    "hours": _HOUR,
-    "day": 24 * _HOUR,
-    "days": 24 * _HOUR,
-    "week": 168 * _HOUR,
-    "weeks": 168 * _HOUR,
-}
-_COUNTS: Mapping[str, int] = {
-    "k": 10**3,
-    "K": 10**3,
-    "M": 10**6,
-    "B": 10**9,
-    "T": 10**12,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
+# What the words of a dimension count, and how many of the base unit their own unit is. Of a word with two meanings the first one counts.
+_COUNTED: Mapping[str, tuple[Kind, Fraction]] = {
+    "memory": (BYTE, Fraction(1)),
+    "bandwidth": (BYTE_RATE, Fraction(1)),
+    "work": (FLOP, Fraction(1)),
+    "rate": (FLOP_RATE, Fraction(1)),
+    "time": (SECOND, Fraction(1)),
+    "count": (NUMBER, Fraction(1)),
+    "share": (NUMBER, Fraction(1)),
+    "money": (MONEY, Fraction(1)),
+    "money/h": (times(MONEY, SECOND, -1), Fraction(1, _HOUR)),
+    "power": (WATT, Fraction(1)),
+    "energy": (ENERGY, Fraction(_HOUR)),
 }
 # What counts things is a bare number, whatever the things are called.
 _THINGS = [
@@ -112,26 +81,12 @@ _THINGS = [
 
 
 def _words() -> Iterator[Word]:
-    yield from _bytes("", BYTE)
-    yield from _bytes("/s", BYTE_RATE)
-    for stem in ("FLOP", "FLOPs"):
-        yield from _prefixed(stem, FLOP)
-    for stem in ("FLOP/s", "FLOPs/s"):
-        yield from _prefixed(stem, FLOP_RATE)
-    for name, size in _TIMES.items():
-        yield Word(name, SECOND, Fraction(size))
-    for name, count in _COUNTS.items():
-        yield Word(name, NUMBER, Fraction(count))
+    for dimension, (unit, size) in _COUNTED.items():
+        for text, scale in WORDS[dimension].items():
+            yield Word(text, unit, scale * size)
     for name in _THINGS:
         yield Word(name, NUMBER, Fraction(1))
         yield Word(f"{name}/s", kind(s=-1), Fraction(1))
-    yield Word("%", NUMBER, Fraction(1, 100))
-    for name, dollars in (("USD", 1), ("$", 1), ("k$", 10**3), ("M$", 10**6)):
-        yield Word(name, MONEY, Fraction(dollars))
-    yield Word("USD/h", times(MONEY, SECOND, -1), Fraction(1, _HOUR))
-    yield from _prefixed("W", WATT)
-    yield from _prefixed("Wh", ENERGY, Fraction(_HOUR))
-    yield from _prefixed("J", ENERGY)
 
 
 _BY_TEXT: dict[str, list[Word]] = {}
