@@ -16,6 +16,10 @@ from calc.questions.gathering import SIZES, Gathered
 from calc.questions.question import Condition, Letter
 from calc.questions.solving import System, to_safe_side, value_of
 
+# Parameters of a model and tokens of a training are not as few as this; what is left out then is a suffix.
+_SMALL = 10**4
+_LARGE = {"N": "B", "D": "T"}
+
 
 def require_all_used(asked: Gathered, system: System) -> None:
     """A number that was typed and leads nowhere would make a reader believe that it counted."""
@@ -81,6 +85,9 @@ def say(asked: Gathered, value: Fraction) -> None:
         letter = asked.question.letter(name)
         if power and letter.unit == "bytes":
             _flag_gigabytes(asked, letter, got.value, power, got.suffix, value)
+        if letter.letter in _LARGE and got.value < _SMALL and not got.suffix:
+            shown = short(got.value)
+            asked.flags.append(f"{letter.key} = {shown} is {shown} {letter.unit}: was {shown}{_LARGE[letter.letter]} meant?")
     _flag_other_memory(asked)
     _compare_with_device(asked, value)
 

@@ -102,14 +102,36 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
     """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
     from calc.hardware import available
 
-    known = [a for a in ((of,) if of is not None else tuple(available().values())) if dtype in a.peaks]
-    if any(a.peaks[dtype].dense == peak for a in known):
+    known = (of,) if of is not None else tuple(available().values())
+    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in known):
         return ""
-    one = next((a for a in known if a.peaks[dtype].sparse == peak), None)
+    sparse = [(name, a) for a in known for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
+    sparse.sort(key=lambda x: x[0].startswith("int"))  # floating-point formats first
+    dense = any(_about(peak, rate.dense) for a in known for rate in a.peaks.values())
+    name, one = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
     if one is None:
         return ""
-    shown = (f"{float(rate) / 1e12:g} TFLOP/s" for rate in (peak, one.peaks[dtype].dense))
-    return f"peak = {next(shown)} is the rate of {one.name} in {dtype} with 2:4 sparsity, and {next(shown)} is the dense one"
+    return (
+        f"peak = {_tera(peak)} is the rate of {one.name} in {name} with 2:4 sparsity, and {_tera(one.peaks[name].dense)} is the dense one"
+    )
+
+
+def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
+    """What is to be said of a typed peak that is not the device's in ``dtype``."""
+    if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
+        return ""
+    said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
+    other = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
+    return f"{said}; it is that of {other}: say dtype={other}" if other else f"{said}: what was typed is taken"
+
+
+def _about(typed: Fraction, published: Fraction | None) -> bool:
+    """The same rate, which some print with a digit less: 989 for 989.5."""
+    return published is not None and abs(typed - published) * 1000 <= published
+
+
+def _tera(rate: Fraction) -> str:
+    return f"{float(rate) / 1e12:g} TFLOP/s"
 
 
 _EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"

@@ -154,6 +154,14 @@ class Gathered:
                 of = None if self.device is None else self.device.found
                 wrong = devices.wrongly_dense(self.known[letter.letter], dtype, of)
                 if wrong and of is not None:
-                    raise BadInputError(f"{wrong}: give that one, or say gpu={of.id} sparse=yes without a peak")
-                if wrong:
-                    self.flags.append(f"{wrong}: was that one meant?")
+                    raise BadInputError(
+                        f"{wrong}: give the one that is meant, or say gpu={of.id} without a peak, with dtype=… and sparse=yes"
+                    )
+                said = (
+                    f"{wrong}: was that one meant?"
+                    if wrong
+                    else ""
+                    if of is None
+                    else devices.other_peak(self.known[letter.letter], dtype, of)
+                )
+                self.flags += [said] if said else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from calc.errors import BadInputError
 from calc.questions.question import Letter, Question
@@ -11,7 +12,13 @@ from calc.questions.values import Read, Typed, read
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
-_LEAST_MEMORY = 10**6
+# Of what a device has: less than this is no device's, but a number whose unit was left out; and how it is written.
+_LEAST = {
+    "memory": (10**6, "less than one layer of a model takes: write 80GB or 80GiB"),
+    "peak": (10**9, "less than any device does: write 989.5TFLOP/s"),
+    "bandwidth": (10**6, "less than any device moves: write 3.35TB/s"),
+    "link": (10**5, "less than any link carries: write 50GB/s or 400Gbit/s"),
+}
 
 
 @dataclass(slots=True)
@@ -62,8 +69,9 @@ def _letter(found: Given, letter: Letter, key: str, value: Typed) -> None:
     if letter.letter in found.letters:
         raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
     got = read(key, value, letter.unit, whole=bool(letter.whole))
-    if letter.device == "memory" and got.value < _LEAST_MEMORY:
-        raise BadInputError(f"{key} = {value} is {float(got.value):g} bytes, less than one layer of a model takes: write 80GB or 80GiB")
+    least, why = _LEAST.get(letter.device, (0, ""))
+    if got.value < least and not (got.suffix and letter.device != "memory") and not isinstance(value, Fraction):  # that is worked out
+        raise BadInputError(f"{key} = {value} is {float(got.value):g} {letter.unit}, {why}")
     found.letters[letter.letter] = got
 
 

@@ -32,6 +32,13 @@ _READ = Letter("Z", "bytes-read", "bytes", "bytes read for one token of each seq
 _MEMORY_TIME = Letter("m", "memory-seconds", "s", "time to read them")
 _COMPUTE_TIME = Letter("c", "compute-seconds", "s", "time to multiply")
 _SECONDS = Letter("s", "seconds", "s", "time of one token of each sequence")
+_NEEDED = Letter("U", "needed", "bytes", "weights and caches")
+_OCCUPIED = Letter("o", "occupied", "1", "what is needed over the memory of all devices")
+_ROOM = (
+    Equation("U", "Q + B*T*K", "weights once, and every token of every sequence"),
+    Equation("o", "U/(n*M)", "evenly divided among the devices"),
+)
+_FITS = Condition("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
 _ONE_SEQUENCE = replace(BATCH, default="1", because="one sequence, as no number was given")
 _CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
 
@@ -63,7 +70,7 @@ TIME_PER_TOKEN = Question(
     "seconds that generating one token of each sequence takes, at least",
     (
         PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, BANDWIDTH, PEAK, _READ,
-        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS,
+        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS, MEMORY, _NEEDED, _OCCUPIED,
     ),
     (
         _SIZE,
@@ -72,14 +79,16 @@ TIME_PER_TOKEN = Question(
         Equation("m", "Z/(n*W)", "no byte moves faster than the memory gives it"),
         Equation("c", "2*N*B/(n*P)", "2 FLOP for each weight and token, at the peak"),
         Equation("s", "Max(m, c)", "whichever takes longer: both go on at the same time"),
+        *_ROOM,
     ),
     "s",
     choices=(WEIGHTS, CACHE),
     conditions=(
         Condition("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
         Condition("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
+        _FITS,
     ),
-    also=("m", "c"),
+    also=("m", "c", "o"),
     notes=(_BOUND, _LOOKED_UP),
 )  # fmt: skip
 TOKENS_PER_SECOND = replace(
@@ -89,7 +98,7 @@ TOKENS_PER_SECOND = replace(
     letters=(*TIME_PER_TOKEN.letters, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
     equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each turn makes one token of every sequence")),
     answer="r",
-    also=("s", "m", "c"),
+    also=("s", "m", "c", "o"),
 )
 CACHE_PER_TOKEN = Question(
     "cache-per-token", "bytes of keys and values that a model keeps of each token", _CACHE_LETTERS, _CACHE_EQUATIONS, "K", choices=(CACHE,)

@@ -53,16 +53,16 @@ def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
     if not Fraction(1, 10**_LARGEST_EXPONENT) <= found.value <= 10**_LARGEST_EXPONENT:
         raise BadInputError(f"{name} = {_clip(typed)} is out of reach: numbers here are {_RANGE}")
     if unit == "share" and found.value > 1:
-        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(found.value)}")
+        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(found)}")
     if whole and found.value.denominator != 1:
         raise BadInputError(f"{name} = {_clip(typed)} is no whole number of {unit}")
     return found
 
 
-def _meant(value: Fraction) -> str:
-    if value <= 100:
-        return f"did you mean {float(value / 100):g}, or {float(value):g}%?"
-    return "give a share above 0, at most 1"
+def _meant(typed: Read) -> str:
+    if 2 <= typed.value <= 100 and not typed.suffix:
+        return f"did you mean {float(typed.value / 100):g}, or {float(typed.value):g}%?"
+    return "give a share above 0, at most 1 or 100%"
 
 
 def _text(name: str, typed: int | float | Fraction) -> str:
@@ -108,12 +108,16 @@ def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fr
     known = _SUFFIXES[kind]
     if suffix in known:
         return known[suffix] / size
+    if kind == "bandwidth" and suffix in _SUFFIXES["memory"]:
+        raise BadInputError(f"{name} = {_clip(text)} is an amount of memory: {name} is in {unit}, write {float(value):g}{suffix}/s")
     if kind in ("memory", "bandwidth"):
         _refuse_ambiguous(name, text, suffix, value)
     elsewhere = [other for other, names in _SUFFIXES.items() if suffix in names]
     if elsewhere:
-        raise BadInputError(f"{name} = {_clip(text)} is in the unit of a {elsewhere[0]}: {name} is in {unit}{_examples(kind)}")
-    raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {name} is in {unit}{_examples(kind)}")
+        raise BadInputError(f"{name} = {_clip(text)} is {_NAMES[elsewhere[0]]}: {name} is in {unit}{_examples(kind)}")
+    near = [word for word in known if word.lower() == suffix.lower()]
+    hint = f"did you mean {near[0]}? " if len(near) == 1 else ""
+    raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {hint}{name} is in {unit}{_examples(kind)}")
 
 
 def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> None:
@@ -128,6 +132,11 @@ def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> Non
         )
 
 
+_NAMES = {
+    "memory": "an amount of memory", "bandwidth": "a bandwidth", "work": "an amount of FLOPs", "rate": "a rate of FLOPs", "time": "a time",
+    "count": "a count", "share": "a share", "money": "an amount of money", "money/h": "a price an hour", "power": "a power",
+    "energy": "an energy",
+}  # fmt: skip
 _EXAMPLES = {
     "count": "70e9, 70B, 15T", "time": "30days, 12h, 5min, 3ms", "memory": "80GB, 80GiB", "bandwidth": "3.35TB/s, 400Gbit/s",
     "work": "1e25, 3640PFdays", "rate": "989.5TFLOP/s", "share": "0.5, 50%", "money": "5e6, $2", "money/h": "2$/h, 2USD/h",

@@ -213,12 +213,52 @@ def test_a_sparse_peak_for_a_dense_one_is_refused_or_flagged() -> None:
     run = {"flops": "1e24", "gpus": 8, "mfu": "0.5", "peak": "1979TFLOP/s"}
     said = "peak = 1979 TFLOP/s is the rate of NVIDIA H100 SXM5 80GB in bf16 with 2:4 sparsity, and 989.5 TFLOP/s is the dense one"
 
-    assert refusal("training-time", **run, gpu="h100-sxm") == f"{said}: give that one, or say gpu=h100-sxm sparse=yes without a peak"
+    assert refusal("training-time", **run, gpu="h100-sxm") == (
+        f"{said}: give the one that is meant, or say gpu=h100-sxm without a peak, with dtype=… and sparse=yes"
+    )
     assert (f"{said}: was that one meant?",) == ask("training-time", **run).flags
     assert () == ask("training-time", **run, dtype="fp8").flags
     del run["peak"]
     sparse = ask("training-time", **run, gpu="h100-sxm", sparse="yes")
     assert "the rate is one with two of every four weights zero: no dense product reaches it" in sparse.notes
+
+
+def test_a_peak_of_another_format_is_named() -> None:
+    """3958 TFLOP/s are an H100's in 8 bits with sparsity, 1979 its fp8; 989 is 989.5 with a digit less."""
+    run = {"flops": "1e24", "gpus": 8, "mfu": "0.5"}
+    sparse = "peak = 3958 TFLOP/s is the rate of NVIDIA H100 SXM5 80GB in fp8 with 2:4 sparsity, and 1979 TFLOP/s is the dense one"
+    other = "peak = 312 TFLOP/s is not what NVIDIA H100 SXM5 80GB does in bf16, 989.5 TFLOP/s dense: what was typed is taken"
+
+    assert (f"{sparse}: was that one meant?",) == ask("training-time", **run, peak="3958TFLOP/s").flags
+    assert refusal("training-time", **run, peak="3958TFLOP/s", gpu="h100-sxm").startswith(sparse)
+    assert (other,) == ask("training-time", **run, peak="312TFLOP/s", gpu="h100-sxm").flags
+    assert () == ask("training-time", **run, peak="989TFLOP/s", gpu="h100-sxm").flags
+    assert ask("training-time", **run, peak="1979TFLOP/s", gpu="b200-hgx").flags[0].startswith("peak = 1979 TFLOP/s is not what ")
+
+
+def test_numbers_without_their_suffix_are_refused_or_flagged() -> None:
+    """Seventy parameters, and a peak in TFLOP/s that was typed as FLOP/s."""
+    small = ask("flops", parameters=70, tokens=15)
+
+    assert ("parameters = 70 is 70 parameters: was 70B meant?", "tokens = 15 is 15 tokens: was 15T meant?") == small.flags
+    assert () == ask("flops", parameters="70B", tokens="15T").flags
+    assert refusal("training-time", flops="1e24", gpus=8, mfu="0.5", peak=989) == (
+        "peak = 989 is 989 FLOP/s, less than any device does: write 989.5TFLOP/s"
+    )
+    assert refusal("ridge-point", peak="989TFLOP/s", bandwidth=3350) == (
+        "bandwidth = 3350 is 3350 bytes/s, less than any device moves: write 3.35TB/s"
+    )
+
+
+def test_a_model_that_does_not_fit_is_flagged_where_it_is_used() -> None:
+    """140e9 bytes of weights and 16·8192 tokens of 327,680 bytes: 2.29 times the 80e9 of one device, and room on three."""
+    of = {"parameters": "70B", "layers": 80, "kv_heads": 8, "head_width": 128, "sequence": 8192, "batch": 16, "gpu": "h100-sxm"}
+    one, three = ask("tokens-per-second", **of), ask("tokens-per-second", **of, gpus=3)
+
+    needed = 140 * 10**9 + 16 * 8192 * 327680
+    assert one["U"] == needed
+    assert one.flags[1] == "it does not fit: 182,949,672,960 bytes are needed, 2.28687 times the memory of 1 of these devices"
+    assert len(three.flags) == 1
 
 
 def test_a_memory_that_is_not_the_devices_is_flagged() -> None:
