@@ -7,7 +7,7 @@ term at other sizes and must add up to what the derivation itself gives there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -24,6 +24,10 @@ TOTAL = "flops.step.total"
 AROUND = 4  # doublings and halvings about the size at hand
 FARTHEST = 12  # doublings beyond it, where the largest part changes out there
 FEWEST = 3  # sizes that make a curve
+
+Terms = list[tuple[Fraction, dict[str, int]]]
+Read = dict[str, Terms]
+"""Texts of closed forms with their addends: a coefficient and the power of each size."""
 
 Part = int | None
 """The power of the size with which products grow; ``None`` is elementwise arithmetic, which is not split."""
@@ -47,7 +51,7 @@ class Split:
 
     From ``crossover`` on, products of the highest power are at least all others; ``None`` where that is nowhere, or not known exactly.
     ``sites`` are where they run. ``raised`` are limits of the size (positions that a model has) which go up with it where it would exceed
-    them; ``refused`` says why there is no point at some size.
+    them; at sizes that are ``refused`` the closed forms do not stand.
     """
 
     dim: str = ""
@@ -56,7 +60,7 @@ class Split:
     crossover: int | None = None
     sites: tuple[str, ...] = ()
     raised: tuple[str, ...] = ()
-    refused: str = ""
+    refused: tuple[int, ...] = ()
     because: str = ""
 
     @property
@@ -73,23 +77,18 @@ class Split:
 
 def by_power(derivation: Derivation) -> Split:
     """Along T where products grow with it, else along the first size that some grow with the square of, else along B."""
-    lines: dict[str, _Line] = {}
+    free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    read: Read = {}
     because = ""
-    for dim in derivation.dims:
-        if dim.tied or dim.name in derivation.held:
-            continue  # it follows another size, or the closed forms are of this value alone
-        try:
-            lines[dim.name] = _Line(derivation, dim.name)
-        except NapkinError as error:
-            because = because or str(error)
-    squared = [name for name, line in lines.items() if line.highest > 1]
-    chosen = next((name for name in ("T", *squared, "B") if name in lines and lines[name].highest), "")
-    if not chosen:
-        return Split(because=because or "no product grows with T, with the square of a size, or with B")
-    try:
-        return lines[chosen].split()
-    except NapkinError as error:
-        return Split(because=str(error))
+    for least, names in ((1, ["T"]), (2, free), (1, ["B"])):
+        for name in names:
+            try:
+                line = _Line(derivation, name, read) if name in free else None
+                if line is not None and line.highest >= least:
+                    return line.split()
+            except NapkinError as error:
+                because = because or str(error)
+    return Split(because=because or "no product grows with T, with the square of a size, or with B")
 
 
 def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
@@ -104,11 +103,10 @@ def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
 class _Line:
     """A derivation along one of its sizes. ``highest`` is the largest power of it with which a product grows."""
 
-    def __init__(self, derivation: Derivation, name: str) -> None:
-        self.derivation, self.name = derivation, name
+    def __init__(self, derivation: Derivation, name: str, read: Read) -> None:
+        self.derivation, self.name, self._read = derivation, name, read
         self._dims = {dim.name: dim for dim in derivation.dims}
         self._powers: dict[str, int] = {}
-        self._read: dict[str, list[tuple[Fraction, dict[str, int]]]] = {}
         self._products, self._rest = _stated(derivation, PRODUCTS), _stated(derivation, ELEMENTWISE)
         self._total = _stated(derivation, [TOTAL])
         if not self._products or not self._total:
@@ -120,7 +118,7 @@ class _Line:
 
     def split(self) -> Split:
         found: dict[int, Point] = {}
-        refused = ""
+        refused: dict[int, str] = {}
         here, crossover = self.derivation.sizes[self.name], self._crossover()
         for size in self._drawn(here, crossover):
             try:
@@ -128,15 +126,16 @@ class _Line:
             except NapkinError as error:
                 if size == here:
                     raise
-                refused = refused or f"{self.name} = {size:,}: {error}"
+                refused[size] = str(error)
         if len(found) < FEWEST:
-            return Split(because=f"the closed forms stand at too few other sizes ({refused})")
+            first = next(iter(refused.items()), (here, "there is nothing smaller"))
+            return Split(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
         points = tuple(found[size] for size in sorted(found))
         limit = self._limit
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
         if crossover is not None and (crossover not in found or not self._larger(found[crossover])):
             crossover = None
-        return Split(self.name, here, points, crossover, self._sites(), raised, refused)
+        return Split(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
 
     def _larger(self, point: Point) -> bool:
         """Whether products of the highest power are at least the others there; a limit that went up may have moved those."""
@@ -170,11 +169,12 @@ class _Line:
         return {self.name: size, **({limit: size} if limit and size > self.derivation.sizes[limit] else {})}
 
     def _point(self, size: int) -> Point:
-        given, values = self._given(size), dict[Part, int]()
+        (total,) = self._total
+        assert total._evaluator is not None  # as stated
+        sizes, values = total._evaluator.sizes(self._given(size)), dict[Part, int]()
         for quantities, split in ((self._products, True), (self._rest, False)):
             for quantity in quantities:
                 assert quantity._evaluator is not None  # as stated
-                sizes = quantity._evaluator.sizes(given)
                 parts: dict[Part, Fraction] = {}
                 for coefficient, powers in self._terms(quantity, sizes):
                     part = self._power(powers) if split else None
@@ -183,7 +183,7 @@ class _Line:
                     raise NapkinError(f"the parts of {quantity.name} are not whole, or do not add up to it, at {self.name} = {size:,}")
                 for part, value in parts.items():
                     values[part] = values.get(part, 0) + int(value)
-        if sum(values.values()) != self._total[0].at(**given):
+        if sum(values.values()) != total._evaluator.value(sizes):
             raise NapkinError(f"products and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
         return Point(size, values)
 
@@ -199,11 +199,11 @@ class _Line:
 
     # -- terms ---------------------------------------------------------------------------------------------------------
 
-    def _terms(self, quantity: Quantity, sizes: Mapping[str, int]) -> Sequence[tuple[Fraction, dict[str, int]]]:
+    def _terms(self, quantity: Quantity, sizes: Mapping[str, int]) -> Terms:
         """The addends of a quantity in the case that is in force at ``sizes``."""
         return self._read_at(quantity.text or "", sizes)
 
-    def _read_at(self, text: str, sizes: Mapping[str, int]) -> Sequence[tuple[Fraction, dict[str, int]]]:
+    def _read_at(self, text: str, sizes: Mapping[str, int]) -> Terms:
         text = branches.at_hand(text, sizes)
         if text not in self._read:
             algebra = Algebra(sorted(_names(text)), [text])
@@ -219,7 +219,10 @@ class _Line:
     def _factor(self, name: str, sizes: Mapping[str, int | Fraction]) -> Fraction:
         if name in sizes:
             return Fraction(sizes[name])
-        return evaluate_text(_quotient(name), sizes)  # type: ignore[arg-type]  # fractions add and multiply like integers
+        try:
+            return evaluate_text(_quotient(name), sizes)  # type: ignore[arg-type]  # fractions add and multiply like integers
+        except KeyError:
+            raise NapkinError(f"{name} is no size of this derivation") from None
 
     def _power(self, powers: Mapping[str, int]) -> int:
         """With which power of the size a term grows."""

@@ -21,7 +21,7 @@ from calc.quantities import absent
 from calc.textbook import Comparison
 from reports import expressions, latex, numbers, rulebook
 from reports.chapters import Anchors, chapter, is_maximum, known_sizes, place, referred, trees
-from reports.comparing import crossover, dominant, doublings, elsewhere, thumbs
+from reports.comparing import crossover, dominant, doubled, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
 from reports.evidence import recorded
@@ -83,6 +83,7 @@ def build(
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     stated = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
+    twice = doubled(derivation)
     told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
     chapters = referred(told)
     return Page(
@@ -101,9 +102,9 @@ def build(
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, untimed, moves),
-        figures=figures(derivation, comparisons, device, roof),
+        figures=figures(derivation, twice, comparisons, device, roof),
         dominant=tuple(dominant(derivation)),
-        doublings=doublings(derivation),
+        doublings=doublings(derivation, twice),
         crossover=crossover(derivation),
         thumbs=tuple(thumbs(comparisons, derivation, sizes, anchors)),
         thumbs_elsewhere=tuple(elsewhere(comparisons)),

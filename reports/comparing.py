@@ -8,6 +8,7 @@ from typing import Any
 
 from calc import display, sensitivity
 from calc.derivation import Derivation
+from calc.sensitivity import Doubling
 from calc.textbook import Comparison, Within
 from reports import expressions, numbers
 from reports.chapters import Anchors, step_view
@@ -15,6 +16,8 @@ from reports.escape import slug
 from reports.numbers import NBSP
 from reports.page import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb, ThumbElsewhere
 from reports.parts import ANSWERS, formula, several, term_row
+
+Doubled = Mapping[str, tuple[Doubling, ...]]
 
 
 def _answered(derivation: Derivation) -> list[str]:
@@ -29,17 +32,21 @@ def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]
             yield name, rows
 
 
-def doublings(derivation: Derivation) -> DoublingTable:
-    names = _answered(derivation)
+def doubled(derivation: Derivation) -> Doubled:
+    """What doubling each size does to each answer."""
+    return {name: sensitivity.doublings(derivation, name) for name in _answered(derivation)}
+
+
+def doublings(derivation: Derivation, found: Doubled) -> DoublingTable:
     by_dim: dict[str, dict[str, str]] = {}
-    for name in names:
-        for d in sensitivity.doublings(derivation, name):
+    for name, doublings_of in found.items():
+        for d in doublings_of:
             by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
     order = [dim.name for dim in derivation.dims if dim.name in by_dim]
     rows = tuple(
-        (formula(display.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in names)) for dim in order
+        (formula(display.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order
     )
-    return DoublingTable((("Size", "text"), *((name, "number") for name in names)), rows)
+    return DoublingTable((("Size", "text"), *((name, "number") for name in found)), rows)
 
 
 def crossover(derivation: Derivation) -> CrossoverView | None:

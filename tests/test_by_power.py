@@ -158,12 +158,14 @@ def test_an_unknown_part_is_no_zero() -> None:
 
 
 def test_sizes_that_are_refused_leave_no_point() -> None:
-    """And say why once."""
+    """They are named."""
     derivation = made("T**2 + T", "T", dim("T", 12, at_most="c"), dim("c", 24, expr="2*h", tied=True), dim("h", 12))
     split = by_power(derivation)
 
     assert [1, 3, 6, 12, 24] == [p.size for p in split.points]
-    assert "T = 48: T = 48 is more than c = 24" in split.refused
+    assert (48, 96, 192) == split.refused
+    few = by_power(made("T**2 + T", "T", dim("T", 2, at_most="c"), dim("c", 2, expr="2*h", tied=True), dim("h", 1)))
+    assert "the closed forms stand at too few other sizes; at T = 4: T = 4 is more than c = 2" in few.because
 
 
 @pytest.mark.parametrize("model", ["gpt2", "llama3-8b", "mixtral", "vit-b", "resnet50", "linear", "two-layer", "cruncher", "mlp"])

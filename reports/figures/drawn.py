@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from calc.by_power import by_power
 from calc.derivation import Derivation
 from calc.hardware import Accelerator
+from calc.sensitivity import Doubling
 from calc.textbook import Comparison
 from reports.figures.flops import flops
 from reports.figures.memory import memory
@@ -19,15 +20,17 @@ UNNAMED = Figure(ROOFLINE, "Roofline", absent="no device is named: --gpu ID name
 
 def figures(
     derivation: Derivation,
+    twice: Mapping[str, tuple[Doubling, ...]],
     comparisons: Sequence[Comparison] = (),
     device: Accelerator | None = None,
     roof: Figure = UNNAMED,
 ) -> Figures:
-    """``device`` is what memory is held against; ``roof`` is the step under its rates, which takes the operators of the step."""
+    """``twice`` is what doubling each size does to each answer, ``device`` what memory is held against, ``roof`` the step under its rates,
+    which takes the operators of the step."""
     return Figures(
         memory=memory(derivation, device),
         flops=flops(by_power(derivation)),
         roofline=roof,
-        sensitivity=growth(derivation),
+        sensitivity=growth(derivation, twice),
         thumbs=thumbs(comparisons),
     )

@@ -74,6 +74,9 @@ def finding(split: Split) -> str:
         words += f" {_overtaking(split, highest)}"
     for limit in split.raised:
         words += f" Beyond {limit}, the model is taken with {limit}{NBSP}={NBSP}{split.dim}."
+    if split.refused:
+        left = ", ".join(map(numbers.integer, split.refused))
+        words += f" Left out, since the closed forms do not stand there: {split.dim}{NBSP}={NBSP}{left}."
     return words
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc import sensitivity
 from calc.derivation import Derivation
+from calc.sensitivity import Doubling
 from reports import numbers
 from reports.figures.shapes import Figure, Label, Line, Rect, percent
 from reports.numbers import NBSP
-from reports.saying import ANSWERS, several
+from reports.saying import several
 
 ANCHOR, TITLE = "figure-sensitivity", "Growth when one size doubles"
 HEADS = {"parameters": "parameters", "memory.peak": "peak bytes", "flops.step.total": "FLOPs"}
@@ -23,14 +23,14 @@ _MOST = 14
 _LONGEST = 5  # characters of a size's name in the drawing
 
 
-def growth(derivation: Derivation) -> Figure:
-    """The figure of all factors, or why there is none."""
-    asked = factors(derivation)
-    found = {name: {dim: f for dim, f in by_dim.items() if f is not None} for name, by_dim in asked.items()}
+def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) -> Figure:
+    """The figure of what doubling each size does to each answer, or why there is none."""
+    found = {name: {d.dim: d.factor for d in doublings if d.factor is not None} for name, doublings in twice.items()}
     if not any(found.values()):
         return Figure(ANCHOR, TITLE, absent="no size can double, or nothing depends on one")
     order = [dim.name for dim in derivation.dims]
-    fixed = [dim for dim in order if any(dim in by_dim and by_dim[dim] is None for by_dim in asked.values())]
+    never = {d.dim for doublings in twice.values() for d in doublings if d.factor is None}
+    fixed = [dim for dim in order if dim in never]
     grid = _grid(found, order)
     return Figure(
         ANCHOR,
@@ -43,12 +43,6 @@ def growth(derivation: Derivation) -> Figure:
         lines=tuple(Line("tick", percent(at), "18", percent(at), str(grid.bottom)) for at in grid.columns.values()),
         labels=(*(Label(HEADS[name], percent(at), "12") for name, at in grid.columns.items()), *_labels(grid)),
     )
-
-
-def factors(derivation: Derivation) -> dict[str, dict[str, Fraction | None]]:
-    """Of each answer that has a value: by which factor it grows, by size; ``None`` where that size cannot double."""
-    names = [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
-    return {name: {d.dim: d.factor for d in sensitivity.doublings(derivation, name)} for name in names}
 
 
 # -- words ---------------------------------------------------------------------------------------------------------------

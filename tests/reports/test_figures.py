@@ -21,12 +21,13 @@ from calc.units import Unit
 from reports import html, job, markdown, numbers, tex, verify
 from reports.build import build
 from reports.cli import napkin
+from reports.comparing import doubled
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.drawn import figures
 from reports.figures.flops import flops
 from reports.figures.memory import memory
 from reports.figures.roofline import figure as roofline
-from reports.figures.sensitivity import factors, growth
+from reports.figures.sensitivity import growth
 from reports.figures.shapes import Figure, Figures
 from reports.figures.thumbs import thumbs
 from reports.page import Page
@@ -255,8 +256,8 @@ def test_a_step_without_sizes_to_move_has_no_figure_and_says_why() -> None:
 
 def test_bars_are_as_long_as_the_logarithms_of_their_factors(derivation: Derivation) -> None:
     """And each number is the quantity at twice the size over the quantity here."""
-    drawn = growth(derivation)
-    asked = factors(derivation)
+    drawn = growth(derivation, doubled(derivation))
+    asked = {name: {d.dim: d.factor for d in each} for name, each in doubled(derivation).items()}
 
     for name, by_dim in asked.items():
         for dim, factor in by_dim.items():
@@ -269,20 +270,20 @@ def test_bars_are_as_long_as_the_logarithms_of_their_factors(derivation: Derivat
 
 def test_the_finding_of_sensitivity_names_the_largest_factors(derivation: Derivation) -> None:
     """Of every answer."""
-    words = growth(derivation).finding
-    for name, by_dim in factors(derivation).items():
-        known = {dim: factor for dim, factor in by_dim.items() if factor is not None}
+    words = growth(derivation, doubled(derivation)).finding
+    for name, by_dim in doubled(derivation).items():
+        known = {d.dim: d.factor for d in by_dim if d.factor is not None}
         dim = max(known, key=lambda dim: known[dim])
         assert f"{numbers.times(known[dim])} of {name}, with {dim}" in words
 
 
 def test_what_cannot_double_is_named(derivation: Derivation) -> None:
     """T = 5 of at most C = 7 positions."""
-    assert "Not every answer can be had with T doubled: the table says why." in growth(derivation).finding
+    assert "Not every answer can be had with T doubled: the table says why." in growth(derivation, doubled(derivation)).finding
 
 
 def test_nothing_to_double_leaves_no_figure() -> None:
-    assert "no size can double, or nothing depends on one" == growth(sample.derivation(dims=(), quantities={})).absent
+    assert "no size can double, or nothing depends on one" == growth(sample.derivation(dims=(), quantities={}), {}).absent
 
 
 # -- rules of thumb --------------------------------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ def test_a_derivation_from_a_stored_form_has_its_figures(model: str) -> None:
     form = stored(model)
     if form is None:
         pytest.skip("there is no stored form that holds here")
-    drawn = figures(form.derivation({}))
+    drawn = figures(form.derivation({}), doubled(form.derivation({})))
 
     assert [] == [f.absent for f in (drawn.memory, drawn.flops, drawn.sensitivity) if f.absent]
 
@@ -406,7 +407,7 @@ def test_a_module_of_ones_own_with_a_single_size_has_its_figures(mode: str, tmp_
     """No T and no B; the square of its one size is what grows."""
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     derivation = calc.derive(calc.load(f"{tmp_path / 'mine.py'}:spec"), mode=mode)
-    drawn = figures(derivation, compare(derivation))
+    drawn = figures(derivation, doubled(derivation), compare(derivation))
 
     assert ("FLOPs by part against N", "") == (drawn.flops.title, drawn.flops.absent)
     assert ("", "") == (drawn.memory.absent, drawn.sensitivity.absent)
@@ -455,7 +456,8 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, derivation: Derivation) ->
     """Figures as full as they get: capacities on both sides of the peak, and a roofline of 40 sites."""
     full = of_peak(derivation, 700_000)
     made = build(full, comparisons=compare(derivation), roof=roofline(drawings.found(tuple(f"blocks.*.part_{i}" for i in range(40)))))
-    made = replace(made, figures=replace(made.figures, sensitivity=growth(derivation)))  # which evaluates the peak as it is
+    grown = growth(derivation, doubled(derivation))  # which evaluates the peak as it is
+    made = replace(made, figures=replace(made.figures, sensitivity=grown))
     file = tmp_path_factory.mktemp("crowded") / "page.html"
     file.write_text(html.write(made), encoding="utf-8")
     return file
