@@ -91,7 +91,7 @@ def build(
         step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
-        date=inputs.date if inputs is not None else today(),
+        date=_noted(inputs) if inputs is not None else today(),
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
@@ -124,6 +124,14 @@ def build(
 
 def _subtitle(options: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in options.items())
+
+
+def _noted(inputs: Inputs) -> str:
+    """The day and the machine. Every layout prints them: what cannot be made again has to agree with what the inputs say of it."""
+    said = inputs.environment
+    own = {name: value for name, value in said.items() if said.get(name.removeprefix("check: ")) != value or "check: " not in name}
+    words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
+    return f"{inputs.date} with {words}" if words else inputs.date
 
 
 def today() -> str:

@@ -180,7 +180,7 @@ def make(
     commands = _commands(request, checks, gpu)
     roof = _roof(request, named, progress)
     made = build(derivation, checks, compared, commands, *given, inputs=inputs, evidence=seen, device=named, roof=roof)
-    data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), "inputs": json.loads(inputs.text())}
+    data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), **carried(inputs)}
     texts = {
         "report.md": markdown.write(made, look),
         "report.html": html.write(made, look),
@@ -202,6 +202,12 @@ def _roof(request: Request, named: Accelerator | None, progress: Progress) -> Fi
         return figure(roofline.compute(request, Ceiling(named), progress))
     except NapkinError as error:
         return replace(UNNAMED, absent=str(error))
+
+
+def carried(inputs: Inputs) -> dict[str, Any]:
+    """What a JSON document carries of how it was made. Day and machine stand in it twice, as in the other formats: they cannot be made
+    again, and what was edited in one place does not agree with the other."""
+    return {"made": {"date": inputs.date, "environment": dict(inputs.environment)}, "inputs": json.loads(inputs.text())}
 
 
 def evidence(derivation: Derivation) -> Evidence:

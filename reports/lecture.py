@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,7 +101,7 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     return outcome, {
         "lecture.md": markdown.write(page, LOOK),
         "lecture.html": html.write(page, LOOK),
-        "lecture.json": job.json_text({**document(outcome), "inputs": json.loads(inputs.text())}),
+        "lecture.json": job.json_text({**document(outcome), "provenance": dict(page.provenance), **job.carried(inputs)}),
     }
 
 

@@ -477,7 +477,8 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole report. ``inputs`` is a line from which it can be made again; empty where it is not written down."""
+    """A whole report. ``date`` is the day, with what was noted of the machine; ``inputs`` a line from which it can be made again, empty
+    where it is not written down."""
 
     model: str
     step: str

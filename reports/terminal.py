@@ -128,9 +128,11 @@ def show_checks(page: Page, out: Console) -> None:
     out.print(tally(page.tally))
     out.print(Text(f"{visible(page.model)} at {visible(page.tally.sizes)}, {visible(page.subtitle)}", style="dim"))
     out.print()
-    table = _table("Verdict", "Quantity", ("Derived", "right"), ("Measured", "right"), ("Difference", "right"), ("Note", "right"))
+    counted = (("Derived", "right"), ("Measured", "right"), ("Difference", "right"))
+    table = _table("Verdict", "Quantity", *counted, "Tolerance", ("Note", "right"))
     for row in page.checks:
-        found = (Text(row.derived), Text(row.measured), Text(row.difference), Text(row.note, style="dim"))
+        counts = (Text(row.derived), Text(row.measured), Text(row.difference))
+        found = (*counts, Text(visible(row.tolerance), style="dim"), Text(row.note, style="dim"))
         table.add_row(_badge(row.badge), Text(visible(row.quantity)), *found)
     out.print(table)
     out.print()

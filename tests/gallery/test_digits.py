@@ -1,0 +1,128 @@
+"""Any digit of a gallery's report that somebody edits makes ``napkin verify`` fail: in numbers, figures, dates, versions, inputs.
+
+Each report is derived once; what its edited copies are compared with is then made of that derivation, unless they name another one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calc.errors import BadInputError
+from reports import job, verify
+from reports.inputs import Inputs, embedded
+from tests.gallery.entries import ENTRIES, FOLDER
+
+pytestmark = pytest.mark.slow
+NAMES = [entry.name for entry in ENTRIES if entry.words]
+SUFFIXES = (".md", ".html", ".json")
+AT_RANDOM = 20
+"""Of each file; of those inside its inputs, each of which has texts made for it, as many as fall among them and two besides."""
+
+
+@pytest.fixture(scope="module")
+def once() -> Iterator[None]:
+    """What is derived, checked and followed stays, by what was asked for."""
+    derive, check, timeline = cache_by_request(job.derive), job.check, job.timeline
+    checked: dict[int, Any] = {}
+    lived: dict[int, Any] = {}
+
+    def checks(derivation: Any, *words: Any) -> Any:
+        if id(derivation) not in checked:
+            checked[id(derivation)] = check(derivation, *words)
+        return checked[id(derivation)]
+
+    def live(derivation: Any, progress: Any) -> Any:
+        if id(derivation) not in lived:
+            lived[id(derivation)] = timeline(derivation, progress)
+        return lived[id(derivation)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "derive", derive)
+        patch.setattr(job, "check", checks)
+        patch.setattr(job, "timeline", live)
+        yield
+
+
+def cache_by_request(derive: Any) -> Any:
+    found: dict[str, Any] = {}
+
+    def once(request: Any, progress: Any) -> Any:
+        key = json.dumps([request.model, dict(request.sizes), request.options.to_json()])
+        if key not in found:
+            found[key] = derive(request, progress)
+        return found[key]
+
+    return once
+
+
+@cache
+def made_again(line: str) -> Mapping[str, str]:
+    """The texts that inputs make, by suffix."""
+    inputs = embedded(f"<!-- napkin-inputs {line} -->", ".md")
+    assert inputs is not None
+    texts, _ = verify._remade(inputs, inputs.model, None, lambda _: None)
+    return {Path(name).suffix: text for name, text in texts.items()}
+
+
+def fails(file: Path, edited: str, inputs: Inputs, right: str) -> bool:
+    """Whether verification of an edited text fails: at once, since it is not what its inputs make, or since those make another one."""
+    try:
+        now = embedded(edited, file.suffix)
+    except BadInputError:
+        return True
+    if now == inputs:
+        return bool(list(verify.differences(edited, right)))
+    return now is None or not verify.verify(file, edited, now, (), None, lambda _: None).ok
+
+
+def chosen(text: str, suffix: str, chance: random.Random) -> list[int]:
+    """Places of digits to edit: at random, and one in a date, a version, the inputs and a figure where there is one."""
+    style = re.search(r"<style>.*?</style>", text, re.DOTALL)
+    outside = [m.start() for m in re.finditer(r"[0-9]", text) if style is None or not style.start() < m.start() < style.end()]
+    places = chance.sample(outside, AT_RANDOM)
+    for part in (r"Made by Napkin on ([\d-]+)", r'"date": "([\d-]+)"', r"\b(\d+\.\d+\.\d+\+cpu)", r"napkin-inputs[^\n]*", r"<svg.*?</svg>"):
+        found = list(re.finditer(part, text, re.DOTALL))
+        if found:
+            digits = re.finditer(r"[0-9]", found[-1][0])
+            places.append(found[-1].start() + chance.choice([m.start() for m in digits]))
+    return places
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_edited_digit_of_the_gallery_shows(name: str, once: None) -> None:
+    """Some seventy of each report, in its three formats; the six reports have more than three hundred."""
+    carried = embedded((FOLDER / f"{name}.md").read_text(encoding="utf-8"), ".md")
+    assert carried is not None
+    texts, chance, edits = made_again(carried.text()), random.Random(name), 0
+    for suffix in SUFFIXES:
+        right = texts[suffix]
+        inputs = embedded(right, suffix)
+        assert inputs == carried
+        assert not fails(FOLDER / f"{name}{suffix}", right, inputs, right)
+        for at in chosen(right, suffix, chance):
+            edited = right[:at] + str((int(right[at]) + chance.randint(1, 9)) % 10) + right[at + 1 :]
+            assert fails(FOLDER / f"{name}{suffix}", edited, inputs, right), (suffix, at, right[at - 60 : at + 20])
+            edits += 1
+
+    assert edits * len(NAMES) >= 300
+
+
+def test_a_date_and_a_version_agree_with_themselves_in_every_format(once: None) -> None:
+    """Each digit of the day and of the machine, wherever it stands: one that is changed alone is no longer what its inputs make."""
+    carried = embedded((FOLDER / "homework.md").read_text(encoding="utf-8"), ".md")
+    assert carried is not None
+    noted = [carried.date, *carried.environment.values()]
+    for suffix, right in made_again(carried.text()).items():
+        for text in {value for value in noted if re.search(r"\d\.\d|\d-\d", value)}:
+            for found in re.finditer(re.escape(text), right):
+                at = found.start() + re.search(r"\d", text).start()  # type: ignore[union-attr]  # there is one
+                edited = right[:at] + str((int(right[at]) + 1) % 10) + right[at + 1 :]
+                assert fails(FOLDER / f"homework{suffix}", edited, carried, right), (suffix, right[at - 60 : at + 20])
