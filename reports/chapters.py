@@ -24,7 +24,7 @@ from reports.saying import place as place
 # What neither the parameters nor peak memory nor the matrix products of a step rest on. A page that has to stay light leaves their steps
 # to the other formats.
 ASIDE = frozenset({
-    "parameters.bytes", "checkpoint.bytes", "flops.optimizer.elementwise",
+    "parameters.bytes", "checkpoint.bytes", "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",
     "flops.forward.causal", "flops.backward.causal", "flops.backward.recompute",
     "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
 })  # fmt: skip
