@@ -36,8 +36,8 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Make reports again and compare, or check every marked number of live documents.
 
     A FILE that Napkin wrote (.html, .md, .json) is made again from the inputs it carries: any number that was edited, and any drift since,
-    is pointed out. Any other .md is a live document: ```napkin blocks define models and names, and <!--= EXPRESSION --> behind a number
-    says what it must equal. Exit 1 where something does not hold or cannot be verified.
+    is pointed out. Any other .md is a live document: ```napkin blocks, or <!--napkin ... --> ones that no reader sees, define models and
+    names, and <!--= EXPRESSION --> behind a number says what it must equal. Exit 1 where something does not hold or cannot be verified.
     """
     if form not in _FORMATS:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")

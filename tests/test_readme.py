@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
 import calc
+from reports import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +45,20 @@ def test_the_worked_numbers_are_right() -> None:
 
     for number in (one, 12 * one, 2 * 12 * one, 4 * 8 * 1024 * 3072):
         assert f"{number:,}" in README
+
+
+def verified(text: str, folder: Path) -> Result:
+    """What ``napkin verify`` says of it."""
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    return CliRunner().invoke(cli.napkin, ["verify", str(folder / "README.md"), "--require-claims", "13"])
+
+
+def test_the_numbers_of_the_readme_are_live(tmp_path: Path) -> None:
+    """All of them hold, and none holds with another first digit."""
+    assert verified(README, tmp_path).exit_code == 0
+    for claim in re.finditer(r"([1-9])([\d,.]*)(?: [A-Z]+)?<!--=", README):
+        wrong = f"{README[: claim.start()]}{9 - int(claim[1]) or 1}{README[claim.start() + 1 :]}"
+        assert verified(wrong, tmp_path).exit_code == 1, claim[0]
 
 
 def test_every_folder_of_the_packages_is_in_the_tree() -> None:

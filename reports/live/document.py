@@ -1,6 +1,7 @@
 """A Markdown document as a checker reads it: its ```` ```napkin ```` blocks, and the numbers that a comment says what they must equal.
 
-What stands in other fenced blocks, in inline code or in HTML comments of other kinds is text, not a claim.
+A block may also be a comment, from a line ``<!--napkin`` to a line ``-->``: what a reader of the page is spared. What stands in other fenced
+blocks, in inline code or in HTML comments of other kinds is text, not a claim.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from reports.live.written import Written, written_before
 LONGEST = 5_000_000
 _MOST = 10_000
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})\s*(?P<word>[\w-]*)[^`]*$")
+_HIDDEN = re.compile(r" {0,3}<!--\s?napkin\s*$")
 _CLAIM = re.compile(r"<!--=(?P<expr>.*?)-->")
 _OPEN = re.compile(r"<!--=(?!.*-->)")
 
@@ -53,7 +55,7 @@ def read(text: str) -> Document:
     lines = text.split("\n")
     statements: list[Statement] = []
     claims: list[Claim] = []
-    for number, line, block in _outside(lines):
+    for number, line, block in blocks(lines):
         if block == "napkin":
             said = re.sub(r"(^|\s)#.*", "", line).strip()
             if said:
@@ -65,19 +67,27 @@ def read(text: str) -> Document:
     return Document(tuple(lines), tuple(statements), tuple(claims))
 
 
-def _outside(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each line with its number and the word of the fenced block it is in; fences themselves are left out."""
-    fence, word, began = "", "", 0
+def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Each line with its number and the word of the block it is in, fenced or hidden; what begins and ends a block is left out."""
+    end, word, began = "", "", 0
     for number, line in enumerate(lines, 1):
         found = _FENCE.match(line)
-        if not fence and found:
-            fence, word, began = found["fence"], found["word"] or "text", number
-        elif fence and found and not found["word"] and found["fence"].startswith(fence):
-            fence = word = ""
+        if not end and found:
+            end, word, began = found["fence"], found["word"] or "text", number
+        elif not end and _HIDDEN.match(line):
+            end, word, began = "-->", "napkin", number
+        elif end and _ends(line, end, found):
+            end = word = ""
         else:
             yield number, line, word
-    if fence and word == "napkin":
-        raise BadInputError(f"line {began}: the napkin block that begins here does not end: close it with {fence}")
+    if end and word == "napkin":
+        raise BadInputError(f"line {began}: the napkin block that begins here does not end: close it with {end}")
+
+
+def _ends(line: str, end: str, fence: re.Match[str] | None) -> bool:
+    if end == "-->":
+        return line.strip() == end
+    return fence is not None and not fence["word"] and fence["fence"].startswith(end)
 
 
 def _claims(number: int, line: str) -> Iterator[Claim]:

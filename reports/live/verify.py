@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from calc.errors import BadInputError
 from reports.live import units
-from reports.live.document import Claim, Document, without_code
+from reports.live.document import Claim, Document, blocks, without_code
 from reports.live.engine import Scope
 from reports.live.language import LanguageError, Value, evaluate
 from reports.live.units import Word
@@ -134,12 +134,8 @@ _ANY = re.compile(r"(?<![\w.,#/:(\[-])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w-]*[-/]\d)(
 def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
     """Numbers of the prose that no comment stands behind, with line and column. Code, links and numbering are left out."""
     claimed = {(c.line, c.written.start) for c in document.claims if c.written is not None}
-    fenced = False
-    for number, line in enumerate(document.lines, 1):
-        if re.match(r" {0,3}(`{3,}|~{3,})", line):
-            fenced = not fenced
-            continue
-        if fenced:
+    for number, line, block in blocks(document.lines):
+        if block:
             continue
         prose = re.sub(r"<!--.*?-->|\]\([^)]*\)|`[^`]*`|^\s*(?:#+\s*\d+|\d+[.)])\s", lambda m: " " * len(m[0]), without_code(line))
         for found in _ANY.finditer(prose):

@@ -29,7 +29,6 @@ def test_a_report_of_the_gallery_is_what_comes_out_today(name: str, suffix: str)
     assert verified(FOLDER / f"{name}{suffix}").endswith("every character is the same\n")
 
 
-@pytest.mark.slow
 def test_the_numbers_of_the_design_document_hold() -> None:
     """All of its claims."""
     assert "17 of 17 claims hold" in verified(FOLDER / "design-70b.md")

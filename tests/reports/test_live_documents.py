@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from calc.errors import BadInputError
 from reports import cli
@@ -181,6 +182,31 @@ def test_a_claim_that_does_not_end_is_refused() -> None:
 def test_a_block_that_does_not_end_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"^line 1: the napkin block that begins here does not end: close it with ```$"):
         read("```napkin\nL = 12\n")
+
+
+def test_a_block_may_be_a_comment_that_no_reader_sees() -> None:
+    """Its lines are statements at their places; a fence or a claim in it, and such a comment in a fence, are nothing of their own."""
+    hidden = "<!--napkin\nL = 12\n  two = 2*L  # 7 <!--= L -->\n-->\n"
+    document = read(f"{hidden}24<!--= two -->\n<!-- napkin -->\n13\n```\n{hidden}```\n")
+
+    assert [(s.text, s.line, s.column) for s in document.statements] == [("L = 12", 2, 1), ("two = 2*L", 3, 3)]
+    assert [(c.expr, c.line) for c in document.claims] == [("two", 5)]
+    assert list(unmarked(document)) == [(7, 1, "13")]
+
+
+def test_a_hidden_block_is_hidden_in_markdown() -> None:
+    """A Markdown reader takes it for a comment, whole."""
+    shown = MarkdownIt("commonmark").parse("before\n\n<!--napkin\nL = 12\n\nT = 3\n-->\n\nafter\n")
+
+    assert [token.type for token in shown if token.level == 0] == [
+        "paragraph_open", "paragraph_close", "html_block", "paragraph_open", "paragraph_close",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("begin", ["<!--napkin", "<!-- napkin", "  <!-- napkin  "])
+def test_a_hidden_block_that_does_not_end_is_refused(begin: str) -> None:
+    with pytest.raises(BadInputError, match=r"^line 1: the napkin block that begins here does not end: close it with -->$"):
+        read(f"{begin}\nL = 12\n```\n```\n")
 
 
 def test_fixing_keeps_unit_places_and_commas_and_leaves_units_and_inequalities_alone() -> None:
