@@ -69,10 +69,15 @@ def _letter(found: Given, letter: Letter, key: str, value: Typed) -> None:
     if letter.letter in found.letters:
         raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
     got = read(key, value, letter.unit, whole=bool(letter.whole))
-    least, why = _LEAST.get(letter.device, (0, ""))
-    if got.value < least and not (got.suffix and letter.device != "memory") and not isinstance(value, Fraction):  # that is worked out
-        raise BadInputError(f"{key} = {value} is {float(got.value):g} {letter.unit}, {why}")
+    require_unit(letter.device, key, value, got, letter.unit)
     found.letters[letter.letter] = got
+
+
+def require_unit(what: str, key: str, typed: Typed, got: Read, unit: str) -> None:
+    """Refuses a number of ``what`` a device has that no device has: its unit was left out. A fraction is none that was typed."""
+    least, why = _LEAST.get(what, (0, ""))
+    if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
+        raise BadInputError(f"{key} = {typed} is {float(got.value):g} {unit}, {why}")
 
 
 def _chosen(question: Question, key: str, value: str) -> str:

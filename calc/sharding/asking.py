@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from calc.errors import BadInputError
+from calc.questions.given import require_unit
 from calc.questions.values import read
 from calc.sharding.account import Account, account
 from calc.sharding.conditions import require_devices
@@ -27,6 +28,7 @@ Words = Mapping[str, str]
 _COUNTS = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro", "batch", "zero", "rank")
 _KINDS = {"sequence": tuple(SEQUENCE), "checkpointing": CHECKPOINTING, "exchange": EXCHANGE}
 _MACHINE = ("gpu", "dtype", "efficiency", "node", "memory", "link", "network", "price")
+_KIND_OF = {"memory": "memory", "link": "link", "network": "link"}
 _RECIPE = ("precision", "optimizer", "attention")
 _SHAPE = ("gated", "bias", "tied", "dropout")
 _OTHER = ("devices", "parameters", "fewer")
@@ -53,7 +55,7 @@ def shard(name: str | None, words: Words, progress: Progress) -> Account:
     """One layout worked out."""
     layout = layout_of(_layout_words(words))
     require_devices(layout, _count(words, "devices") if "devices" in words else None)
-    asked = _asked(name, words, layout.micro, progress)
+    asked = _asked(name, words, layout.micro, layout.devices, progress)
     return account(asked.model, layout, asked.state, asked.machine)
 
 
@@ -66,7 +68,7 @@ def best(name: str | None, words: Words, progress: Progress) -> Found:
         raise BadInputError("a search is about the fullest rank: leave rank out")
     given = _layout_words(words)
     layout_of({name: value for name, value in given.items() if name not in ("batch", "sequence")})  # refuses what no layout can have
-    asked = _asked(name, words, _SEVERAL, progress)
+    asked = _asked(name, words, _SEVERAL, _count(words, "devices"), progress)
     assert asked.machine is not None
     assert asked.devices is not None
     progress("evaluating every layout")
@@ -85,13 +87,13 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 
 def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[Model, State]:
     """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
-    asked = _asked(name, words, batch, progress)
+    asked = _asked(name, words, batch, 1, progress)
     return asked.model, asked.state
 
 
-def _asked(name: str | None, words: Words, batch: int, progress: Progress) -> Asked:
+def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> Asked:
     """``batch``: sequences at a time, for which a model that is named is derived."""
-    machine = _machine(words)
+    machine = _machine(words, devices)
     precision = words.get("precision", "bf16-master")
     state = state_of(precision, words.get("optimizer", "adamw"))
     if "parameters" in words:
@@ -161,7 +163,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     return replace(model_of(derivation, own), name=name, notes=notes)
 
 
-def _machine(words: Words) -> Machine | None:
+def _machine(words: Words, devices: int) -> Machine | None:
     """The machine, if a ``gpu`` is named; its words without one are refused."""
     if "gpu" not in words:
         for word in _MACHINE:
@@ -171,7 +173,11 @@ def _machine(words: Words) -> Machine | None:
     from calc.hardware import accelerator
 
     def number(word: str, unit: str) -> Fraction | None:
-        return read(word, words[word], unit).value if word in words else None
+        if word not in words:
+            return None
+        found = read(word, words[word], unit)
+        require_unit(_KIND_OF.get(word, ""), word, words[word], found, unit)
+        return found.value
 
     memory = number("memory", "bytes")
     return machine_of(
@@ -183,6 +189,7 @@ def _machine(words: Words) -> Machine | None:
         link=number("link", "bytes/s"),
         network=number("network", "bytes/s"),
         price=number("price", "USD/h"),
+        devices=devices,
     )
 
 

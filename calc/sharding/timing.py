@@ -57,14 +57,16 @@ class Machine:
 
 def machine_of(
     device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction = Fraction(1), node: int = 8, memory: int | None = None,
-    link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None,
+    link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
 ) -> Machine:  # fmt: skip
-    """The rates of an accelerator as published, each of which may be given instead."""
+    """The rates of an accelerator as published, each of which may be given instead. So many ``devices`` as a node has need no network."""
     if not 0 < efficiency <= 1:
         raise BadInputError(f"efficiency = {efficiency} is no share of a peak: give a number above 0, at most 1")
     if device.link is None and link is None:
         raise BadInputError(f"{device.name} has no published link between devices: give link=…, e.g. link=32GB/s")
-    inter = network if network is not None else device.inter_node
+    inter: Fraction | int | None = network if network is not None else device.inter_node
+    if inter is None and devices is not None and devices <= node:
+        inter = link if link is not None else device.link
     if inter is None:
         raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
     priced, words = price or Fraction(0), "as asked"

@@ -157,3 +157,30 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
         search(SMALL, Limits(8, 8), STATE, H100)
 
     assert str(error.value).startswith("internal error: the arrays have ")
+
+
+def test_devices_of_one_node_need_no_network() -> None:
+    """An RTX 4090 has links to its neighbours only: eight of them are laid out, sixteen wait for a network's rate."""
+    from calc.sharding.asking import best
+
+    words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "rtx4090", "batch": "16"}
+
+    assert best(None, {**words, "devices": "8"}, print).winner.layout.devices == 8
+    with pytest.raises(BadInputError) as refusal:
+        best(None, {**words, "devices": "16"}, print)
+    assert str(refusal.value) == ("NVIDIA GeForce RTX 4090 24GB has no typical network in the table: give network=…, e.g. network=50GB/s")
+
+
+@pytest.mark.parametrize(("word", "said"), [
+    ("memory=80", "memory = 80 is 80 bytes, less than one layer of a model takes: write 80GB or 80GiB"),
+    ("network=50", "network = 50 is 50 bytes/s, less than any link carries: write 50GB/s or 400Gbit/s"),
+    ("link=900GB", "link = '900GB' is an amount of memory: link is in bytes/s, write 900GB/s"),
+])  # fmt: skip
+def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
+    """80 bytes and 50 bytes a second are no device's."""
+    from calc.sharding.asking import shard
+
+    key, _, value = word.partition("=")
+    with pytest.raises(BadInputError) as refusal:
+        shard(None, {"parameters": "7e9", "gpu": "h100-sxm", key: value}, print)
+    assert str(refusal.value) == said
