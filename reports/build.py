@@ -20,7 +20,7 @@ from calc.options import TRAIN
 from calc.quantities import absent
 from calc.textbook import Comparison
 from reports import expressions, latex, numbers, rulebook
-from reports.chapters import Anchors, chapter, is_maximum, known_sizes, place, referred, trees
+from reports.chapters import chapter, known_sizes, place, trees
 from reports.comparing import crossover, dominant, doubled, doublings, elsewhere, thumbs
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
@@ -33,6 +33,7 @@ from reports.moments import Moments, letters
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 from reports.saying import declared, in_words
+from reports.steps_shown import Anchors, is_maximum, referred
 
 SECTIONS = {
     "answers": "Questions and answers",
@@ -91,7 +92,7 @@ def build(
         step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
-        date=_noted(inputs) if inputs is not None else today(),
+        date=inputs.noted if inputs is not None else today(),
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
@@ -124,14 +125,6 @@ def build(
 
 def _subtitle(options: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in options.items())
-
-
-def _noted(inputs: Inputs) -> str:
-    """The day and the machine. Every layout prints them: what cannot be made again has to agree with what the inputs say of it."""
-    said = inputs.environment
-    own = {name: value for name, value in said.items() if said.get(name.removeprefix("check: ")) != value or "check: " not in name}
-    words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
-    return f"{inputs.date} with {words}" if words else inputs.date
 
 
 def today() -> str:

@@ -11,11 +11,11 @@ from calc.derivation import Derivation
 from calc.sensitivity import Doubling
 from calc.textbook import Comparison, Within
 from reports import expressions, numbers
-from reports.chapters import Anchors, step_view
 from reports.escape import slug
 from reports.numbers import NBSP
 from reports.page import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb, ThumbElsewhere
 from reports.parts import ANSWERS, formula, several, term_row
+from reports.steps_shown import Anchors, step_view
 
 Doubled = Mapping[str, tuple[Doubling, ...]]
 

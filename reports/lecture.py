@@ -24,7 +24,7 @@ from calc.lecture.systems import SYSTEMS
 from calc.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
 from calc.reckoning import Reckoning
 from reports import expressions, html, job, markdown, numbers, rulebook
-from reports.chapters import Anchors, known_sizes, step_view
+from reports.chapters import known_sizes
 from reports.gradients import entries
 from reports.inputs import Inputs
 from reports.lecture_page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
@@ -32,6 +32,7 @@ from reports.numbers import NBSP
 from reports.page import Badge, Command
 from reports.parts import BADGES, formula, sentence, sizes_text
 from reports.render import Look
+from reports.steps_shown import Anchors, step_view
 
 SECTIONS = {
     "verdicts": "Verdicts",
