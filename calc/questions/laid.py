@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 
 _POWERS = 25  # of 2, up to which data ranks are tried
 _RANKS = {"t": "tensor", "p": "pipeline", "n": "data"}
-_OWN = ("activations of one sequence a micro-batch are in it, and what ZeRO gathers for a moment; napkin shard has every other choice",)
+_RECIPE = ("precision", "optimizer")
+_OWN = ("napkin shard MODEL has every other choice of a layout",)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A model's step, to be laid out: ``micro_batches`` of one sequence on each data rank."""
+    """A model's step, to be laid out: ``micro_batches`` of ``micro`` sequences on each data rank."""
 
     model: Model
     state: State
     zero: int
+    micro: int
     micro_batches: int
 
     def at(self, ranks: Mapping[str, int]) -> Account:
         """Laid out on so many ranks; refused where the model cannot be."""
         from calc.sharding import Layout, account
 
-        batch = ranks["n"] * self.micro_batches
-        layout = Layout(data=ranks["n"], tensor=ranks["t"], pipeline=ranks["p"], zero=self.zero, batch=batch)
+        batch = ranks["n"] * self.micro * self.micro_batches
+        layout = Layout(data=ranks["n"], tensor=ranks["t"], pipeline=ranks["p"], zero=self.zero, micro=self.micro, batch=batch)
         return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
@@ -64,8 +66,8 @@ class Laid(Asking):
         return tuple((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
     def answer(self) -> Answer:
-        ranks, micro = self._ranks()
-        steps = self._steps(micro)
+        ranks, micro_batches = self._ranks()
+        steps = self._steps(micro_batches)
         self.from_device()
         if self.wanted.letter == "M":
             return self._answered(steps.at(ranks), ranks, None)
@@ -102,15 +104,17 @@ class Laid(Asking):
             raise BadInputError(f"devices = {devices} is no multiple of {among}, tensor ranks times stages: give one that is")
         ranks["n"] = devices // among
 
-    def _steps(self, micro: int) -> Steps:
+    def _steps(self, micro_batches: int) -> Steps:
         from calc.sharding.asking import read_model
 
         chosen = {choice.key: name for choice, name in self.choices}
-        words = {name: str(size) for name, size in self.given.sizes.items()} | {k: chosen[k] for k in ("precision", "optimizer")}
-        model, state = read_model(self.given.model, words, 1, self.progress)
+        sizes = {name: str(size) for name, size in self.given.sizes.items() if name != "B"}
+        micro = self.given.sizes.get("B", 1)
+        model, state = read_model(self.given.model, {**sizes, **{k: chosen[k] for k in _RECIPE}}, micro, self.progress)
         self.inputs.insert(0, Input("model", "", model.name, "", "model", model.source))
         self.notes += model.notes
-        return Steps(model, state, int(chosen["zero"]), micro)
+        self.notes.append(f"activations of micro-batches of {micro} are in it (B=… changes that), and what ZeRO gathers for a moment")
+        return Steps(model, state, int(chosen["zero"]), micro, micro_batches)
 
     # -- the least number that fits ------------------------------------------------------------------------------------------------
 

@@ -154,6 +154,9 @@ def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
     laid_out = shard("gpt2", {"data": "8", "zero": "3", "T": "256"}, lambda _: None)
 
     assert found.value == laid_out.memory == sum(row.value for row in found.rows if row.because == "on each device")
+    assert "activations of micro-batches of 1 are in it (B=… changes that), and what ZeRO gathers for a moment" in found.notes
+    four = ask("sharding", model="gpt2", data=8, zero=3, T=256, B=4, micro_batches=2)
+    assert four.value == shard("gpt2", {"data": "8", "zero": "3", "T": "256", "micro": "4", "batch": "64"}, lambda _: None).memory
     assert found.thumb is not None
     assert found.thumb.value == 16 * Fraction(124439808, 8)
 
