@@ -65,4 +65,4 @@ def _show_one(change: Change, most: int | None, out: Console) -> None:
 
 
 def _written(expr: str | None) -> str:
-    return "" if expr is None else "".join(formula(display.parse(expr)).plain)
+    return "" if expr is None else " ".join(formula(display.parse(expr)).plain)

@@ -18,6 +18,7 @@ from reports.page import Formula, Page
 from reports.render import PLAIN, TEMPLATES, Filter, Look, environment, render
 
 if TYPE_CHECKING:
+    from reports.compared import ContrastPage
     from reports.lecture_page import LecturePage
     from reports.roofline_page import RooflinePage
 
@@ -27,7 +28,7 @@ _DATA = Path(__file__).resolve().parent / "data"
 _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
 
 
-def write(page: Page | LecturePage | RooflinePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | RooflinePage | ContrastPage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
     mathematics: dict[str, Filter] = {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits}

@@ -40,6 +40,16 @@ class Inputs:
     templates: str = ""
     date: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    other: str = ""
+    other_digest: str = ""
+
+    @property
+    def noted(self) -> str:
+        """The day and the machine in words. Every layout prints them: what cannot be made again has to agree with what stands here."""
+        said = self.environment
+        own = {name: value for name, value in said.items() if said.get(name.removeprefix("check: ")) != value or "check: " not in name}
+        words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
+        return f"{self.date} with {words}" if words else self.date
 
     def text(self) -> str:
         """One line of JSON in which no character can end a comment or an attribute."""
@@ -97,7 +107,7 @@ def _parsed(text: str) -> Any:
         raise BadInputError(f"not JSON: {str(error)[:100]}") from None
 
 
-_TEXTS = ("kind", "model", "device", "gpu", "digest", "template", "templates", "date")
+_TEXTS = ("kind", "model", "device", "gpu", "digest", "template", "templates", "date", "other", "other_digest")
 
 
 def _read(body: Any) -> Inputs:

@@ -14,13 +14,14 @@ from reports.page import Formula, Page
 from reports.render import PLAIN, Filter, Look, environment, render
 
 if TYPE_CHECKING:
+    from reports.compared import ContrastPage
     from reports.lecture_page import LecturePage
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | ContrastPage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
     filters: dict[str, Filter] = {
         "oneline": _oneline,

@@ -46,7 +46,7 @@ def look_of(template: str, folder: str) -> Look:
     return Look(name, own)
 
 
-_PARTS = {"html", "markdown", "latex", "lecture", "roofline"}  # macros of a format, and what is no report of a model
+_PARTS = {"html", "markdown", "latex", "lecture", "roofline", "contrast"}  # macros of a format, and what is no report of a model
 
 
 def environment(

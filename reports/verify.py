@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
@@ -71,12 +71,13 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
 
 def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Verified:
     """The report beside what its inputs make today. ``sources`` and ``templates`` are a user's own, where they name them."""
-    word, because = _word(inputs, sources)
-    because = because or _foreign(inputs, templates)
+    because = _foreign(inputs, templates)
     if because:
         return Verified(because=because)
     try:
-        texts, environment = _remade(inputs, word, templates if inputs.templates else None, progress)
+        texts, environment = _remade(inputs, sources, templates if inputs.templates else None, progress)
+    except _Unnamed as error:
+        return Verified(because=str(error))
     except NapkinError as error:
         return Verified(because=f"it cannot be made again: {error}")
     right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
@@ -85,18 +86,33 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
     return Verified(tuple(differences(text, right)), notes=tuple(_elsewhere(inputs, environment)))
 
 
-def _word(inputs: Inputs, sources: Sequence[Path]) -> tuple[str, str]:
-    """The word that loads the report's model, or why it is not loaded."""
-    file = file_of(inputs.model)
+class _Unnamed(BadInputError):
+    """A report is of a file that the user did not name."""
+
+
+def _word(model: str, digest: str, sources: Sequence[Path]) -> str:
+    """The word that loads a report's model; a file of the user's own is loaded only where it is named."""
+    file = file_of(model)
     if file is None:
-        return inputs.model, ""
+        return model
     if not sources:
-        return "", f"it is of {file}, a file of your own: name it with --source FILE"
-    source = next((source for source in sources if digest_of(source) == inputs.digest), None)
+        raise _Unnamed(f"it is of {file}, a file of your own: name it with --source FILE")
+    source = next((source for source in sources if digest_of(source) == digest), None)
     if source is None:
-        return "", f"{sources[0]} is not the file that it was made from: its SHA-256 differs"
-    head, tail = ("hf:", "") if inputs.model.startswith("hf:") else ("", f":{inputs.model.rpartition(':')[2]}")
-    return f"{head}{source}{tail}", ""
+        raise _Unnamed(f"{sources[0]} is not the file that it was made from: its SHA-256 differs")
+    head, tail = ("hf:", "") if model.startswith("hf:") else ("", f":{model.rpartition(':')[2]}")
+    return f"{head}{source}{tail}"
+
+
+def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
+    from reports import compared
+
+    both = compared.sides(inputs.model, inputs.other, inputs.options)
+    digests = (inputs.digest, inputs.other_digest)
+    words = [_word(side[0], digest, sources) for side, digest in zip((both.left, both.right), digests, strict=True)]
+    found, here = compared.compare(both, progress, words)
+    there = {name: inputs.environment.get(name, value) for name, value in here.environment.items()}
+    return compared.texts(found, replace(here, date=inputs.date, environment=there)), here.environment
 
 
 def _foreign(inputs: Inputs, templates: Path | None) -> str:
@@ -110,8 +126,14 @@ def _foreign(inputs: Inputs, templates: Path | None) -> str:
     return ""
 
 
-def _remade(inputs: Inputs, word: str, templates: Path | None, progress: Progress) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The texts by file name, and the environment here."""
+Texts = tuple[Mapping[str, str], Mapping[str, str]]
+"""By file name, and the environment here."""
+
+
+def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Texts:
+    if inputs.kind == "compare":
+        return _compared(inputs, sources, progress)
+    word = _word(inputs.model, inputs.digest, sources)
     if inputs.kind == "lecture":
         from reports import lecture
 

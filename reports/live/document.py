@@ -1,7 +1,7 @@
 """A Markdown document as a checker reads it: its ```` ```napkin ```` blocks, and the numbers that a comment says what they must equal.
 
-A block may also be a comment, from a line ``<!--napkin`` to a line ``-->``: what a reader of the page is spared. What stands in other fenced
-blocks, in inline code or in HTML comments of other kinds is text, not a claim.
+A block may also be a comment, from a line ``<!--napkin`` to a line ``-->``: what a reader of the page is spared. What stands in other
+fenced blocks, in inline code or in HTML comments of other kinds is text, not a claim.
 """
 
 from __future__ import annotations

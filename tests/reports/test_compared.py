@@ -1,0 +1,141 @@
+"""A comparison as a page: written whole, verified by making it again, and inert whatever the sides are called."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from calc.contrast import Change, Contrast, TermChange
+from calc.units import Unit
+from reports import cli, compared
+from reports.inputs import Inputs
+from tests.reports import hostile
+from tests.reports.inert import html_is_inert, markdown_is_inert
+
+SUFFIXES = (".md", ".html", ".json")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a comparison of two sizes and two optimizers."""
+    folder = tmp_path_factory.mktemp("compared")
+    found = run("compare", "mlp B=5", "f=7 optimizer=sgd", "d=3", "K=2", "-o", str(folder))
+    assert found.exit_code == 0
+    assert found.stderr.endswith("".join(f"wrote {folder / f'compare{suffix}'}\n" for suffix in SUFFIXES))
+    return folder
+
+
+def test_three_files_say_the_same(made: Path) -> None:
+    """(d + 1 + K)·(7 - 12) = -30 parameters, in each."""
+    assert sorted(file.suffix for file in made.iterdir()) == sorted(SUFFIXES)
+    body = json.loads((made / "compare.json").read_text())
+    assert body["quantities"]["parameters"]["difference"]["value"] == -30
+    for suffix in (".md", ".html"):
+        text = (made / f"compare{suffix}").read_text(encoding="utf-8")
+        assert "−30\u00a0elements" in text
+        assert "mlp B=5 → mlp B=5 f=7 optimizer=sgd" in text
+    assert "& -5\\,K -5\\,d -5\n" in (made / "compare.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_was_not_touched_is_verified_and_what_was_edited_is_not(suffix: str, made: Path, tmp_path: Path) -> None:
+    """The difference with another digit: its place and what is right."""
+    text = (made / f"compare{suffix}").read_text(encoding="utf-8")
+    file = tmp_path / f"x{suffix}"
+    file.write_text(text, encoding="utf-8")
+    assert run("verify", str(file)).stdout == f"{file}: verified: made again from its inputs, every character is the same\n"
+
+    number = '"value": -30' if suffix == ".json" else "−30"
+    assert number in text
+    file.write_text(text.replace(number, number.replace("3", "4"), 1), encoding="utf-8")
+    found = run("verify", str(file))
+    assert found.exit_code == 1
+    assert "says '40', right is '30'" in found.stdout
+
+
+def test_other_sides_in_its_inputs_make_another_comparison(made: Path, tmp_path: Path) -> None:
+    """f = 7 there, and 8 in the inputs."""
+    file = tmp_path / "x.md"
+    text = (made / "compare.md").read_text(encoding="utf-8")
+    file.write_text(text.replace('"other": "mlp B=5 f=7', '"other": "mlp B=5 f=8'), encoding="utf-8")
+
+    assert run("verify", str(file)).exit_code == 1
+
+
+SPEC = """
+import torch
+from calc import Spec
+
+spec = Spec("mine", dims={"B": 5, "d": 7}, build=lambda n: torch.nn.Linear(n.d, 3), inputs=lambda n: (torch.randn(n.B, n.d),),
+            loss=lambda model, x: model(x).sum())
+"""
+
+
+def test_files_of_ones_own_are_loaded_only_where_they_are_named(tmp_path: Path) -> None:
+    """Of either side; each by its own digest."""
+    for name, width in (("one", 3), ("two", 4)):
+        (tmp_path / f"{name}.py").write_text(SPEC.replace("n.d, 3", f"n.d, {width}"))
+    one, two = (str(tmp_path / f"{name}.py") for name in ("one", "two"))
+    assert run("compare", f"{one}:spec", f"{two}:spec", "-o", str(tmp_path)).exit_code == 0
+    file = str(tmp_path / "compare.md")
+
+    assert run("verify", file).stdout == f"{file}: not verified: it is of {one}, a file of your own: name it with --source FILE\n"
+    assert run("verify", file, "--source", one).stdout == (
+        f"{file}: not verified: {one} is not the file that it was made from: its SHA-256 differs\n"
+    )
+    assert run("verify", file, "--source", one, "--source", two).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"model": "mlp 'B"}, "it cannot be made again: cannot read \"mlp 'B\": No closing quotation"),
+        ({"other": ""}, "it cannot be made again: a side is empty: write a model, as in 'gpt2 B=8'"),
+        ({"other": "nothing-like-it"}, "it cannot be made again: no model"),
+        ({"options": {"B": "0"}}, "it cannot be made again: B = 0"),
+    ],
+)
+def test_inputs_that_compare_nothing_are_not_verified(changes: Mapping[str, object], why: str, tmp_path: Path) -> None:
+    inputs = replace(Inputs("compare", "mlp", other="mlp f=7"), **changes)  # type: ignore[arg-type]  # each of its own type
+    (tmp_path / "x.md").write_text(f"# x\n\n<!-- napkin-inputs {inputs.text()} -->\n")
+    found = run("verify", str(tmp_path / "x.md"))
+
+    assert found.exit_code == 1
+    assert found.stdout.startswith(f"{tmp_path / 'x.md'}: not verified: {why}")
+
+
+def named(names: Sequence[str]) -> Mapping[str, str]:
+    """A comparison in which everything has one of these names."""
+    terms = tuple(TermChange(name, "2*d", "3*d", 20, 30, "d", name) for name in names)
+    changes = tuple(Change(f"q{i}", name, Unit.ELEMENT, 20, 30, "d", terms if i == 0 else (), name) for i, name in enumerate(names))
+    found = Contrast(names[0], names[1], {"d": 10}, {}, {name: (name, name) for name in names}, changes)
+    return compared.texts(found, Inputs("compare", names[0], other=names[1], date="2026-01-01"))
+
+
+def test_hostile_names_are_inert() -> None:
+    """As on every page."""
+    texts, usual = named(hostile.ALL), named([f"{chr(0x100 + i)}{'n' * (len(text) - 1)}" for i, text in enumerate(hostile.ALL)])
+
+    html_is_inert(texts["compare.html"], usual["compare.html"])
+    markdown_is_inert(texts["compare.md"], usual["compare.md"])
+    assert texts["compare.json"].isascii()
+
+
+def test_what_does_not_differ_says_so() -> None:
+    """No table of terms that would be empty."""
+    change = Change("parameters", "elements", Unit.ELEMENT, 20, 20, "0", ())
+    texts = compared.texts(Contrast("a", "a", {}, {}, {}, (change,)), Inputs("compare", "a", other="a", date="2026-01-01"))
+
+    assert "Nothing differs." in texts["compare.md"]
+    assert "The sides have the same sizes and options." in texts["compare.html"]
+    assert re.search(r"\| parameters \| 20\u00a0elements \| 20\u00a0elements \| 0 \| 1\.00 \|", texts["compare.md"])
