@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 import calc
@@ -56,9 +57,33 @@ def verified(text: str, folder: Path) -> Result:
 def test_the_numbers_of_the_readme_are_live(tmp_path: Path) -> None:
     """All of them hold, and none holds with another first digit."""
     assert verified(README, tmp_path).exit_code == 0
-    for claim in re.finditer(r"([1-9])([\d,.]*)(?: [A-Z]+)?<!--=", README):
+    page = README.partition("<!-- document:begin -->")[0]  # what follows is an example, quoted
+    claims = list(re.finditer(r"([1-9])([\d,.]*)(?: [A-Z]+)?<!--=", page))
+    assert len(claims) == 13
+    for claim in claims:
         wrong = f"{README[: claim.start()]}{9 - int(claim[1]) or 1}{README[claim.start() + 1 :]}"
         assert verified(wrong, tmp_path).exit_code == 1, claim[0]
+
+
+def between(name: str) -> str:
+    """What stands between two comments, without its fence."""
+    found = re.search(rf"<!-- {name}:begin -->\n(`+)\w+\n(.*?)\n\1\n<!-- {name}:end -->", README, re.DOTALL)
+    assert found is not None
+    return found[2]
+
+
+def test_the_example_of_a_live_document_holds_as_the_workflow_checks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of the workflow, typed beside the document."""
+    monkeypatch.chdir(tmp_path)
+    Path("design.md").write_text(between("document") + "\n", encoding="utf-8")
+    (words,) = re.findall(r"- run: napkin (.*)", between("workflow"))
+    found = CliRunner().invoke(cli.napkin, words.split())
+
+    assert (found.exit_code, found.stdout) == (0, "")
+    Path("design.md").write_text(between("document").replace("996 MB", "997 MB"), encoding="utf-8")
+    wrong = CliRunner().invoke(cli.napkin, words.split())
+    assert wrong.exit_code == 1
+    assert wrong.stdout.startswith("::error file=design.md,line=5,col=")
 
 
 def test_every_folder_of_the_packages_is_in_the_tree() -> None:
