@@ -16,7 +16,7 @@ from functools import lru_cache
 from calc.errors import BadInputError
 
 DIGITS = 40
-_LARGEST_POWER = 4096
+_LARGEST_POWER = 8192
 _FUNCTIONS = ("Max", "Min", "sqrt", "Mod")  # the last one in conditions only
 
 
@@ -95,9 +95,14 @@ class Evaluation:
             return base ** int(exponent)
         if base < 0:
             raise BadInputError("a root of a negative number has no value here")
-        found, exact = root(base**exponent.numerator, exponent.denominator)
+        found, exact = _raised(base, exponent)
         self.rounded = self.rounded or not exact
         return found
+
+
+@lru_cache(maxsize=1024)  # an answer asks for the same power again and again
+def _raised(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
+    return root(base**exponent.numerator, exponent.denominator)
 
 
 def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
@@ -118,10 +123,12 @@ def root(x: Fraction, k: int) -> tuple[Fraction, bool]:
 
 
 def _whole_root(n: int, k: int) -> int:
-    """⌊n^(1/k)⌋, by Newton's iteration from above."""
+    """⌊n^(1/k)⌋, by Newton's iteration from above: a few turns, as a double's digits of the root are the beginning."""
     if n < 2:
         return n
-    guess = 1 << -(-n.bit_length() // k)
+    bits = math.log2(n) / k
+    whole = max(0, int(bits) - 40)
+    guess = (int(2.0 ** (bits - whole) * (1 + 2.0**-20)) + 1) << whole
     while True:
         better = ((k - 1) * guess + n // guess ** (k - 1)) // k
         if better >= guess:

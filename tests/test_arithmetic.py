@@ -9,6 +9,7 @@ import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calc import arithmetic
 from calc.arithmetic import Evaluation, evaluate, isolated, letters, parsed, root, tidy, written
 from calc.errors import BadInputError
 
@@ -61,6 +62,15 @@ def test_a_root_is_below_and_forty_digits_near(x: Fraction, k: int) -> None:
     assert (x, True) == root(x**k, k)
 
 
+@pytest.mark.parametrize("n", [2, 2**4000 - 1, 2**4000, 2**4000 + 1, 10**5000])
+@pytest.mark.parametrize("k", [2, 3, 40, 1000, 4999, 5000])
+def test_whole_roots_are_the_last_that_do_not_pass(n: int, k: int) -> None:
+    """r^k ≤ n < (r + 1)^k, where the beginning that a double gives is far from all digits too."""
+    found = arithmetic._whole_root(n, k)
+
+    assert found**k <= n < (found + 1) ** k
+
+
 def test_a_rounded_root_is_told_apart_from_an_exact_one() -> None:
     """√(9/4) is 3/2; √2 is not a fraction."""
     even, odd = Evaluation({"x": Fraction(9, 4)}), Evaluation({"x": Fraction(2)})
@@ -71,7 +81,7 @@ def test_a_rounded_root_is_told_apart_from_an_exact_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("x**5000", "the exponent 5000 is too large to be worked out"),
+    ("x**9000", "the exponent 9000 is too large to be worked out"),
     ("(0 - x)**(1/2)", "a root of a negative number has no value here"),
     ("x // 2", "there is no FloorDiv in these expressions"),
     ("f(x)", "cannot work out 'f(x)'"),

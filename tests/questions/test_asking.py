@@ -78,8 +78,11 @@ def test_forty_billion_parameters_fill_eight_devices() -> None:
 def test_published_optima_of_chinchilla() -> None:
     """At Gopher's budget approach 1 has 67 B (table 3). Approach 3 has 40 B in the text (section 3.3), and 32 B by the constants as they
     are printed. 20 tokens a parameter give 69 B, near the 70 B that were trained."""
-    third, thumb, first = (ask("compute-optimal", flops="5.76e23", law=law) for law in ("hoffmann-3", "20-tokens", "hoffmann-1"))
+    third, thumb, first, again = (
+        ask("compute-optimal", flops="5.76e23", law=law) for law in ("hoffmann-3", "20-tokens", "hoffmann-1", "besiroglu")
+    )
 
+    assert round(float(again["a"]), 1) == 18.4  # tokens a parameter, where the printed constants lead to 93
     assert ("3.22e+10", "6.93e+10", 67 * 10**9) == (f"{float(third.value):.2e}", f"{float(thumb.value):.2e}", first.value)
     # The least loss on the budget: a little more or fewer parameters lose.
     losses = [
