@@ -62,10 +62,11 @@ def test_a_root_is_below_and_forty_digits_near(x: Fraction, k: int) -> None:
     assert (x, True) == root(x**k, k)
 
 
-@pytest.mark.parametrize("n", [2, 2**4000 - 1, 2**4000, 2**4000 + 1, 10**5000])
+@pytest.mark.parametrize(("bits", "more"), [(1, 0), (4000, -1), (4000, 0), (4000, 1), (16_000, 7)])
 @pytest.mark.parametrize("k", [2, 3, 40, 1000, 4999, 5000])
-def test_whole_roots_are_the_last_that_do_not_pass(n: int, k: int) -> None:
+def test_whole_roots_are_the_last_that_do_not_pass(bits: int, more: int, k: int) -> None:
     """r^k ≤ n < (r + 1)^k, where the beginning that a double gives is far from all digits too."""
+    n = 2**bits + more
     found = arithmetic._whole_root(n, k)
 
     assert found**k <= n < (found + 1) ** k
