@@ -18,6 +18,8 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5
     napkin ask training-time parameters=70e9 tokens=15T gpu=h100-sxm mfu=50% days=30 solve=gpus
     napkin ask largest-model devices=8 memory=80GB optimizer=adamw precision=fp32
+    napkin ask sharding parameters=7.5e9 data=64 zero=3
+    napkin ask fewest-ranks parameters=70e9 zero=3 gpu=h100-sxm
 
     solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s.
     """

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import calc
 from calc.errors import BadInputError
 from calc.questions import ask, laid
 from calc.sharding import Account, Layout, account, decoder, machine_of, state_of
 from calc.sharding.asking import shard
+from reports.cli import napkin
 
 SIZES = {"L": 12, "d": 48, "h": 12, "g": 4, "k": 4, "f": 96, "V": 504, "T": 240}
 EXPERTS = {**SIZES, "E": 8, "e": 3}
@@ -74,6 +77,21 @@ def test_memory_that_is_asked_for_is_compared_with_the_device() -> None:
 
     assert large.flags == ("it does not fit: 140,000,000,000 bytes are needed, and NVIDIA H100 SXM5 80GB has 80,000,000,000 bytes",)
     assert (small.flags, "it fits: NVIDIA H100 SXM5 80GB has 80,000,000,000 bytes" in small.notes) == ((), True)
+
+
+def test_a_document_may_ask(tmp_path: Path) -> None:
+    """Memory in stage 3 of ZeRO, the bytes sent, which are no step to it, and the devices."""
+    text = (
+        "```napkin\nask sharding parameters=7.5e9 data=64 zero=3 as z\n```\n"
+        "1.875 GB<!--= z.answer -->, 44.3 GB<!--= z.X -->, 64 devices<!--= z.G -->\n"
+    )
+    (tmp_path / "plan.md").write_text(text)
+    right = CliRunner().invoke(napkin, ["verify", str(tmp_path / "plan.md")])
+    (tmp_path / "plan.md").write_text(text.replace("44.3", "29.5"))
+    wrong = CliRunner().invoke(napkin, ["verify", str(tmp_path / "plan.md")])
+
+    assert (right.exit_code, wrong.exit_code) == (0, 1)
+    assert "z.X = 44.3 GB, document says 29.5 GB" in wrong.output
 
 
 # -- traffic: the questions and the account of layouts, which is checked against real ranks, say the same -----------------------------
