@@ -19,7 +19,7 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 def visible(text: str) -> str:
     """``text`` on one line with control, format and bidirectional characters shown as ``\\x1b``, so none acts."""
-    return "".join(_shown(c) for c in text)
+    return text if text.isprintable() else "".join(_shown(c) for c in text)
 
 
 def brief(text: str) -> str:

@@ -16,9 +16,10 @@ from calc.live import Timeline
 from calc.textbook import compare
 from calc.times import Times
 from reports.build import build
+from reports.figures.roofline import figure
 from reports.inputs import Inputs
 from reports.page import Command, Page
-from tests.reports import live, sample
+from tests.reports import drawings, live, sample
 
 # By field, whatever holds it: what is no expression and no key of Napkin's own.
 _FREE = {
@@ -96,6 +97,7 @@ def page(names: Sequence[str], steps: int | None = None) -> Page:
         timeline=timeline(names),
         inputs=Inputs("report", next(turn), environment={next(turn): next(turn)}, date="2026-01-01"),
         evidence=_planted(_evidence(), turn),
+        roof=figure(drawings.found(tuple(next(turn) for _ in drawings.SITES))),
     )
 
 
