@@ -46,8 +46,8 @@ class Bound:
 
     @property
     def keeps_below(self) -> bool:
-        """Whether the limit is kept from below."""
-        return self.here <= self.limit
+        """Whether the limit is kept from below. What is on it keeps to the side away from the next one."""
+        return self.here < self.limit or self.there > self.limit
 
 
 @dataclass(frozen=True, slots=True)

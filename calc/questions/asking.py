@@ -66,7 +66,7 @@ class Asking(Gathered):
         everything = System.of(self.equations, {**self.known, x.letter: value})
         for letter in self.question.letters:
             everything.reach(letter.letter)
-        require_all_used(self, system)
+        require_all_used(self, system, everything)
         check(self, everything.values)
         expr = None if found is not None else self._closed(system)
         meanings = {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters}

@@ -21,13 +21,14 @@ _SMALL = 10**4
 _LARGE = {"N": "B", "D": "T"}
 
 
-def require_all_used(asked: Gathered, system: System) -> None:
-    """A number that was typed and leads nowhere would make a reader believe that it counted."""
+def require_all_used(asked: Gathered, system: System, everything: System) -> None:
+    """A number that was typed and leads nowhere would make a reader believe that it counted. ``everything`` leads to what belongs to the
+    answer as well."""
     part = asked.part
     of_model = SIZES if asked.given.model else ()
     idle = [asked.question.letter(name).key for name in asked.given.letters if name not in (*part, *of_model)]
     needed = {asked.wanted.letter, *asked.question.also}
-    for step, equation in reversed(system.steps):
+    for step, equation in reversed((*system.steps, *everything.steps)):
         needed |= {equation.letter, *letters_of(equation.expr)} if step.letter in needed else set()
     if all(step.letter != asked.wanted.letter for step, _ in system.steps):
         needed |= part  # a search looks at everything

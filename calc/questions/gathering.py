@@ -127,14 +127,11 @@ class Gathered:
 
     def defaults(self) -> None:
         """What nobody said, where the answer, or what belongs to it, hangs on it and nothing else leads to it."""
-        open_ = [x for x in self.question.letters if x.default and x.letter not in self.known and x is not self.wanted]
-        for letter in (x for x in open_ if x.letter in self.part):
+        for letter in self.question.letters:
             if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
                 return
-            if not self._reached(letter.letter):
-                self._assume(letter)
-        for letter in (x for x in open_ if x.letter in self.part):  # then also what only the limit would lead to
-            if letter.letter not in self.known and not self._reached(self.wanted.letter):
+            open_ = letter.default and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part
+            if open_ and (letter.firm or not self._reached(letter.letter)):
                 self._assume(letter)
 
     def _reached(self, letter: str) -> bool:

@@ -22,7 +22,8 @@ class Letter:
     """One variable. ``key`` is its name on the command line, where the letter itself serves as well, and ``also``.
 
     ``whole``: rounded "up" or "down", to the side on which what was asked still holds. ``default`` is taken where nothing else gives it,
-    and is an assumption, because of ``because``. ``device`` and ``model`` name what a device or a model gives for it.
+    and is an assumption, because of ``because``; a ``firm`` one also where something else would lead to it. ``device`` and ``model`` name
+    what a device or a model gives for it.
     """
 
     letter: str
@@ -35,6 +36,7 @@ class Letter:
     device: str = ""
     model: str = ""
     also: tuple[str, ...] = ()
+    firm: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

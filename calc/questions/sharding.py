@@ -20,8 +20,10 @@ _ENDS = "of the layers: embedding, head and loss come on top; napkin shard MODEL
 _RATE = "every byte over the device's links to its neighbours; between nodes give link=… of the network"
 
 DATA = Letter("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="nothing is divided by data")
-TENSOR = Letter("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided")
-PIPELINE = Letter("p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="one stage has all layers")
+TENSOR = Letter("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided", firm=True)
+PIPELINE = Letter(
+    "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="one stage has all layers", firm=True
+)
 MICRO = Letter(
     "k",
     "micro-batches",
@@ -78,7 +80,11 @@ _MIXED = replace(
     options={name: PRECISION.options[name] for name in ("bf16-master", *(n for n in PRECISION.options if n != "bf16-master"))},
     because="2 bytes of a weight and of its gradient, 4 of the copy that is stepped, as ZeRO counts",
 )
-_DIVIDES = Condition("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True)
+_DEVICES = (
+    Condition("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
+    Condition("G == n*t*p", "data {n} * tensor {t} * pipeline {p} is not devices = {G}: the ranks multiply to the devices", refuse=True),
+    Condition("G <= N", "{G} devices are more than all {N} parameters", refuse=True),
+)
 SHARDING = Question(
     "sharding",
     "bytes of training state on each device, and bytes that each sends, by data, tensor and pipeline ranks and the stage of ZeRO",
@@ -93,7 +99,7 @@ SHARDING = Question(
     ),
     "M",
     choices=(STAGE, _MIXED, OPTIMIZER),
-    conditions=(_DIVIDES,),
+    conditions=_DEVICES,
     also=("G", "X", "s"),
     notes=(
         "state alone: no activations, no workspace; what tensor ranks and stages send is asked by tensor-traffic and pipeline-traffic",
@@ -136,7 +142,7 @@ _OF_TENSOR = f"(t - 1)/t of each leaves a rank {_RING}"
 TENSOR_TRAFFIC = Question(
     "tensor-traffic",
     "bytes that each device sends in a step for tensor parallelism",
-    (*_OF_LAYERS, replace(TENSOR, default="", because=""), *_LAST),
+    (*_OF_LAYERS, replace(TENSOR, default="", because="", firm=False), *_LAST),
     (_PASSES, _TIME),
     "X",
     choices=(
@@ -173,7 +179,7 @@ PIPELINE_BUBBLE = Question(
     "pipeline-bubble",
     "time that the stages of a pipeline wait, over the time that they work",
     (
-        replace(PIPELINE, default="", because=""), replace(MICRO, default="", because=""), _PIECES,
+        replace(PIPELINE, whole="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
         Letter("b", "bubble", "1", "waiting over working"),
         Letter("x", "waiting", "share", "share of the step that a stage waits"),
     ),
@@ -183,7 +189,7 @@ PIPELINE_BUBBLE = Question(
     ),
     "b",
     conditions=(
-        _several("p", "stage"),
+        Condition("p >= 2", "one stage waits for no other: give two or more", refuse=True),
         Condition("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} are no rounds"),
     ),
     also=("x",),
@@ -220,7 +226,11 @@ CONTEXT_TRAFFIC = Question(
             "keys and values go in a ring",
         ),
     ),
-    conditions=(_several("c", "context rank"),),
+    conditions=(
+        _several("c", "context rank"),
+        Condition("c <= T", "{c} context ranks are more than the {T} tokens of a sequence", refuse=True),
+        Condition("Mod(T, c) == 0", "{c} context ranks do not divide the {T} tokens of a sequence"),
+    ),
     also=("s",),
     notes=(
         "with a causal mask too: a block that a rank has no use for passes through it",

@@ -32,6 +32,7 @@ def refusal(question: str, **given: Any) -> str:
 def test_devices_are_data_ranks_times_tensor_ranks_times_stages() -> None:
     """64/(4·2) = 8 data ranks; (2 + 2 + 12)/8 bytes of each of 7e9/(4·2) parameters."""
     found = ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, zero=3)
+    assert ask("sharding", parameters="7e9", devices=64, tensor=4, pipeline=2, data=8, zero=3).value == found.value
 
     assert (8, Fraction(16, 8) * Fraction(7 * 10**9, 8)) == (found["n"], found.value)
 
@@ -62,6 +63,12 @@ def test_where_no_number_of_ranks_is_enough_it_is_said() -> None:
 @pytest.mark.parametrize(("question", "given", "said"), [
     ("sharding", {"parameters": "7e9", "devices": 10, "tensor": 4},
      "devices = 10 is no multiple of 4 tensor ranks times 1 stages: give one that is"),
+    ("sharding", {"parameters": "7e9", "devices": 64, "data": 8},
+     "data 8 * tensor 1 * pipeline 1 is not devices = 64: the ranks multiply to the devices"),
+    ("sharding", {"parameters": "7e9", "data": "1e10"}, "10,000,000,000 devices are more than all 7,000,000,000 parameters"),
+    ("context-traffic", {"layers": 2, "kv_heads": 8, "head_width": 16, "sequence": 16, "context": 17},
+     "17 context ranks are more than the 16 tokens of a sequence"),
+    ("pipeline-bubble", {"pipeline": 1, "micro_batches": 4}, "one stage waits for no other: give two or more"),
     ("tensor-traffic", {"layers": 2, "width": 8, "sequence": 16, "tensor": 1}, "one tensor rank has nothing to exchange: give two or more"),
     ("sharding", {"parameters": "7e9", "data": 8, "zero": 4}, "unknown zero '4': one of 0, 1, 2, 3"),
     ("sharding", {"parameters": "7e9", "data": 0}, "data = 0 must be more than 0"),
@@ -160,6 +167,9 @@ def test_the_bubble_is_that_of_a_layout() -> None:
 
     assert ask("pipeline-bubble", pipeline=4, interleave=3, micro_batches=8).value == Fraction(3, 24) == step["beta"]
     assert ask("pipeline-bubble", pipeline=8, bubble="0.1", solve="micro-batches").value == 70
+    most = ask("pipeline-bubble", micro_batches=4, waiting="45%", solve="pipeline")  # 3/7 of the step wait with 4 stages, 4/8 with 5
+    assert most.bound is not None
+    assert (most.value, most.bound.there, most.bound.keeps_below) == (4, Fraction(1, 2), True)
 
 
 # -- a model ---------------------------------------------------------------------------------------------------------------------------
