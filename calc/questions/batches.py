@@ -1,7 +1,4 @@
-"""The batch beyond which more examples a step save few steps.
-
-Of McCandlish et al. the formulas were compared with copies of the paper's text; the numbers of its equations were not.
-"""
+"""The batch beyond which more examples a step save few steps."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from dataclasses import replace
 from calc.questions.letters import BATCH
 from calc.questions.question import Equation, Letter, Question
 
-MCCANDLISH = "McCandlish et al. 2018, An Empirical Model of Large-Batch Training (arXiv 1812.06162)"
+MCCANDLISH = "McCandlish et al. 2018, An Empirical Model of Large-Batch Training (arXiv 1812.06162; numbers of equations not re-checked)"
 _CRITICAL = Letter("c", "critical-batch", "examples", "critical batch")
 _LEAST_STEPS = Letter("s", "least-steps", "steps", "steps with very large batches")
 _LEAST_EXAMPLES = Letter("e", "least-examples", "examples", "examples with very small batches")
