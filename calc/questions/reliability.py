@@ -44,7 +44,7 @@ CHECKPOINT_INTERVAL = Question(
         Condition("2*s <= 3600*F", "saving takes {s} s and the run fails every {F} h: beyond half of that, no interval is a good one"),
     ),
     also=("x",),
-    source="Young 1974, CACM 17(9), 530-531; Daly 2006, FGCS 22(3), 303-312, equation 37 (the formula compared with copies, its number not re-checked)",
+    source="Young 1974, CACM 17(9), 530-531; Daly 2006, FGCS 22(3), 303-312, equation 37 (the number of the equation not re-checked)",
 )
 
 QUESTIONS = (CHECKPOINT_INTERVAL,)

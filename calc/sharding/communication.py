@@ -110,7 +110,8 @@ def _beside(ends: int) -> str:
 def _context(model: Model, choice: Choice, stage: str) -> list[Collective]:
     """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back.
 
-    A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default, and ring-flash-attention (github.com/zhuzilin/ring-flash-attention) too.
+    A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default, and ring-flash-attention
+    (github.com/zhuzilin/ring-flash-attention) too.
     """
     if not choice.has("c"):
         return []
