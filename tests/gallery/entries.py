@@ -19,8 +19,8 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("gpt2", "GPT-2 124M, one AdamW step of 8 sequences of 1024 tokens", "gpt2 -d B=8 -d T=1024"),
-    Entry("llama3-8b", "Llama-3-8B, one AdamW step on 4096 tokens", "llama3-8b -d B=1 -d T=4096"),
+    Entry("gpt2", "GPT-2 124M, one AdamW step of 8 sequences of 1024 tokens", "gpt2 -d B=8 -d T=1024 --gpu h100-sxm"),
+    Entry("llama3-8b", "Llama-3-8B, one AdamW step on 4096 tokens", "llama3-8b -d B=1 -d T=4096 --gpu h100-sxm"),
     Entry("llama3-8b-inference", "Llama-3-8B in use: one forward on 4096 tokens", "llama3-8b -d B=1 -d T=4096 --mode infer"),
     Entry("mixtral", "Mixtral-8x7B, one AdamW step on 4096 tokens", "mixtral -d B=1 -d T=4096"),
     Entry("resnet50", "ResNet-50, one SGD step on 32 images", "resnet50 -d B=32 --optimizer sgd"),
