@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from calc.errors import BadInputError
 from reports import cli, job, swept, terminal
 from reports.inputs import Inputs
 from tests.reports import hostile
-from tests.reports.inert import controls
+from tests.reports.inert import Elements, controls
 
 
 def run(words: Sequence[str]) -> Result:
@@ -175,6 +176,60 @@ def test_files_of_those_names_are_read_as_any_other(tmp_path: Path, monkeypatch:
             assert found.exit_code in (1, 2), words
 
     assert made > 200
+
+
+# -- a model of somebody's own ---------------------------------------------------------------------------------------------------------
+
+SPEC = """
+import json
+from pathlib import Path
+import torch
+from torch import nn
+from calc import Dim, Spec
+
+NAMES = json.loads(Path(__file__).with_name("names.json").read_text())
+
+class Net(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.layers = nn.ModuleDict({name: nn.Linear(d, d) for name in NAMES})
+    def forward(self, x):
+        for layer in self.layers.values():
+            x = layer(x)
+        return x
+
+spec = Spec(NAMES[0], dims={"B": Dim(2, NAMES[1]), "d": Dim(3, NAMES[2])}, build=lambda n: Net(n.d),
+            inputs=lambda n: (torch.randn(n.B, n.d),), loss=lambda model, x: model(x).sum(), notes=tuple(NAMES[3:8]))
+"""
+
+
+def reported(folder: Path, names: Sequence[str]) -> Elements:
+    """The report of a model whose modules have these names: written, verified, and its page."""
+    folder.mkdir()
+    (folder / "m.py").write_text(SPEC)
+    (folder / "names.json").write_text(json.dumps(names))
+    words = ["report", f"{folder / 'm.py'}:spec", "--no-cache", "--latex", "-o", str(folder / "out")]
+    found = run(words)
+    assert found.exit_code == 0, found.stderr[-300:]
+    assert controls(found.stdout + found.stderr) == []
+    made = sorted((folder / "out").iterdir())
+    again = run(["verify", "--source", str(folder / "m.py"), *map(str, made)])
+    assert (again.exit_code, again.stdout.count("every character is the same")) == (0, 4)
+    for file in made:
+        assert controls(file.read_text(encoding="utf-8").replace("\u200b", "")) == []  # which breaks up a fence in a command
+    return Elements((folder / "out" / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_a_model_whose_modules_are_called_so_is_reported_as_any_other(tmp_path: Path) -> None:
+    """Recorded, run, written in four formats and verified; its page has the kinds of elements that another one has."""
+    known = dict.fromkeys(text.replace(".", "") for text in hostile.ALL if len(text) < 200)  # torch allows no dot
+    names = [name for name in known if name and name != "*"][::5]
+    found, usual = (reported(tmp_path / folder, called) for folder, called in (("a", names), ("b", [f"n{i}" for i in range(len(names))])))
+
+    assert len(names) > 40
+    assert set(found.tags) == set(usual.tags)
+    assert found.attributes <= usual.attributes
 
 
 # -- live documents --------------------------------------------------------------------------------------------------------------------
