@@ -12,7 +12,7 @@ from calc.errors import BadInputError
 from calc.exact import holds
 from calc.hardware import DEFAULT_DTYPE
 from calc.questions import devices
-from calc.questions.gathering import SIZES, Gathered
+from calc.questions.gathering import OPTIONS, SIZES, Gathered
 from calc.questions.question import Condition, Letter
 from calc.questions.solving import System, to_safe_side, value_of
 
@@ -80,7 +80,8 @@ def say(asked: Gathered, value: Fraction) -> None:
     for choice, chosen in asked.choices:
         if choice.key not in asked.given.choices:
             asked.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
-        asked.notes += [choice.notes[chosen]] if chosen in choice.notes else []
+        of_model = asked.given.model and choice.key in OPTIONS  # whose own step has what a table leaves out
+        asked.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
     for name, got in asked.given.letters.items():
         power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
         letter = asked.question.letter(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,8 @@ class Laid(Asking):
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        return tuple((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
+        """All of them. What they leave out is counted here, so that their notes do not apply."""
+        return tuple((replace(c, notes={}), self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
     def answer(self) -> Answer:
         ranks, micro_batches = self._ranks()
@@ -160,7 +161,7 @@ class Laid(Asking):
             thumb=self._by_rule(found, ranks),
             also=tuple(also),
             rows=tuple(_rows(found)),
-            notes=(*_OWN, *self.question.notes[1:]),
+            notes=(*_OWN, self.question.notes[-1]),
             source=self.question.source,
         )
 

@@ -78,7 +78,8 @@ OPTIMIZER = Choice(
     "optimizer",
     "optimizer",
     {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
-    "the usual one; step counters, 4 bytes a tensor, are not counted",
+    "the usual one",
+    {name: "step counters of the optimizer, 4 bytes a tensor, are not counted" for name in KNOWN if "+" in KNOWN[name].state},
 )
 _STATE_OF = (PRECISION, OPTIMIZER)
 

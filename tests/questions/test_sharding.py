@@ -190,6 +190,19 @@ def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
 
 
 @pytest.mark.slow
+def test_what_a_number_leaves_out_is_not_said_of_a_model() -> None:
+    """Step counters and what is gathered for a moment are in a model's own bytes."""
+    number, model = ask("sharding", parameters="1e9", zero=3), ask("sharding", model="gpt2", zero=3, T=64)
+    left_out = {
+        "step counters of the optimizer, 4 bytes a tensor, are not counted",
+        "one layer or two, whole for a moment, and the gradients of one come on top",
+    }
+
+    assert left_out <= set(number.notes)
+    assert not left_out & set(model.notes)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "rest"), [("data", {"zero": 3}), ("tensor", {}), ("pipeline", {"tensor": 2})])
 def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict[str, int]) -> None:
     """One fewer, of those that the model allows, does not; the memory asked for leads back to them."""
