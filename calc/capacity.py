@@ -16,4 +16,4 @@ def utilization(
 ) -> Reckoning:
     """FLOP/s achieved over the dense peak of that format, of ``device`` where it is known. More than 1 is refused, with what it means."""
     of = None if device is None else Device(device, dtype, said=True, sparse=False)
-    return answered(question("mfu"), {"flops": flops, "seconds": seconds, "peak": peak, "dtype": dtype}, device=of).reckoning
+    return answered(question("mfu"), {"flops": flops, "seconds": seconds, "peak": Fraction(peak), "dtype": dtype}, device=of).reckoning
