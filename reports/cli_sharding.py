@@ -23,7 +23,8 @@ def shard(words: Sequence[str], as_json: bool) -> None:
 
     The layout: data, tensor, pipeline, context, expert (ranks), interleave, micro, batch (sequences of a step), zero=0..3,
     sequence=off|kept|again, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
-    The machine: gpu, dtype, efficiency, node, memory, link, network, price. What is kept: precision, optimizer, attention.
+    The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. What is kept: precision,
+    optimizer, attention.
     Other letters are sizes of the model; a decoder by its letters also takes gated, bias, tied, dropout = yes or no.
     """
     from calc.sharding.asking import shard as asked

@@ -32,8 +32,9 @@ class Device:
 def device(given: Mapping[str, str]) -> Device | None:
     """The device that ``gpu`` names, its rate in ``dtype``: dense, in bf16 where nothing is said."""
     if "gpu" not in given:
-        if "sparse" in given:
-            raise BadInputError("sparse goes with gpu: give gpu=…, or the rate itself as peak=…")
+        for word in ("sparse", "hardware"):
+            if word in given:
+                raise BadInputError(f"{word} goes with gpu: give gpu=…, or the rate itself as peak=…")
         return None
     sparse = given.get("sparse", "no").lower()
     if sparse not in _YES + _NO:

@@ -27,7 +27,7 @@ Words = Mapping[str, str]
 
 _COUNTS = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro", "batch", "zero", "rank")
 _KINDS = {"sequence": tuple(SEQUENCE), "checkpointing": CHECKPOINTING, "exchange": EXCHANGE}
-_MACHINE = ("gpu", "dtype", "efficiency", "node", "memory", "link", "network", "price")
+_MACHINE = ("gpu", "hardware", "dtype", "efficiency", "node", "memory", "link", "network", "price")
 _KIND_OF = {"memory": "memory", "link": "link", "network": "link"}
 _RECIPE = ("precision", "optimizer", "attention")
 _SHAPE = ("gated", "bias", "tied", "dropout")
@@ -181,7 +181,7 @@ def _machine(words: Words, devices: int) -> Machine | None:
 
     memory = number("memory", "bytes")
     return machine_of(
-        accelerator(words["gpu"]),
+        accelerator(words["gpu"], words.get("hardware")),
         dtype=words.get("dtype", "bf16"),
         efficiency=number("efficiency", "share") or Fraction(1),
         node=_count(words, "node") if "node" in words else 8,

@@ -182,6 +182,7 @@ def test_units_make_no_difference() -> None:
      "not even one of the layers fits: layers = 1 takes memory = "),
     ("training-time", {**RUN, "gpus": 8, "dtype": "fp17"}, "NVIDIA H100 SXM5 80GB has no published rate in 'fp17': it has "),
     ("training-time", {"parameters": "70e9", "tokens": 1, "gpus": 1, "mfu": 1, "sparse": "yes"}, "sparse goes with gpu: give gpu=…, "),
+    ("training-time", {"flops": "1e24", "gpus": 1, "mfu": 1, "peak": "1e15", "hardware": "mine.toml"}, "hardware goes with gpu: give gpu=…, "),
     ("data-parallel-tokens", {"gpu": "h100-sxm", "gpus": 1}, "one device has nothing to exchange"),
     ("checkpoint-interval", {"save": 3600, "mtbf": "15min"}, "saving takes 3,600 s and the run fails every 0.25 h: it would not get on"),
     ("cost", {"gpu_hours": 10, "gpu": "m4-max"}, "Apple M4 Max (40-core GPU) has no price in the catalogue: give price=2$/h"),

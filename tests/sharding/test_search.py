@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,3 +185,21 @@ def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
     with pytest.raises(BadInputError) as refusal:
         shard(None, {"parameters": "7e9", "gpu": "h100-sxm", key: value}, print)
     assert str(refusal.value) == said
+
+
+def test_a_machine_of_a_users_file_is_laid_out_on(tmp_path: Path) -> None:
+    """10^12 FLOP/s: 6 FLOP for each weight and token of the products take as long as that."""
+    from calc.sharding.asking import shard
+
+    entry = (
+        "[mine]\nname = 'Mine'\nvendor = 'me'\narchitecture = 'one'\nyear = 2026\nmemory = 96000000000\nbandwidth = 2000000000000\n"
+        "link = { name = 'wire', per_direction = 100000000000 }\nsource = 'my own'\npeak.bf16 = { dense = 1, engine = 'matrix' }\n"
+    )
+    (tmp_path / "mine.toml").write_text(entry)
+    words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "mine", "hardware": str(tmp_path / "mine.toml")}
+    found = shard(None, words, print)
+
+    assert found.machine is not None
+    assert (found.machine.name, found.machine.peak, found.machine.link) == ("Mine", 10**12, 10**11)
+    assert found.step is not None
+    assert found.step["step"] == found.stages[0].reckoning["F"] / 10**12
