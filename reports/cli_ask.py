@@ -35,9 +35,9 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     else:
         found = answered(asked, values)
     if as_json:
-        import json
+        from reports.request import json_text
 
-        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        click.echo(json_text(found.to_json()), nl=False)
         return
     from reports.asked import text
 

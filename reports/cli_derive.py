@@ -54,11 +54,12 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
         click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
         return
     from reports import terminal
+    from reports.escape import brief
 
     page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
     if explain is None:
         terminal.show_derivation(page, out)
-        click.echo(_MORE.format(request.model), err=True)
+        click.echo(_MORE.format(brief(request.model)), err=True)
     elif explain in derivation:
         terminal.show_quantity(page, explain, out)
     else:

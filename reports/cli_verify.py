@@ -69,8 +69,10 @@ def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], template
     own = None if templates is None else Path(templates)
     with talk() as say:
         found = verify(file, text, inputs, [Path(source) for source in sources], own, say)
+    from reports.escape import brief
+
     for note in found.notes:
-        click.echo(f"{file}: {note}", err=True)
+        click.echo(brief(f"{file}: {note}"), err=True)
     if form == "text":
         for line in summary(found, str(file)):
             _say(line)
@@ -142,6 +144,7 @@ def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tup
 def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> None:
     import difflib
 
+    from reports.escape import brief
     from reports.job import write_all
     from reports.live.verify import fixed
 
@@ -152,7 +155,7 @@ def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Findi
             _say(line)
     elif new != text:
         write_all(file.resolve().parent, {file.name: new})
-        click.echo(f"rewrote {sum(bool(f.right) for f in findings)} numbers of {file}", err=True)
+        click.echo(brief(f"rewrote {sum(bool(f.right) for f in findings)} numbers of {file}"), err=True)
 
 
 def _say(line: str) -> None:

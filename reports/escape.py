@@ -15,11 +15,12 @@ _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _ENTITY = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", ":": "&#58;", "/": "&#47;"}
 _LONGEST_WORD = 300
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")  # letters and signs that show nothing
 
 
 def visible(text: str) -> str:
-    """``text`` on one line with control, format and bidirectional characters shown as ``\\x1b``, so none acts."""
-    return text if text.isprintable() else "".join(_shown(c) for c in text)
+    """``text`` on one line with control, format, bidirectional and blank characters shown as ``\\x1b``, so none acts or hides."""
+    return text if text.isprintable() and not _BLANK.search(text) else "".join(_shown(c) for c in text)
 
 
 def brief(text: str) -> str:
@@ -35,7 +36,7 @@ def _cut(word: re.Match[str]) -> str:
 def _shown(c: str) -> str:
     if c in "\n\t\r":
         return " "
-    if unicodedata.category(c) not in _INVISIBLE:
+    if unicodedata.category(c) not in _INVISIBLE and not _BLANK.match(c):
         return c
     return f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
 

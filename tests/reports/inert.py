@@ -14,12 +14,13 @@ from reports import latex, tex
 from reports.prose import TAGS
 
 CITED = {rule.link for rule in RULES}
+BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def controls(text: str) -> list[str]:
-    """Characters that act on a terminal or on the direction of a text, line ends apart."""
-    return [c for c in text if c != "\n" and unicodedata.category(c) in ACTING]
+    """Characters that act on a terminal or on the direction of a text, and those that show nothing, line ends apart."""
+    return [c for c in text if c != "\n" and (unicodedata.category(c) in ACTING or c in BLANK)]
 
 
 LETTERS = {"wbr", "small", "span", "i", "sub", "sup"}  # what breaks a long name, and what formulas are set in

@@ -60,6 +60,14 @@ def test_no_control_character_reaches_a_terminal(name):
     assert shown.isprintable()
 
 
+@pytest.mark.parametrize("name", ["\u3164", "a\u2800b", "\u115f", "a\u200bb", "\u00ad"])
+def test_a_name_that_shows_nothing_is_shown(name):
+    """By the numbers of its characters."""
+    shown = escape.visible(name)
+
+    assert re.search(r"\\[xu][0-9a-f]{2,4}", shown)
+
+
 @given(st.text())
 def test_any_text_becomes_a_safe_id(text):
     """A slug holds letters, digits, dot, dash and underscore, is not hidden and is bounded."""

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from calc.errors import BadInputError
 from reports import cli, job, swept, terminal
 from reports.inputs import Inputs
-from tests.reports import hostile
+from tests.reports import hostile, sample
 from tests.reports.inert import Elements, controls
 
 
@@ -176,6 +176,55 @@ def test_files_of_those_names_are_read_as_any_other(tmp_path: Path, monkeypatch:
             assert found.exit_code in (1, 2), words
 
     assert made > 200
+
+
+# -- what succeeds ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_environment_that_a_report_claims_is_printed_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``made with python …, here it is …`` on standard error, and the difference on standard output."""
+    monkeypatch.chdir(tmp_path)
+    made = job.make(job.Request("mlp"), "cpu", lambda _: None)
+    monkeypatch.setattr(job, "make", lambda *_: made)
+    for text in hostile.ALL[::4]:
+        inputs = Inputs("report", "mlp", environment={"python": text, text: text})
+        Path("r.md").write_text(f"# r\n\n<!-- napkin-inputs {inputs.text()} -->\n")
+        found = run(["verify", "r.md"])
+        orderly(found, [text])
+        assert found.exit_code == 1
+        assert found.stderr.startswith("r.md: made with python ")
+
+
+def test_a_file_of_such_a_name_is_rewritten_and_derived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--fix`` of a document and a spec of one's own, both by names that would act."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(job, "derive", lambda request, progress: sample.derivation())
+    for text in ("\x1b[31mred", "\u202eevil", "\x9b2J", "\u2066a", "[bold]x", "a\nb"):
+        Path(f"{text}.md").write_text("4<!--= 3 -->\n")
+        orderly(run(["verify", "--fix", "--", f"{text}.md"]), [text])
+        assert Path(f"{text}.md").read_text() == "3<!--= 3 -->\n"
+        found = run(["derive", f"{text}.py:spec"])
+        orderly(found, [text])
+        assert "Every step: napkin derive" in found.stderr
+
+
+def test_an_answer_about_an_accelerator_of_such_a_name_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words and as JSON, which is ASCII; every text of the file is somebody's own."""
+    monkeypatch.chdir(tmp_path)
+    texts = ("name", "vendor", "architecture", "source", "note", "memory_note")
+    question = ["ask", "training-time", "parameters=1e9", "tokens=1e9", "mfu=0.4", "gpus=8", "gpu=mine", "hardware=own.toml"]
+    answered = 0
+    for text in hostile.ALL:
+        said = json.dumps(text).replace("\x7f", "\\u007f")
+        entry = ["[mine]", *(f"{key} = {said}" for key in texts), "year = 2026", "memory = 80", "bandwidth = 9", f"device_names = [{said}]"]
+        Path("own.toml").write_text("\n".join([*entry, f"peak.bf16 = {{ dense = 1, engine = {said} }}\n"]))
+        for words in (["list", "hardware", "mine", "--hardware", "own.toml"], question):
+            for form in ([], ["--json"]):
+                found = run([*words, *form])
+                orderly(found, [*words, *form])
+                answered += found.exit_code == 0
+
+    assert answered > 500
 
 
 # -- a model of somebody's own ---------------------------------------------------------------------------------------------------------
