@@ -17,6 +17,7 @@ _MOST = 20_000_000
 
 @click.command()
 @click.argument("model", required=False)
+@click.argument("further", nargs=-1, metavar="[NAME=SIZES]...")
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=SIZES", help="1,2,4 or 1024:8192:1024 (both ends, step) or 1Ki..16Ki×2.")
 @click.option("--quantity", "quantities", multiple=True, metavar="NAME", help="What to work out: memory.peak, unless said otherwise.")
 @click.option("--expr", metavar="TEXT", help="An expression of the sizes in place of a model, e.g. '12*L*d**2'.")
@@ -29,6 +30,7 @@ _MOST = 20_000_000
 @step_options
 def sweep(
     model: str | None,
+    further: Sequence[str],
     sizes: Sequence[str],
     quantities: Sequence[str],
     expr: str | None,
@@ -45,7 +47,14 @@ def sweep(
 
     The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points that
     the model cannot have, or where its step may run otherwise, have no value, and are counted on standard error with the reason.
+    NAME=SIZES behind the model is the same as -d NAME=SIZES.
     """
+    if expr is not None and model is not None and "=" in model:  # an expression has no model before its sizes
+        model, further = None, (model, *further)
+    for word in further:
+        if "=" not in word:
+            raise click.UsageError(f"cannot read {word[:60]!r}: sizes are NAME=SIZES, e.g. B=1,2,4; a quantity is --quantity memory.peak")
+    sizes = (*sizes, *further)
     if (model is None) == (expr is None):
         raise click.UsageError("name a model, or give --expr: one of them")
     if expr is not None and quantities:

@@ -27,6 +27,17 @@ def test_a_grid_is_a_table() -> None:
     assert (0, TABLE, "") == (found.exit_code, found.stdout, found.stderr)
 
 
+def test_sizes_are_read_without_their_option_too() -> None:
+    """As questions and layouts have them; what is no size is refused with the way to write a quantity."""
+    found, refused = _run("--expr", "12*L*d**2", "L=2,4", "d=3,5"), _run("mlp", "memory.peak", "B=1")
+
+    assert (0, TABLE) == (found.exit_code, found.stdout)
+    assert (2, "") == (refused.exit_code, refused.stdout)
+    assert refused.stderr.splitlines()[-1] == (
+        "napkin: cannot read 'memory.peak': sizes are NAME=SIZES, e.g. B=1,2,4; a quantity is --quantity memory.peak"
+    )
+
+
 def test_a_table_goes_to_a_file_and_its_points_come_from_one(tmp_path: Path) -> None:
     """Beside a file, -d sets one size in every line."""
     target, points = tmp_path / "out.csv", tmp_path / "points.csv"
