@@ -33,10 +33,15 @@ def _cut(word: re.Match[str]) -> str:
     return f"{word[0][:half]}…{word[0][-half:]}"
 
 
+def hidden(c: str) -> bool:
+    """Whether a character acts, or is there and shows nothing."""
+    return unicodedata.category(c) in _INVISIBLE or _BLANK.match(c) is not None
+
+
 def _shown(c: str) -> str:
     if c in "\n\t\r":
         return " "
-    if unicodedata.category(c) not in _INVISIBLE and not _BLANK.match(c):
+    if not hidden(c):
         return c
     return f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare
 from calc.errors import NapkinError
+from reports.escape import hidden
 
 COMMANDS = frozenset({
     r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,", r"\ldots",
@@ -223,7 +224,7 @@ def _text_character(c: str) -> str:
         return f"\\{c}"
     if c in _LOOKALIKES:
         return _LOOKALIKES[c]
-    if c.isprintable() and (c.isalnum() or c in " .,:;()+-*/=?!@·×−–…→²³ᵀ"):
+    if not hidden(c) and (c.isalnum() or c in " .,:;()+-*/=?!@·×−–…→²³ᵀ"):
         return c
     return " " if c.isspace() else "?"
 
