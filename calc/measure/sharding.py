@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,12 +45,17 @@ _NO_TRAFFIC = ("wait_tensor", "_wrap_tensor_autograd", "barrier", "recv_")  # wh
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is run. ``build`` gives a module, its inputs and its loss; other processes are given it by its name in a file."""
+    """What is run. ``build`` gives a module, its inputs and its loss; other processes are given it by its name in a file.
+
+    Of several ``micro_batches`` a step, gradients are exchanged as the way to divide has it: by DDP with the last one only, by FSDP2 with
+    each; weights that FSDP2 keeps between forward and backward stay until the last one.
+    """
 
     build: Callable[[], tuple[nn.Module, tuple[Tensor, ...], Callable[..., Tensor]]]
     divide: Callable[[nn.Module, DeviceMesh], nn.Module]
     optimizer: Callable[[Iterable[Tensor]], torch.optim.Optimizer]
     divided_loss: bool = False
+    micro_batches: int = 1
 
     def measured(self, rank: int, world: int) -> Held:
         """The third step of one rank, whose process group is there."""
@@ -278,6 +283,14 @@ def _steady_step(job: Job, rank: int, world: int) -> Held:
     return Held(rank, *held, dict(traffic.payload), dict(traffic.calls), rows)
 
 
+def _say_whether_last(job: Job, module: nn.Module, last: bool) -> None:
+    """Of a step's micro-batches."""
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        module.require_backward_grad_sync = last
+    elif isinstance(module, FSDPModule) and isinstance(job.divide, FullyShard) and not job.divide.again:
+        module.set_reshard_after_backward(last)
+
+
 def _step(
     job: Job, module: nn.Module, inputs: tuple[Tensor, ...], loss: Callable[..., Tensor], optimizer: torch.optim.Optimizer
 ) -> tuple[int, int, dict[str, tuple[int, ...]]]:
@@ -290,6 +303,10 @@ def _step(
         return held
 
     with loss_parallel() if job.divided_loss else contextlib.nullcontext():
+        for _ in range(job.micro_batches - 1):
+            _say_whether_last(job, module, last=False)
+            loss(module, *inputs).backward()  # type: ignore[no-untyped-call]  # torch annotates it so
+        _say_whether_last(job, module, last=True)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
             value = loss(module, *inputs)
         gc.collect()

@@ -77,6 +77,20 @@ def test_fully_shard_that_keeps_what_it_gathered_gathers_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("job", "zero"), [(jobs.REPLICATED, 0), (jobs.ZERO_2, 2), (jobs.ZERO_3, 3)])
+def test_micro_batches_of_a_step_exchange_as_often_as_the_stage_has_it(job: Job, zero: int) -> None:
+    """Three of them: gradients summed once, scattered three times, or scattered and weights gathered six times; in stage 2 weights once.
+
+    FSDP2 gathers weights in stage 2 with every micro-batch too, unless it is told to keep them after a backward: here it is. DDP's reducer
+    wants ranks that answer.
+    """
+    job = replace(job, micro_batches=3)
+    held = on_processes(job, 2)[0] if zero == 0 else on_fake_ranks(job, [0], 2)[0]
+
+    assert payload(worked(by_letters(jobs.LLAMA), data=2, zero=zero, batch=3 * 2 * 2)) == dict(held.payload)
+
+
+@pytest.mark.slow
 def test_a_module_with_one_matrix_for_queries_keys_and_values_is_cut_by_its_own_rows() -> None:
     """GPT-2: 126 rows in 4 are pieces of 32, where three matrices of 42 rows would be 3 pieces of 11."""
     held = measured(jobs.GPT2_ZERO_3, 0, 4)
