@@ -50,7 +50,8 @@ def sweep(
     NAME=SIZES behind the model is the same as -d NAME=SIZES.
     """
     if expr is not None and model is not None and "=" in model:  # an expression has no model before its sizes
-        model, further = None, (model, *further)
+        further = (model, *further)
+        model = None
     for word in further:
         if "=" not in word:
             raise click.UsageError(f"cannot read {word[:60]!r}: sizes are NAME=SIZES, e.g. B=1,2,4; a quantity is --quantity memory.peak")

@@ -70,7 +70,10 @@ STAGE = Choice(
     },
     "nothing is divided among data ranks",
     {
-        "2": "the gradients of one layer, whole for a moment, come on top",
+        "2": (
+            "the gradients of one layer, whole for a moment, come on top; FSDP2 gathers weights with every micro-batch unless it is told to"
+            " keep them after a backward"
+        ),
         "3": "one layer or two, whole for a moment, and the gradients of one come on top",
     },
 )
