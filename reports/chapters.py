@@ -21,7 +21,8 @@ from reports.steps_shown import Anchors, is_maximum, named, once, place_of, step
 # What neither the parameters nor peak memory nor the matrix products of a step rest on. A page that has to stay light leaves their steps
 # to the other formats.
 ASIDE = frozenset({
-    "parameters.bytes", "checkpoint.bytes", "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",
+    "parameters.bytes", "gradients.bytes", "checkpoint.bytes",
+    "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",
     "flops.forward.causal", "flops.backward.causal", "flops.backward.recompute",
     "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
 })  # fmt: skip
@@ -70,7 +71,7 @@ def chapter(
     value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
     reasons = {t.because for t in quantity.terms}
     what = reasons.pop() if len(reasons) == 1 else ""
-    roles = list(dict.fromkeys(role for c in quantity.candidates for role in c.parts))
+    roles, throughout = _roles(quantity)
     return Chapter(
         number=str(number),
         anchor=chapter_anchor(quantity.name),
@@ -92,6 +93,7 @@ def chapter(
         total=value.text if value is not None else "unknown",
         candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
         columns=(("Moment", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
+        throughout=throughout,
         titles={
             "steps": several(len(steps), "step"),
             "aside": f"{several(len(steps), 'step')}, in the report's Markdown file and, with --explain {quantity.name}, on a terminal",
@@ -164,6 +166,16 @@ def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> 
 
 
 
+
+
+def _roles(quantity: Quantity) -> tuple[list[str], tuple[tuple[str, str], ...]]:
+    """Roles of live bytes that differ between the candidate moments, and the bytes of those that do not."""
+    bytes_of = {
+        role: {c.part_values.get(role, 0) for c in quantity.candidates}
+        for role in dict.fromkeys(role for c in quantity.candidates for role in c.parts)
+    }
+    same = {role: values.pop() for role, values in bytes_of.items() if len(values) == 1 and len(quantity.candidates) > 1}
+    return [role for role in bytes_of if role not in same], tuple((role, numbers.amount(n, quantity.unit).text) for role, n in same.items())
 
 
 def _candidate(

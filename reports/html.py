@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reports.roofline_page import RooflinePage
 
 _SHEET = "report.css"
+_LONG_PART = 20  # characters of a part of a dotted name
 _LONG = 28  # characters of a product beyond which it may not fit a phone's screen
 _DATA = Path(__file__).resolve().parent / "data"
 _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
@@ -57,8 +58,9 @@ def _digits(formula: Formula) -> Markup:
 
 
 def _sites(text: str) -> Markup:
-    """A dotted name that may break after its dots and underscores, and nowhere else."""
-    return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(visible(text)))))
+    """A dotted name that may break after its dots, and after the underscores of its long parts."""
+    parts = str(escape(visible(text))).split(".")
+    return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
 
 
 def _style(folder: Path | None = None) -> str:

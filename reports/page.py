@@ -154,8 +154,9 @@ class CandidateRow:
 @dataclass(frozen=True, slots=True)
 class Chapter:
     """The derivation of one quantity. ``aside``: the answers on the first screen do not rest on its steps. Where all ``terms`` are the same
-    thing, ``what`` says it. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which. Of a form by cases, ``where``
-    names the case in force, and ``otherwise`` is the general form, unless that is a maximum.
+    thing, ``what`` says it. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which, and ``throughout`` is what all
+    of them have alike. Of a form by cases, ``where`` names the case in force, and ``otherwise`` is the general form, unless that is a
+    maximum.
     """
 
     number: str
@@ -178,6 +179,7 @@ class Chapter:
     total: str
     candidates: tuple[CandidateRow, ...]
     columns: tuple[tuple[str, str], ...]
+    throughout: tuple[tuple[str, str], ...]
     titles: Mapping[str, str]
 
 
