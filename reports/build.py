@@ -183,7 +183,7 @@ def _assumption(assumption: Assumption, decided: Collection[str]) -> AssumptionR
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
-    return AssumptionRow(formula, "" if formula else assumption.expr, assumption.because, effect)
+    return AssumptionRow(formula, "" if formula else in_words(assumption.expr), assumption.because, effect)
 
 
 def _symbols(

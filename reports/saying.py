@@ -71,8 +71,14 @@ def remark(note: str) -> str:
     return note if "\n" in note.strip() else sentence(note.strip())
 
 
+_OPPOSITE = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
+
+
 def in_words(expr: str) -> str:
-    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``."""
+    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``."""
+    refused = re.fullmatch(r"not \(([^()<>=!]+) (<|<=|>|>=|==|!=) ([^()<>=!]+)\)", expr)
+    if refused:
+        return f"{refused[1]} {_OPPOSITE[refused[2]]} {refused[3]}"
     divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", expr)
     equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", expr)
     plain = f"{equal.group(1)} = {equal.group(2)}" if equal else expr

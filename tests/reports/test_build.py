@@ -14,6 +14,7 @@ from calc.errors import BadInputError
 from calc.textbook import compare
 from reports import html, markdown
 from reports.build import build
+from reports.saying import in_words
 from tests.reports import sample
 
 
@@ -194,6 +195,14 @@ def test_a_form_by_cases_shows_the_one_in_force_and_the_general_one():
 def test_divisibility_is_said_in_words_where_there_is_no_typesetting(page):
     """d mod h = 0 as a formula, "h divides d" as text."""
     assert {"h divides d", "T ≤ C"} <= {"".join(a.formula.plain) for a in page.assumptions}
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [("not (T >= 4096)", "T < 4096"), ("not (B == 1)", "B ≠ 1"), ("T <= C", "T ≤ C"), ("not (T >= f(C))", "not (T ≥ f(C))")],
+)
+def test_a_condition_that_must_not_hold_is_said_as_its_opposite(condition, words):
+    assert words == in_words(condition)
 
 
 def test_steps_of_rules_of_thumb_are_shown_under_them(page):
