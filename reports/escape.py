@@ -5,7 +5,6 @@ HTML is escaped by Jinja2's autoescape (markupsafe); the rest is here.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 
@@ -104,5 +103,7 @@ def slug(text: str) -> str:
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
     if cleaned == text and len(cleaned) <= 80:
         return cleaned
+    import hashlib  # costs a thirtieth of a command's start, which few names are worth
+
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{cleaned[:60].rstrip('-.')}-{digest}".lstrip("-.")
