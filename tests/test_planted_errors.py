@@ -179,7 +179,7 @@ def addends(op: str, operators: Iterable[Operator]) -> set[str]:
     return {term.name for cost in costs for term in (*cost.matmul, *cost.elementwise, *cost.recompute)}
 
 
-@pytest.mark.parametrize("op", random.Random(0).sample(HERE, 10))
+@pytest.mark.parametrize("op", random.Random(5).sample(HERE, 8))
 def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
     """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
     assert unnoticed(op, REGISTRY.with_rule(op, REGISTRY.rules[op].function))

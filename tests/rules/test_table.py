@@ -13,7 +13,7 @@ from tests.test_planted_errors import ELSEWHERE, UNRECORDED
 TABLE = read()
 AGAIN = "run python -m tests.rules.table"
 HERE = [op for op in OPERATORS if op in TABLE and op not in ELSEWHERE and op not in UNRECORDED]
-FEW = random.Random(1).sample(HERE, min(4, len(HERE)))
+FEW = random.Random(2).sample(HERE, min(4, len(HERE)))
 
 
 def test_the_table_has_every_operator_and_no_other() -> None:
