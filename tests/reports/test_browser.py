@@ -16,6 +16,7 @@ from tests.reports.browser import CHROMIUM, Browser, browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")]
 KINDS = ("plain", "hostile")
+GALLERY = Path(__file__).resolve().parents[2] / "reports" / "gallery"
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,15 @@ def test_nothing_overflows(kind: str, width: int, chromium: Browser, files: dict
     chromium.eval("document.querySelectorAll('details').forEach(d => d.open = true)")
 
     assert chromium.eval(WIDE) == {"page": 0, "out": []}
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in GALLERY.glob("*.html")))
+def test_nothing_of_the_gallery_overflows(name: str, chromium: Browser) -> None:
+    """Pages of real models have longer sizes, sites and formulas than a sample."""
+    for width in (320, 390, 768, 1280):
+        chromium.open(GALLERY / name, width)
+        chromium.eval("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert (width, chromium.eval(WIDE)) == (width, {"page": 0, "out": []})
 
 
 @pytest.mark.parametrize("kind", KINDS)
