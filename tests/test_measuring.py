@@ -98,6 +98,7 @@ def test_a_measurement_holds_every_repetition_beside_its_prediction() -> None:
     assert json.loads(json.dumps(made)) == made
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("device")
 def test_the_boundary_is_found_from_the_prediction_and_shown_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """40 fit and 41 do not, whatever was predicted."""
