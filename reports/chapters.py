@@ -28,7 +28,6 @@ ASIDE = frozenset({
 })  # fmt: skip
 
 
-
 def known_sizes(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
     """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h) and that the formulas show."""
     sizes = dict(derivation.sizes)
@@ -49,8 +48,6 @@ def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Ite
         quantity = derivation[name]
         if quantity.text is not None:
             yield expressions.parse(branches.at_hand(quantity.text, derivation.sizes))
-
-
 
 
 def chapter(
@@ -104,10 +101,6 @@ def chapter(
     )
 
 
-
-
-
-
 def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
     """The two numbers of a check, which ran at sizes of its own."""
     verdict = verdicts.get(quantity.name)
@@ -152,8 +145,6 @@ def _largest_note(quantity: Quantity) -> str:
     return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
 
 
-
-
 def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> list[Step]:
     """In the order in which the moments are named, so that each is told by what stands before it. A step that leads to a moment's own goes
     with it."""
@@ -162,10 +153,6 @@ def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> 
     for i, step in reversed(list(enumerate(steps))):
         place = places[i] = len(order) if is_maximum(step) else order.get(step.after, place)
     return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
-
-
-
-
 
 
 def _roles(quantity: Quantity) -> tuple[list[str], tuple[tuple[str, str], ...]]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ class Inputs:
         own = {name: value for name, value in said.items() if said.get(name.removeprefix("check: ")) != value or "check: " not in name}
         words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
         return f"{self.date} with {words}" if words else self.date
+
+    def as_noted(self, earlier: Inputs) -> Inputs:
+        """These, with the day and the machine of ``earlier``, as far as it has them."""
+        there = {name: earlier.environment.get(name, value) for name, value in self.environment.items()}
+        return replace(self, date=earlier.date, environment=there)
 
     def text(self) -> str:
         """One line of JSON in which no character can end a comment or an attribute."""

@@ -173,8 +173,7 @@ def make(
     here = inputs.environment
     if stamp is not None:
         derivation, checks = _stamped(derivation, checks, stamp.environment)
-        there = {name: stamp.environment.get(name, value) for name, value in here.items()}
-        inputs = replace(inputs, date=stamp.date, environment=there)
+        inputs = inputs.as_noted(stamp)
     compared = comparisons(derivation)
     given = (request.sizes, unchecked, live, untimed)
     commands = _commands(request, checks, gpu)

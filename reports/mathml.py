@@ -42,6 +42,6 @@ def piece(latex: str, first: bool = True) -> str:
     return made.replace(' lspace="0.2222em" rspace="0.2222em"', "")
 
 
-def formula(pieces: Sequence[str], *, continues: bool = False) -> Markup:
-    """All pieces of a formula, with a place to break a line before each. ``continues``: a sum goes on in it."""
-    return Markup("<wbr>".join(piece(p, i == 0 and not continues) for i, p in enumerate(pieces)))
+def formula(pieces: Sequence[str]) -> Markup:
+    """All pieces of a formula, with a place to break a line before each."""
+    return Markup("<wbr>".join(piece(p, i == 0) for i, p in enumerate(pieces)))

@@ -11,7 +11,8 @@ from calc.derivation import Derivation, SavedTensor
 from calc.live import Alive, Instant, Timeline
 from calc.takeovers import Reign, Takeover
 from calc.units import Unit
-from reports import expressions, figure, numbers, plain
+from reports import expressions, numbers, plain
+from reports.figures.live import drawing
 from reports.figures.shapes import css_class
 from reports.numbers import NBSP
 from reports.page import AliveRow, AllocatorRow, Formula, InstantRow, Memory, ReignRow, SavedRow, TakeoverRow, Timing
@@ -108,7 +109,7 @@ def _timing(found: Timeline) -> Timing:
         finding=_finding(found),
         largest=_largest(found),
         note=_note(found),
-        drawing=figure.drawing(found),
+        drawing=drawing(found),
         roles=tuple(
             (role, css_class(role), numbers.amount(held, Unit.BYTE).headline, _share(held, peak))
             for role, held in ((role, found.peak.live.get(role, 0)) for role in reversed(found.roles))

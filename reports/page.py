@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reports.figures.shapes import Figures
+from reports.figures.shapes import Drawing, Figures
 from reports.numbers import Amount
 
 
@@ -312,38 +312,6 @@ class Coverage:
     rows: tuple[LedgerRow, ...]
     title: str
     accepted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A label of a drawing: its words, how far down it stands in pixels, how far right as a share, and which end of it stands there."""
-
-    words: str
-    y: str
-    x: str
-    anchor: str = "start"
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """What one role holds over the step, as the outline of an area."""
-
-    role: str
-    css: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """The figure of live bytes: ``width`` and ``height`` are units of the areas, ``borders`` are where a phase begins."""
-
-    width: int
-    height: int
-    areas: tuple[Area, ...]
-    ticks: tuple[Mark, ...]
-    phases: tuple[Mark, ...]
-    borders: tuple[str, ...]
-    peak: Mark
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from fractions import Fraction
 
 from calc.roofline import Row, Sums
 from reports import html
-from reports.numbers import NBSP, duration, integer, percent, rate, significant
-from reports.page import Mark
+from reports.figures.scales import trimmed
+from reports.figures.shapes import Label
+from reports.numbers import duration, integer, percent, rate, significant
 from reports.render import Look
 from reports.roofline import Found, bounds, ceilings, finding, notes
 
@@ -41,10 +42,10 @@ class Plot:
 
     width: int
     height: int
-    roofs: tuple[tuple[str, Mark], ...]
+    roofs: tuple[tuple[str, Label], ...]
     dots: tuple[Dot, ...]
-    across: tuple[Mark, ...]
-    upwards: tuple[Mark, ...]
+    across: tuple[Label, ...]
+    upwards: tuple[Label, ...]
     keys: tuple[tuple[str, str, str], ...]
     left_out: str
 
@@ -163,8 +164,8 @@ def _plot(found: Found, drawn: Sequence[Row]) -> Plot:
         HEIGHT,
         tuple(_roof(name, peak, ridge, x, y) for name, peak, ridge in roofs),
         tuple(_dot(row, rate, x, y, total) for row, rate in sorted(zip(drawn, reached, strict=True), key=lambda pair: -pair[0].total)),
-        tuple(Mark(_power(p), f"{HEIGHT - _BOTTOM + 16}", f"{x.at(10.0**p):.1f}") for p in range(x.low, x.high + 1)),
-        tuple(Mark(_speed(p), f"{y.at(10.0**p):.1f}", f"{WIDTH - _RIGHT + 6}") for p in range(y.low, y.high + 1)),
+        tuple(Label(_power(p), f"{x.at(10.0**p):.1f}", f"{HEIGHT - _BOTTOM + 16}") for p in range(x.low, x.high + 1)),
+        tuple(Label(_speed(p), f"{WIDTH - _RIGHT + 6}", f"{y.at(10.0**p):.1f}") for p in range(y.low, y.high + 1)),
         tuple(_keys(found)),
         _left_out(found, drawn),
     )
@@ -172,19 +173,18 @@ def _plot(found: Found, drawn: Sequence[Row]) -> Plot:
 
 def _speed(power: int) -> str:
     """``10 TFLOP/s``: a power of ten without the zeros that precision would add."""
-    number, _, unit = rate(Fraction(10) ** power, "FLOP").partition(NBSP)
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{NBSP}{unit}"
+    return trimmed(rate(Fraction(10) ** power, "FLOP"))
 
 
 def _power(power: int) -> str:
     return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
 
 
-def _roof(name: str, peak: float, ridge: float, x: _Axis, y: _Axis) -> tuple[str, Mark]:
+def _roof(name: str, peak: float, ridge: float, x: _Axis, y: _Axis) -> tuple[str, Label]:
     """From the left along the bandwidth to the ridge, and on along the peak; where the slope begins below the drawing, from its foot."""
     begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
     points = ((begin, begin * peak / ridge), (ridge, peak), (10.0**x.high, peak))
-    words = Mark(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{y.at(peak) - 6:.1f}", f"{x.at(10.0**x.high):.1f}", "end")
+    words = Label(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{x.at(10.0**x.high):.1f}", f"{y.at(peak) - 6:.1f}", "end")
     return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), words
 
 

@@ -48,7 +48,7 @@ def step_view(
     """A step as it is shown, refused if its numbers do not hold."""
     moment = moments.get(step.after)
     before, after = _sides(step, moments, moment)
-    numbers_in = _numbers_in(named(step.after, moments) if is_maximum(step) else after, {**sizes, **_values(moments)})
+    numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
     before = _said_once(_without_prefix(before, place_of(step).partition(", ")[0]))
     left, right = formula(before, braces=moment is None), formula(after)
@@ -76,11 +76,11 @@ def _sides(step: Step, moments: Mapping[Display, Moment], moment: Moment | None)
     if moment is not None and moment.base is not None:
         base = moment.base.name
         return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
+    after = named(step.after, moments)
     if not (isinstance(step.before, Maximum) and isinstance(step.after, Maximum)) or len(step.before.items) != len(step.after.items):
-        return step.before, named(step.after, moments)
-    unnamed = tuple(before for before, after in zip(step.before.items, step.after.items, strict=True) if after not in moments)
-    known = tuple(m.name for form, m in moments.items() if form in step.after.items)
-    return Maximum((*known, *unnamed)), named(step.after, moments)
+        return step.before, after
+    unnamed = (before for before, item in zip(step.before.items, step.after.items, strict=True) if item not in moments)
+    return Maximum((*_names_in(step.after, moments), *unnamed)), after
 
 
 def _values(moments: Mapping[Display, Moment]) -> dict[str, int]:
@@ -148,8 +148,11 @@ def named(tree: Display, moments: Mapping[Display, Moment]) -> Display:
     """Of a maximum, the moments by name and in the order of their names."""
     if not isinstance(tree, Maximum):
         return tree
-    known = [m.name for form, m in moments.items() if form in tree.items]
-    return Maximum((*known, *(item for item in tree.items if item not in moments)))
+    return Maximum((*_names_in(tree, moments), *(item for item in tree.items if item not in moments)))
+
+
+def _names_in(tree: Maximum, moments: Mapping[Display, Moment]) -> tuple[Display, ...]:
+    return tuple(m.name for form, m in moments.items() if form in tree.items)
 
 
 def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
@@ -159,8 +162,7 @@ def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
     """
     alike: dict[object, list[StepView]] = {}
     for view in views:
-        said = (view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked)
-        alike.setdefault(view.anchor if view.last else said, []).append(view)
+        alike.setdefault(view.anchor if view.last else _said(view), []).append(view)
     return tuple(
         replace(
             first,
@@ -172,6 +174,11 @@ def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
     )
 
 
+def _said(view: StepView) -> object:
+    """All that is said of a step but its place."""
+    return view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked
+
+
 def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
     """The chapters, in which a step that stands in an earlier one refers to it, and a reason is given once for those steps in a row that
     share it."""
@@ -180,7 +187,7 @@ def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
     for each in chapters:
         shown: list[StepView] = []
         for view in each.steps:
-            said = (view.title, view.alike, view.rule, view.before, view.after, view.because, view.value)
+            said = (view.title, view.alike, _said(view))
             first = told.get(said, view) if each.aside or view.last else told.setdefault(said, view)
             if first is not view and not view.last:
                 shown.append(replace(view, told=Link(first.number, target=first.anchor)))

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
@@ -111,8 +111,7 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
     digests = (inputs.digest, inputs.other_digest)
     words = [_word(side[0], digest, sources) for side, digest in zip((both.left, both.right), digests, strict=True)]
     found, here = compared.compare(both, progress, words)
-    there = {name: inputs.environment.get(name, value) for name, value in here.environment.items()}
-    return compared.texts(found, replace(here, date=inputs.date, environment=there)), here.environment
+    return compared.texts(found, here.as_noted(inputs)), here.environment
 
 
 def _foreign(inputs: Inputs, templates: Path | None) -> str:

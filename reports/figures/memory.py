@@ -11,7 +11,7 @@ from calc.units import Unit
 from reports import numbers
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.scales import round_step, short_bytes
-from reports.figures.shapes import Figure, Key, Label, Line, Rect, css_class, letter, percent
+from reports.figures.shapes import Figure, Key, Label, Line, Rect, clipped, css_class, letter, percent
 from reports.numbers import NBSP
 
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
@@ -138,13 +138,9 @@ def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple
     """
     found = []
     for device, row in zip(devices, _ROWS, strict=False):
-        words, at = f"{capacity(device.memory)}{NBSP}{_clipped(device.id)}", Fraction(device.memory, scale)
+        words, at = f"{capacity(device.memory)}{NBSP}{clipped(device.id, _LONGEST)}", Fraction(device.memory, scale)
         found.append((at, words, row, "capacity") if at <= 1 else (Fraction(1), f"{words}{NBSP}→", row, ""))
     return [*found, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
-
-
-def _clipped(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[Line]:

@@ -25,7 +25,7 @@ def round_step(largest: int) -> int:
 
 def short_bytes(value: int) -> str:
     """``5 GB``: a round number without the zeros that precision would add."""
-    return _trimmed(numbers.amount(value, Unit.BYTE).headline) if value else "0"
+    return trimmed(numbers.amount(value, Unit.BYTE).headline) if value else "0"
 
 
 def short_power(power: int) -> str:
@@ -33,10 +33,11 @@ def short_power(power: int) -> str:
     if power < 0:
         return f"0.{'0' * (-power - 1)}1"
     written = numbers.rate(Fraction(10) ** power, "").removesuffix("/s")
-    return _trimmed(written).rstrip(numbers.NBSP)
+    return trimmed(written).rstrip(numbers.NBSP)
 
 
-def _trimmed(written: str) -> str:
+def trimmed(written: str) -> str:
+    """``10 T`` for ``10.0 T``."""
     number, space, unit = written.partition(numbers.NBSP)
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number}{space}{unit}"
 

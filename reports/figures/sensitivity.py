@@ -10,7 +10,7 @@ from fractions import Fraction
 from calc.derivation import Derivation
 from calc.sensitivity import Doubling
 from reports import numbers
-from reports.figures.shapes import Figure, Label, Line, Rect, percent
+from reports.figures.shapes import Figure, Label, Line, Rect, clipped, percent
 from reports.numbers import NBSP
 from reports.saying import several
 
@@ -116,6 +116,6 @@ def _bars(grid: _Grid) -> Iterator[Rect]:
 
 def _labels(grid: _Grid) -> Iterator[Label]:
     for row, dim in enumerate(grid.dims):
-        yield Label(dim if len(dim) <= _LONGEST else f"{dim[: _LONGEST - 1]}…", "0", str(_TOP + row * _ROW + 10))
+        yield Label(clipped(dim, _LONGEST), "0", str(_TOP + row * _ROW + 10))
     for at, down, length, factor in grid.bars():
         yield Label(f"{NBSP}{numbers.times(factor)}", percent(at + length), str(down + 10))

@@ -57,6 +57,28 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Area:
+    """What one role holds over the step, as the outline of an area."""
+
+    role: str
+    css: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The figure of live bytes: ``width`` and ``height`` are units of the areas, ``borders`` are where a phase begins."""
+
+    width: int
+    height: int
+    areas: tuple[Area, ...]
+    ticks: tuple[Label, ...]
+    phases: tuple[Label, ...]
+    borders: tuple[str, ...]
+    peak: Label
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """A line of the legend: the letter by which the figure names it, how it is drawn, what it is, and its numbers."""
 
@@ -116,6 +138,11 @@ def percent(share: Fraction) -> str:
     """A share of the width with two decimals, as SVG writes it."""
     hundredths = round(share * 10_000)
     return f"{hundredths // 100}.{hundredths % 100:02d}%"
+
+
+def clipped(name: str, longest: int) -> str:
+    """A name of at most ``longest`` characters."""
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def css_class(role: str) -> str:

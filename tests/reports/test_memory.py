@@ -12,9 +12,10 @@ import calc
 from calc import pipeline
 from calc.live import Timeline
 from calc.takeovers import Reign, Takeover
-from reports import figure, html, markdown
+from reports import html, markdown
 from reports.build import build
 from reports.cli import napkin
+from reports.figures import live as drawn_live
 from reports.memory import _takeover, memory
 from reports.page import Page
 from tests.reports import live, sample
@@ -38,7 +39,7 @@ def test_the_title_of_the_figure_is_what_it_shows(page: Page) -> None:
 
 def test_areas_stack_up_to_the_live_bytes() -> None:
     """At the peak the uppermost area touches the top; parameters reach 400 of 2,200 bytes: 1,000 − ⌊400 · 1,000/2,200 + ½⌋ = 818."""
-    drawn = figure.drawing(live.timeline())
+    drawn = drawn_live.drawing(live.timeline())
 
     assert ["parameter", "activation", "temporary"] == [a.role for a in drawn.areas]
     assert "M0 1000V818H8V1000H0Z" == drawn.areas[0].path
@@ -47,7 +48,7 @@ def test_areas_stack_up_to_the_live_bytes() -> None:
 
 def test_an_area_is_closed_and_stays_inside() -> None:
     """Every coordinate lies within the operators of the step and the height there is."""
-    drawn = figure.drawing(live.timeline())
+    drawn = drawn_live.drawing(live.timeline())
     for area in drawn.areas:
         assert re.fullmatch(r"M0 1000(V\d+H\d+)+Z", area.path)
         assert all(0 <= int(y) <= drawn.height for y in re.findall(r"V(\d+)", area.path))
@@ -56,15 +57,15 @@ def test_an_area_is_closed_and_stays_inside() -> None:
 
 def test_ticks_are_round_and_few() -> None:
     """0, 1 kB and 2 kB under a peak of 2.2 kB; the lowest stands at the bottom."""
-    ticks = figure.drawing(live.timeline()).ticks
+    ticks = drawn_live.drawing(live.timeline()).ticks
 
     assert ["0", "1\u00a0kB", "2\u00a0kB"] == [t.words for t in ticks]
-    assert str(figure.TOP + figure.PLOT) == ticks[0].y
+    assert str(drawn_live.TOP + drawn_live.PLOT) == ticks[0].y
 
 
 def test_neighbouring_phases_are_named_in_rows_of_their_own() -> None:
     """So that no label touches the next, however narrow the page; the last one ends where the step does."""
-    phases = figure.drawing(live.timeline()).phases
+    phases = drawn_live.drawing(live.timeline()).phases
 
     assert ["forward", "backward", "optimizer"] == [p.words for p in phases]
     assert phases[0].y != phases[1].y != phases[2].y

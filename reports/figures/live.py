@@ -13,8 +13,7 @@ from calc.live import Column, Timeline
 from calc.units import Unit
 from reports import numbers
 from reports.figures.scales import round_step, short_bytes
-from reports.figures.shapes import css_class, percent
-from reports.page import Area, Drawing, Mark
+from reports.figures.shapes import Area, Drawing, Label, css_class, percent
 
 HEIGHT = 1000  # of the areas, in their own units
 PLOT = 240  # of the areas, in pixels
@@ -69,24 +68,24 @@ def _height(value: int, largest: int) -> int:
     return HEIGHT - (value * HEIGHT + largest // 2) // max(largest, 1)
 
 
-def _ticks(largest: int) -> Iterator[Mark]:
+def _ticks(largest: int) -> Iterator[Label]:
     """Round numbers of bytes from 0 up, a few of them."""
     step = round_step(largest)
     for value in range(0, largest + 1, step):
         y = TOP + PLOT - round(Fraction(value * PLOT, max(largest, 1)))
-        yield Mark(short_bytes(value), str(y), "")
+        yield Label(short_bytes(value), "", str(y))
 
 
-def _phases(found: Timeline, end: int) -> Iterator[Mark]:
+def _phases(found: Timeline, end: int) -> Iterator[Label]:
     """Names under the stretches that are wide enough, in two rows in turn, so that neighbours do not touch."""
     wide = [(phase, first, last) for phase, first, last in found.phases if Fraction(last + 1 - first, end) >= _NARROW]
     for i, (phase, first, last) in enumerate(wide):
         ends = Fraction(first, end) > Fraction(7, 10)
         at = Fraction(last + 1 if ends else first, end)
-        yield Mark(phase.replace("_", " "), str(_ROWS[i % 2]), percent(at), "end" if ends else "start")
+        yield Label(phase.replace("_", " "), percent(at), str(_ROWS[i % 2]), "end" if ends else "start")
 
 
-def _peak(found: Timeline, end: int) -> Mark:
+def _peak(found: Timeline, end: int) -> Label:
     at = Fraction(2 * max(found.peak.op, 0) + 1, 2 * end)
     anchor = "start" if at < Fraction(1, 2) else "end"
-    return Mark(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", str(TOP - 12), percent(at), anchor)
+    return Label(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", percent(at), str(TOP - 12), anchor)
