@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Sequence
 
@@ -11,6 +12,8 @@ from hypothesis import settings
 # One thread for a worker that shares the machine with others: the threads of several wait for one another most of the time.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+gc.set_threshold(200_000)  # as the command line does
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.algebra import log2_ceiling
@@ -31,6 +32,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.start
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
+_DEVICE = torch.ops.prim.device.default
 # Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
 
@@ -75,6 +77,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     # -- operators ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func is _DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device  # torch's own code asks for it as often as for all else together
         kwargs = kwargs or {}
         if self._shown is not None and func is _STRIDED:
             return self._shown

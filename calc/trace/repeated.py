@@ -39,8 +39,7 @@ class _Form:
             elif self.of is None:
                 made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
             else:
-                made = torch.empty((0,), dtype=self.dtype, device="meta")
-                made.set_(args[self.of].untyped_storage(), self.offset, self.shape, self.stride)
+                made = torch.ops.aten.as_strided.default(args[self.of], self.shape, self.stride, self.offset)
         return FakeTensor(mode, made, torch.device("cpu"))
 
 

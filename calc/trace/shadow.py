@@ -7,12 +7,12 @@ tensors at the hint sizes. A tensor that depends on parameters or data has none,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._pytree import tree_any, tree_map
+from torch.utils._pytree import tree_map
 
 from calc.errors import DataDependentError
 from calc.trace.lines import user_line
@@ -50,7 +50,7 @@ class Shadows:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
         if func in _ASKS:
             return
-        if _RANDOM in func.tags or func._schema.name in _UNSET or not self._known((args, kwargs)):
+        if _RANDOM in func.tags or func._schema.name in _UNSET or not _known(args) or not _known(kwargs.values()):
             self._forget(func, args)
             return
         if not self._small(out):
@@ -58,9 +58,6 @@ class Shadows:
         with no_dispatch():
             real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
         _attach(out, real)
-
-    def _known(self, values: Any) -> bool:
-        return not tree_any(lambda v: isinstance(v, torch.Tensor) and not _has_shadow(v), values)
 
     def _small(self, out: Any) -> bool:
         # What works in place on lists returns nothing.
@@ -88,6 +85,11 @@ class Shadows:
                 for tensor in value if isinstance(value, list | tuple) else [value]:
                     if isinstance(tensor, torch.Tensor):
                         tensor.__dict__.pop("napkin_shadow", None)
+
+
+def _known(values: Iterable[Any]) -> bool:
+    """Whether every tensor in ``values`` has a shadow, or is a real one."""
+    return all(_known(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or _has_shadow(v) for v in values)
 
 
 def _has_shadow(value: Any) -> bool:

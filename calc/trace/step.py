@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -329,6 +330,9 @@ def _module(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
     module = spec.built(sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
+    for name, _ in itertools.chain[tuple[str, Any]](module.named_modules(), module.named_parameters()):
+        if "*" in name.split("."):
+            raise SpecError(f"{spec.name}: a part of the model is called {name!r}, and closed forms write * for every turn: rename it")
     return module
 
 

@@ -6,6 +6,7 @@ Each runs in a process of its own, forked from one that has the libraries loaded
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -28,6 +29,8 @@ def main() -> int:
     import transformers
 
     torch.set_num_threads(1)
+    gc.set_threshold(200_000)  # as the command line does
+    gc.freeze()  # what is loaded now stays, and the processes forked from this one need not go through it
     known = names()
     chosen = {name: known[name] for name in options.only or known if name in known}
     folder = Path(options.work)

@@ -267,6 +267,14 @@ def test_sizes_that_do_not_match_are_refused_with_the_line() -> None:
             {"build": lambda n: nn.ReLU()},
             r"^small: the module has no parameter, so there is nothing to train; derive it in mode eval or infer$",
         ),
+        (
+            {"build": lambda n: nn.ModuleDict({"*": nn.Linear(n.d, n.d)})},
+            r"^small: a part of the model is called '\*', and closed forms write \* for every turn: rename it$",
+        ),
+        (
+            {"build": lambda n: nn.ParameterDict({"*": nn.Parameter(torch.empty(n.d))})},
+            r"^small: a part of the model is called '\*', and closed forms write \* for every turn: rename it$",
+        ),
         ({"inputs": lambda n: torch.randn(n.B, n.d)}, r"^small: inputs must return a tuple with at least one tensor"),
         ({"inputs": lambda n: (1, 2)}, r"^small: inputs must return a tuple with at least one tensor"),
         ({"inputs": lambda n: ()}, r"^small: inputs must return a tuple with at least one tensor"),
