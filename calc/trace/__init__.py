@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import platform
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 _MOST_LOOPS = 3
 # What a step fails with where one size exceeds another, a loop count.
 _MAY_EXCEED = (TraceError, SizesError)
+_LINE = re.compile(r"\S+\.py:\d+")
 # No loop is recorded with fewer turns.
 _MOST_BOUNDED = 3
 
@@ -90,19 +92,38 @@ def _require_unbounded(
     as a router that chooses more experts than there are."""
     dims = spec.dimensions
     fixed = {name: counts[0] for name, counts in turns.recorded(attempt, loops).items()}
-    for loop, name in itertools.product(loops, basis.symbols):
-        if name in loops or name not in dims or loop not in dims or dims[name].at_most or sizes[name] > sizes[loop]:
-            continue
+    may = [
+        (loop, name)
+        for loop, name in itertools.product(loops, basis.symbols)
+        if name not in loops and name in dims and loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
+    ]
+    if not may or _records(spec, basis, sizes, fixed, options):
+        return  # it is at other counts that it fails
+    for loop, name in may:
         declared = decided.with_bound(spec, name, loop)
         try:
             record_step(spec, basis, hints(basis, sizes, bounded={name: _MOST_BOUNDED}), fixed, options)
         except UndecidedSizeError:
             raise declared from None
         except TraceError as again:
-            if type(again) in _MAY_EXCEED and str(again) != str(error):
+            if type(again) in _MAY_EXCEED and _place(again) != _place(error):
                 raise declared from None
         else:
             raise declared from None
+
+
+def _place(error: TraceError) -> str:
+    """The line that an error names: the same line says something else for other hints. Of an error without one, what it says."""
+    line = _LINE.search(str(error))
+    return line[0] if line else str(error)
+
+
+def _records(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> bool:
+    try:
+        record_step(spec, basis, hints(basis, sizes), fixed, options)
+    except TraceError:
+        return False
+    return True
 
 
 def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:

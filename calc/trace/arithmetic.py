@@ -119,6 +119,8 @@ def _is_symbolic(x: Any) -> bool:
 
 
 _MATH = _Math("math")
+# NumPy asks an object that it does not know for a method of the function's name. Torch's sizes have none of these.
+_AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("sqrt", "log", "log2")]
 
 
 class _LooksLikeRange(type):
@@ -171,7 +173,7 @@ def _exact(expr: Any) -> Any:
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files and NumPy's root keep symbolic sizes symbolic."""
+    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's functions, keep sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
         taken = {*names, *_element_types(names["__file__"])}
@@ -180,8 +182,8 @@ def symbolic_numbers() -> Iterator[None]:
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
         names[name] = {"int": _Int, "float": _Float, "math": _MATH, "range": _Range}[name]
-    # NumPy asks an object that it does not know for a method of the function's name.
-    torch.SymInt.sqrt = torch.sym_sqrt  # type: ignore[attr-defined]  # torch has none
+    for kind, name in _AS_METHODS:
+        setattr(kind, name, getattr(_MATH, name))
     power = torch.SymInt.__rpow__
     torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # put back below
     try:
@@ -193,7 +195,8 @@ def symbolic_numbers() -> Iterator[None]:
             else:
                 names[name] = old
         torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # as it was
-        del torch.SymInt.sqrt  # type: ignore[attr-defined]  # as above
+        for kind, name in _AS_METHODS:
+            delattr(kind, name)
 
 
 def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:

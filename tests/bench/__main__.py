@@ -26,6 +26,7 @@ from tests.bench.predicted import CLOCKS, Compared, median_error
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTPUT = ROOT / "out" / "bench.md"
 BATCH, LENGTH = 1, 1024
+TRAINED = 8, 8192  # sequences of a step, and tokens of each, for the trackers of memory
 
 LLAMA_3_70B = {
     "architectures": ["LlamaForCausalLM"],
@@ -41,6 +42,8 @@ LLAMA_3_70B = {
     "rope_theta": 500000.0,
     "tie_word_embeddings": False,
 }
+
+_AT_TRAINED = f" at B = {TRAINED[0]} and T = {TRAINED[1]}"
 
 
 @dataclass(frozen=True)
@@ -77,36 +80,39 @@ def main() -> None:
 
 def _rows(folder: Path, repeat: int) -> list[Row]:
     configs = {layers: _config(folder, layers) for layers in (32, 80, 126)}
-    document = folder / "derived.json"
+    document, trained = folder / "derived.json", folder / "trained.json"
     warm = {"NAPKIN_CACHE": str(folder / "cache")}
     document.write_text(_derive(configs[80], warm).output, encoding="utf-8")  # fills the cache
+    trained.write_text(_derive(configs[80], warm, TRAINED).output, encoding="utf-8")
     runs = _in_turn(
         repeat,
         {
             "counter": lambda: _process(["tests.bench.counter", str(configs[80]), str(BATCH), str(LENGTH)]),
             "derive": lambda: _derive(configs[80]),
-            "batch": lambda: _derive(configs[80], batch=2),
+            "batch": lambda: _derive(configs[80], sizes=(2, LENGTH)),
+            "trained": lambda: _derive(configs[80], sizes=TRAINED),
             "warm": lambda: _derive(configs[80], warm),
             "deep": lambda: _derive(configs[126]),
             "shallow": lambda: _derive(configs[32]),
         },
     )
     for steps in (1, 2):  # once each: minutes
-        arguments = [str(configs[80]), str(BATCH), str(LENGTH), str(steps)]
+        arguments = [str(configs[80]), *map(str, TRAINED), str(steps)]
         runs |= _in_turn(1, {f"tracker, {steps}": partial(_process, ["tests.bench.tracker", *arguments])})
     ours, theirs = map(float, _process(["tests.bench.parse", str(document)]).output.split())  # once: the latter can take a minute
     layouts, *spent = map(float, _process(["tests.bench.layouts"]).output.split())
     tabled, tabled_cpu, searched, searched_cpu = (f"{seconds:.2f} s" for seconds in spent)
     _report_counts(runs["counter"][0].output, document)
-    _report_peaks({steps: runs[f"tracker, {steps}"][0].output for steps in (1, 2)}, document)
+    _report_peaks({steps: runs[f"tracker, {steps}"][0].output for steps in (1, 2)}, trained)
     return [
         _ratio("`napkin derive` of Llama-3-70B's shape, over FlopCounterMode of its forward and backward on meta", "1.5", runs, "derive"),
         _ratio("the same at B = 2, where no case of its own is recorded for a batch of one", "", runs, "batch"),
         _ratio("the same with the recording in the cache", "", runs, "warm"),
         _ratio("126 layers over 32 layers, the same config", "1.2", runs, "deep", "shallow"),
-        _ratio("`napkin derive` of its AdamW step, over MemTracker's two steps under fake tensors", "0.05", runs, "derive", "tracker, 2"),
-        _ratio("the same over MemTracker's first step alone, which is not the steady one", "0.05", runs, "derive", "tracker, 1"),
-        _ratio("the same with the recording in the cache", "0.05", runs, "warm", "tracker, 1"),
+        _ratio(f"`napkin derive` of its AdamW step{_AT_TRAINED}, over MemTracker's two steps", "0.05", runs, "trained", "tracker, 2"),
+        _ratio("the same over MemTracker's first step alone, which is not the steady one", "", runs, "trained", "tracker, 1"),
+        _ratio("the same at B = 1, with its case of its own, over the two steps", "", runs, "derive", "tracker, 2"),
+        _ratio("the same with the recording in the cache", "", runs, "warm", "tracker, 2"),
         Row("`memory.peak` of the same model read from JSON as a SymPy expression", "2 s", f"{ours:.2f} s", "", ""),
         Row("the same by SymPy's own `sympify`, which compares every two moments", "", f"{theirs:.2f} s", "", ""),
         Row(f"all {int(layouts):,} layouts of Llama-3-405B on 16,384 devices, as arrays", "2 s", tabled, tabled_cpu, ""),
@@ -163,9 +169,9 @@ def _in_turn(repeat: int, processes: Mapping[str, Callable[[], Run]]) -> dict[st
     return found
 
 
-def _derive(config: Path, environment: Mapping[str, str] | None = None, batch: int = BATCH) -> Run:
-    sizes = ["-d", f"B={batch}", "-d", f"T={LENGTH}"]
-    return _process(["reports.cli", "derive", f"hf:{config}", *sizes, "--json"], environment)
+def _derive(config: Path, environment: Mapping[str, str] | None = None, sizes: tuple[int, int] = (BATCH, LENGTH)) -> Run:
+    given = ["-d", f"B={sizes[0]}", "-d", f"T={sizes[1]}"]
+    return _process(["reports.cli", "derive", f"hf:{config}", *given, "--json"], environment)
 
 
 def _process(module: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:

@@ -6,6 +6,7 @@ import functools
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -193,3 +194,27 @@ def test_a_fixed_number_of_layers_is_no_loop_count() -> None:
 
     assert graph.loops == ()
     assert calc.derive(graph)["parameters"].text == "6*d**2 + 6*d"
+
+
+class InPairs(nn.Module):
+    """As many turns as there are columns, which must be even; the weight's scale is NumPy's."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n.T) * np.sqrt(1.0 / float(n.T + n.B)) / np.log(n.T))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for _ in range(x.shape[1]):
+            y = y * self.w
+        return y + x[:, : 2 * (x.shape[1] // 2)]
+
+
+def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
+    """At 7 turns the halves do not fit, whatever B is: that says nothing of B, and T is even."""
+    s = spec(InPairs, dims={"B": 3, "T": 8}, inputs=lambda n: (torch.randn(n.B, n.T),))
+
+    dims = {dim.name: dim for dim in calc.derive(s, cache=False).dims}
+
+    assert dims["B"].at_most is None
+    assert dims["T"].multiple_of == 2
