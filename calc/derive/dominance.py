@@ -96,10 +96,14 @@ def _without_means(kept: Sequence[int], matrix: Matrix) -> list[int]:
 
 def _below_some_mean(row: Matrix, others: Matrix) -> bool:
     """Whether ``row`` is nowhere above some weighted mean of two of ``others``: where one is below it, the other must not be."""
-    below = others < row
-    for n, x in enumerate(others):
-        mates = others[n + 1 :][~(below[n + 1 :] & below[n]).any(axis=1)]
-        if len(mates) and _some_weight(row, x, mates):
+    if not others.size:
+        return False
+    above = others >= row
+    rarest = above.sum(axis=0).argmin()  # where the fewest are high enough: one of the two is among them
+    for n in np.flatnonzero(above[:, rarest]):
+        fitting = (above | above[n]).all(axis=1)
+        fitting[n] = False
+        if fitting.any() and _some_weight(row, others[n], others[fitting]):
             return True
     return False
 
