@@ -27,15 +27,19 @@ def per_layer(lab: Lab, *quantities: str) -> Fraction:
 
 def per_parameter_and_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, str]) -> Fraction:
     """FLOPs of a language model's step over parameters times tokens."""
-    found = sum(sign * lab.value(model, q, sizes) for sign, q in signed)
-    return Fraction(found, lab.value(model, "parameters", sizes) * sizes["B"] * sizes["T"])
+    return per_token(lab, model, sizes, *signed) / lab.value(model, "parameters", sizes)
+
+
+def per_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, str]) -> Fraction:
+    """FLOPs of a language model's step over its tokens."""
+    return Fraction(sum(sign * lab.value(model, q, sizes) for sign, q in signed), sizes["B"] * sizes["T"])
 
 
 @TRAINING.claim("q1-6nd", "Training 70e9 parameters on 15e12 tokens takes 6 · 70e9 · 15e12 FLOP.")
 def _(lab: Lab) -> Finding:
     found = ask("flops", parameters=_N, tokens=_D)
-    exact = per_parameter_and_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) / 6
-    because = f"6·N·D = {float(found.value):.3g}; a real 70B model executes {float(exact):.3f} times that at T = 8192, attention in full"
+    times = per_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) * _D / found.value
+    because = f"6·N·D = {float(found.value):.3g}; a real 70B model executes {float(times):.3f} times that at T = 8192, attention in full"
     return number("6.3e24", found.value, because, "napkin ask flops parameters=70e9 tokens=15e12", unit="FLOP")
 
 

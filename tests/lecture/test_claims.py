@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -95,6 +95,17 @@ def test_contradictions_are_between_claims_that_there_are() -> None:
 def test_verdicts_of_claims_that_need_no_model() -> None:
     """Computed here, all of them."""
     assert verdicts(*QUICK) == QUICK
+
+
+def test_the_step_of_a_70b_model_is_compared_with_the_product_that_stands_beside_it() -> None:
+    """481,434,796,032 FLOP a token · 15e12 tokens / 6.3e24 = 1.146; over 6 · 70.55e9 parameters it would be 1.137."""
+
+    class Known(Lab):
+        def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
+            return {"flops.forward.matmul": 481_434_796_032 * 8192, "parameters": 70_553_706_496}.get(quantity, 0)
+
+    (found,) = audit(Known(), ("q1-6nd",)).claims
+    assert "6·N·D = 6.3e+24; a real 70B model executes 1.146 times that at T = 8192, attention in full" == found.finding.because
 
 
 def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
