@@ -21,7 +21,7 @@ COMMANDS = frozenset({
     r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\log", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
     r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
 })  # fmt: skip
-LABEL_LENGTH = 48
+LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
 NAMED = 4  # names of moments that are written out
 BRACED_TERMS, BRACED_LABEL = 4, 14  # what braces with labels under them can carry
@@ -215,20 +215,32 @@ def _index(index: str) -> str:
 
 def text(words: str) -> str:
     r"""``words`` inside ``\text``: what LaTeX or Markdown would act on is escaped or replaced by a lookalike."""
-    clipped = words if len(words) <= LABEL_LENGTH else f"{words[: LABEL_LENGTH - 1]}…"
-    return rf"\text{{{''.join(_text_character(c) for c in clipped)}}}"
+    shown = _clipped(words)
+    return rf"\text{{{''.join(_text_character(c, before) for before, c in zip(' ' + shown, shown, strict=False))}}}"
 
 
-def _text_character(c: str) -> str:
+def _clipped(words: str) -> str:
+    """As many whole words as fit; a word that does not fit alone is cut within it."""
+    if len(words) <= LABEL_LENGTH:
+        return words
+    kept = words[: LABEL_LENGTH - 1]
+    return f"{kept[: kept.rfind(' ') + 1] or kept}…"
+
+
+def _text_character(c: str, before: str) -> str:
     if c in "_#$%&{}":
         return f"\\{c}"
     if c in _LOOKALIKES:
         return _LOOKALIKES[c]
-    if not hidden(c) and (c.isalnum() or c in " .,:;()+-*/=?!@·×−–…→²³ᵀ"):
+    if (c == _HAT and before.isalnum()) or (not hidden(c) and (c.isalnum() or c in _SIGNS)):
         return c
     return " " if c.isspace() else "?"
 
 
+# Signs that the texts of rules are written with: KaTeX and MathJax set them as they are inside \text, where a command of
+# mathematics would be an error.
+_SIGNS = " .,:;()+-*/=?!@·×−–…→²³ᵀ⁻√⋆∘±∓≤≥≠≈∞∂⊙⌊⌋⌈⌉"
+_HAT = "\u0302"  # behind the letter that wears it
 # Inside \text, LaTeX acts on \ ^ ~; a backtick could end a code span around the formula, | a table cell,
 # brackets a link; < > could begin HTML.
 _LOOKALIKES = {"\\": "∖", "^": "ˆ", "~": "∼", "`": "’", "'": "’", '"': "”", "<": "‹", ">": "›", "|": "∣", "[": "(", "]": ")"}

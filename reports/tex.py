@@ -164,7 +164,7 @@ def _maths(pieces: Sequence[str]) -> Markup:
 
 def _inside(piece: str) -> str:
     """A formula with the characters that are no letters of a stock font as commands."""
-    return "".join(c if c.isascii() else rf"\text{{{_character(c)}}}" for c in piece)
+    return "".join(part if part.isascii() else rf"\text{{{_literal(part)}}}" for part in _HATTED.findall(piece))
 
 
 def _equations(lines: Sequence[tuple[str, Formula]]) -> list[Markup]:

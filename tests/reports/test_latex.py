@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import calc
 from calc import display
 from calc.algebra import evaluate_text
 from calc.display import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
-from reports import expressions, latex, mathml, plain
+from reports import expressions, latex, mathml, plain, tex
+from reports.page import Formula
 from tests.reports import sample
 
 SIZES = {"B": 2, "T": 7, "d": 12, "L": 3}
@@ -116,6 +122,46 @@ def test_a_hostile_label_stays_text(label):
     assert not set("`|<>[]~^\x1b\u202e") & set(written)
     assert len(written) < 120
     assert mathml.piece(written).startswith("<math><mtext>")
+
+
+def _own_texts() -> Iterator[str]:
+    """Every string of the modules whose words stand as labels under terms: rules, steps and rules of thumb."""
+    for folder in ("rules", "derive", "textbook", "sharding"):
+        for path in sorted((Path(calc.__file__).parent / folder).glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def test_no_sign_of_our_own_texts_is_lost_in_a_label():
+    """√, ⋆ and the hat of x̂ stand in rules; none becomes a question mark."""
+    texts = list(_own_texts())
+
+    lost = {c for text in texts for before, c in itertools.pairwise(f" {text}") if c != "?" and latex.text(before + c).endswith("?}")}
+    assert {c for text in texts for c in text} > {"√", "⋆", "\u0302"}
+    assert set() == lost
+    assert r"\text{1/√(x + ε) · (g - x̂)}" == latex.text("1/√(x + ε) · (g - x̂)")
+
+
+def test_a_hat_without_a_letter_or_on_a_hat_is_not_set():
+    """Signs heaped on one another would leave their line."""
+    assert r"\text{x̂? ?}" == latex.text("x\u0302\u0302 \u0302")
+
+
+def test_a_hatted_letter_in_a_label_is_one_accent_for_a_stock_latex():
+    """Its hat is a character of its own in the text, and in front of the letter in LaTeX."""
+    formula = Formula((latex.latex(Labelled(Name("B"), "dy x̂ √2")),), ("",))
+
+    written = str(tex._maths(formula.pieces))
+    assert r"$\underbrace{B}_{\text{dy \text{\^{x}} \text{\ensuremath{\surd}}2}}$" == written
+
+
+def test_the_longest_label_of_our_own_is_not_cut():
+    """A tensor kept for a fused attention; a longer one ends behind a word."""
+    own = "float32 model input kept for the backward of aten._scaled_dot_product_flash_attention_for_cpu.default"
+
+    assert latex.text(own).replace("\\_", "_") == rf"\text{{{own}}}"
+    assert latex.text("forty words " * 40) == rf"\text{{{'forty words ' * 8}forty …}}"
 
 
 @pytest.mark.parametrize(
