@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from torch import nn
 
-from calc import display
+import calc
+from calc import Dim, display
 from calc.algebra import evaluate_text
 from calc.derivation import QuantityTerm
 from calc.graph import DimRecord
 from calc.textbook import RULES, compare
 from tests.reports import sample
+from tests.trace.modules import spec as trace_spec
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +171,37 @@ def test_a_default_that_holds_is_put_in():
     assert comparison.exact == comparison.steps[-1].value
 
 
+def test_a_step_says_which_sizes_it_replaces(found):
+    """f = 4·d is a default that holds: 2·d·f of the rule and 8·d² of its result are equal only with it."""
+    reasons = {name: [s.because for s in found[name].steps] for name in ("6ND", "34sbh + 5as²b")}
+
+    assert [True, True, *[False] * 6] == [because.endswith("; with f = 4·d") for because in reasons["6ND"]]
+    assert "nothing else separates them; with f = 4·d" == reasons["34sbh + 5as²b"][-1]
+    assert not reasons["34sbh + 5as²b"][0].endswith("; with f = 4·d")
+
+
+def _attention(name, *products):
+    """A quantity of one place whose products are (what, expr)."""
+    terms = tuple(QuantityTerm("h.*.attn", expr, int(evaluate_text(expr, sample.SIZES)), what) for what, expr in products)
+    whole = " + ".join(expr for _, expr in products)
+    return replace(sample._quantity(name, sample.derivation()[name].unit, "", whole), terms=terms)
+
+
+def test_a_correction_names_no_product_that_is_counted_and_taken_away():
+    """A repeated Q Kᵀ is executed and left out of model FLOPs: two products of the forward and four of the backward are missing in 6ND."""
+    of, again = "2*B*L*T**2*d", "Q Kᵀ again"
+    quantities = {
+        "parameters": sample._quantity("parameters", sample.derivation()["parameters"].unit, "", "L*d**2"),
+        "flops.forward.matmul": _attention("flops.forward.matmul", ("Q Kᵀ", of), ("P V", of)),
+        "flops.backward.matmul": _attention("flops.backward.matmul", (again, of), ("dP", of), ("dQ", of), ("dK", of), ("dV", of)),
+        "flops.backward.recompute": _attention("flops.backward.recompute", (again, of)),
+    }
+
+    comparison = {c.rule.name: c for c in compare(sample.derivation(quantities=quantities))}["6ND"]
+
+    assert "the rule has no such term: Q Kᵀ, P V, dP and 3 more" in [d.because for d in comparison.differences]
+
+
 def _deep_linear(what, expr):
     """A derivation in B, D and L whose activations are one term."""
     full = sample.derivation()
@@ -199,3 +234,13 @@ def test_numbers_are_compared_with_numbers_of_one_format():
     assert right.value == right.exact == 2 * 12 * 2
     assert not wrong.applies
     assert "cannot be compared: it counts numbers in float32, and activations.bytes has int64" == wrong.reason
+
+
+def test_where_a_rule_is_near_is_told_of_a_size_that_is_a_multiple_and_more():
+    """Of a width of 2m + 1, sizes are odd. 16 d² is within 5 % of 16 d² + 4 bytes at each of them."""
+    odd = trace_spec(lambda n: nn.Linear(n.d, n.d, bias=False), dims={"B": 3, "d": Dim(7, multiple_of=2, plus=1)})
+
+    found = {c.rule.name: c for c in compare(calc.derive(odd, cache=False))}["16 bytes per parameter"]
+
+    [along] = [w for w in found.within if w.dim == "d"]
+    assert along.ranges == (along.searched,) == ((3, 2**20 + 1),)

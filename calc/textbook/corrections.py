@@ -6,6 +6,7 @@ does not compute, then monomial by monomial what the rule leaves out, adds or co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction as Rational
@@ -100,7 +101,7 @@ class _Bridge:
             elif not exact:
                 yield self._added(key, rule)
             else:
-                yield self._otherwise(key, rule, exact, [a for a, _ in here])
+                yield self._otherwise(key, rule, exact, _left(here))
         for what, parts in dropped.items():
             if sum((p for _, p in parts), start=self._zero) != 0:
                 yield self._dropped(what, parts)
@@ -143,8 +144,8 @@ class _Bridge:
             sums[label] = sums.get(label, self._zero) + poly
         shown = {label: poly for label, poly in sums.items() if poly != 0}
         total = sum(shown.values(), start=self._zero)
-        sites = tuple(dict.fromkeys(a.site for a, _ in parts if sums[a.what if self._exact.rule.unit is Unit.FLOP else a.site] != 0))
-        saying = _some(list(dict.fromkeys(a.what for a, _ in parts)))
+        left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
+        sites, saying = tuple(dict.fromkeys(a.site for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
         because = f"the rule has no such term: {saying}"
         if self._common.value(total) < 0:
             because = f"the exact count is smaller by it: {saying}"
@@ -194,17 +195,26 @@ class _Bridge:
         """The rule, the exact count, each correction, and that they account for all of it."""
         rule = self._exact.rule
         ones = "".join(f"; here {name} = 1" for name in self._common.fixed_to_one(self._derivation))
-        yield self._step(1, "the rule", "letters put in", parse(self._expr), self._rule, f"{rule.statement}; {rule.letters}{ones}")
-        number = 2
+        put_in = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
+        yield self._step(1, "the rule", "letters put in", parse(self._expr), self._rule, put_in)
+        number, replaced = 2, self._replaced(*(text for _, _, text in self._exact.quantities()))
         if len(self._exact.quantities()) > 1 or self._exact.size != 1:
-            yield self._step(number, "the exact count", "exact count", self._quantities(), self._total, self._counted())
-            number += 1
+            yield self._step(number, "the exact count", "exact count", self._quantities(), self._total, self._counted() + replaced)
+            number, replaced = 3, ""
         for c in self._corrections:
             yield self._step(number, c.title, "correction", c.before, c.poly, c.because)
             number += 1
         corrected = (Labelled(self._common.tree(self._rule), "rule"), *self._labelled_corrections())
-        because = "nothing else separates them" if self._corrections else "they are the same"
+        because = ("nothing else separates them" if self._corrections else "they are the same") + replaced
         yield self._step(number, "from the rule to the exact count", "corrected sum", _sum(corrected), self._total, because)
+
+    def _replaced(self, *texts: str) -> str:
+        """The sizes of ``texts`` that a default determines, with what they are replaced by, as words: ``; with f = 4·d``."""
+        ones = self._common.fixed_to_one(self._derivation)
+        names = dict.fromkeys(name for text in texts for name in re.findall(r"[^\W\d]\w*", text) if name in self._derivation.sizes)
+        known = {name: self._common.text(self._common(name)) for name in names if name not in ones}
+        found = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in known.items() if text != name]
+        return f"; with {', '.join(found)}" if found else ""
 
     def _quantities(self) -> Display:
         trees = []
@@ -254,6 +264,14 @@ def _by_monomial(
         for key, coefficient in split(poly):
             found.setdefault(key, []).append((addend, coefficient))
     return found
+
+
+def _left(addends: Sequence[tuple[Addend, Rational]]) -> list[Addend]:
+    """Those whose coefficients do not cancel: what is counted and taken away again has no part in a difference."""
+    net: dict[tuple[str, str], Rational] = {}
+    for a, coefficient in addends:
+        net[a.site, a.what] = net.get((a.site, a.what), Rational(0)) + coefficient
+    return [a for a, _ in addends if net[a.site, a.what]]
 
 
 def _sum(trees: Sequence[Display]) -> Display:
