@@ -87,6 +87,7 @@ def build(
     twice = doubled(derivation)
     told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
     chapters = referred(told)
+    derived = [step for step in derivation.steps if step.quantity in names]
     return Page(
         model=derivation.model,
         step=STEPS[mode],
@@ -114,7 +115,8 @@ def build(
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
         recorded=recorded(derivation, evidence),
         not_covered=tuple(_not_covered(derivation, verdicts)),
-        rules=rulebook.used([*derivation.steps, *(step for c in comparisons for step in c.steps)]),
+        rules=rulebook.used([*derived, *(step for c in comparisons for step in c.steps)]),
+        derivation_rules=rulebook.used(derived),
         coverage=coverage(derivation.ledger),
         provenance=tuple(_provenance(derivation, checks)),
         commands=tuple(commands),

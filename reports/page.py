@@ -448,7 +448,7 @@ class Command:
 @dataclass(frozen=True, slots=True)
 class Page:
     """A whole report. ``date`` is the day, with what was noted of the machine; ``inputs`` a line from which it can be made again, empty
-    where it is not written down."""
+    where it is not written down. ``derivation_rules`` are those of ``rules`` that the steps of ``chapters`` use."""
 
     model: str
     step: str
@@ -477,6 +477,7 @@ class Page:
     recorded: Recorded
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]
+    derivation_rules: tuple[RuleRow, ...]
     coverage: Coverage
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]

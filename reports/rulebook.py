@@ -1,4 +1,4 @@
-"""Every rule that a report names: what it states, of which shapes, where that comes from, and the test that it stands.
+"""Every rule that the steps of a report use: what it states, of which shapes, where that comes from, and the test that it stands.
 
 Rules of operators are those of the registry. The others are the few ways in which a derivation puts numbers together.
 """
@@ -56,11 +56,17 @@ STEP_RULES: Mapping[str, Entry] = {
 
 
 def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
-    """Every rule that a step names, with how often it is used."""
+    """Every rule by which a step is made, that of each operator counted in it among them, with how many steps use it."""
     uses: dict[str, int] = {}
     for step in steps:
-        uses[step.rule] = uses.get(step.rule, 0) + 1
+        for name in dict.fromkeys((step.rule, *filter(_counted, step.operators))):
+            uses[name] = uses.get(name, 0) + 1
     return tuple(_row(name, count) for name, count in uses.items())
+
+
+def _counted(operator: str) -> bool:
+    known = rules.find(operator)
+    return known is not None and known.kind == "counted"
 
 
 def _row(name: str, count: int) -> RuleRow:

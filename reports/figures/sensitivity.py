@@ -35,8 +35,8 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
     return Figure(
         ANCHOR,
         TITLE,
-        description=f"Bars of the factors by which {', '.join(found)} grow when one size doubles and the others are held; the length of a"
-        " bar is the logarithm of its factor. The table below has the numbers.",
+        description=f"Bars of the factors by which {', '.join(found)} grow when one size doubles, with what follows it by default; the"
+        " length of a bar is the logarithm of its factor. The table below has the numbers.",
         finding=" ".join((_finding(found), *_notes(grid, fixed))),
         height=grid.bottom + 4,
         rects=tuple(_bars(grid)),
@@ -56,7 +56,7 @@ def _finding(found: Mapping[str, Mapping[str, Fraction]]) -> str:
             largest = max(by_dim.values())
             which = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
             words.append(f"{numbers.times(largest)} of {name}, with {which}")
-    return f"The largest factors where one size doubles and the others are held: {'; '.join(words)}."
+    return f"The largest factors where one size doubles, with what follows it by default: {'; '.join(words)}."
 
 
 def _notes(grid: _Grid, fixed: list[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from calc.errors import BadInputError
 from calc.textbook import compare
 from reports import html, markdown
 from reports.build import build
+from reports.render import Look
 from reports.saying import in_words
 from tests.reports import sample
 
@@ -203,6 +204,24 @@ def test_divisibility_is_said_in_words_where_there_is_no_typesetting(page):
 )
 def test_a_condition_that_must_not_hold_is_said_as_its_opposite(condition, words):
     assert words == in_words(condition)
+
+
+def test_a_solution_lists_the_rules_of_its_own_steps_and_of_the_operators_in_them():
+    """A sum over operators uses the rule of each that is counted; what only rules of thumb use is not on the page; free operators
+    state nothing that a step uses."""
+    full = sample.derivation()
+    operators = ("aten.mul_.Tensor", "aten.sqrt.default", "aten.view.default")
+    steps = (replace(full.steps[0], id="update", rule="sum over operators", operators=operators), *full.steps[1:])
+
+    page = build(replace(full, steps=steps), None, compare(full))
+    listed = {row.name: row.use for row in page.derivation_rules}
+    written = markdown.write(page, Look("homework.j2"))
+
+    assert {"aten.mul_.Tensor": "1 step", "aten.sqrt.default": "1 step", "sum over operators": "1 step"}.items() <= listed.items()
+    assert "aten.view.default" not in listed
+    assert {s.rule.words for c in page.chapters for s in c.steps} | {"aten.mul_.Tensor", "aten.sqrt.default"} == set(listed)
+    assert {"letters put in", "correction", "corrected sum"} <= {row.name for row in page.rules} - set(listed)
+    assert ("`aten.sqrt.default`" in written, "`letters put in`" in written) == (True, False)
 
 
 def test_steps_of_rules_of_thumb_are_shown_under_them(page):

@@ -268,6 +268,20 @@ def test_bars_are_as_long_as_the_logarithms_of_their_factors(derivation: Derivat
     assert f"{NBSP}{numbers.times(largest)}" in {label.words for label in drawn.labels}
 
 
+def test_growth_says_that_what_follows_a_size_by_default_moves_along(page: Page, derivation: Derivation) -> None:
+    """f = 4·d, so twice d are 4 · 4·d² + 2 · 4·d·2·f weights of a layer; nobody held f. The table of ranges says the same."""
+    (factor,) = (each.factor for each in doubled(derivation)["parameters"] if each.dim == "d")
+    moved, held = (derivation["parameters"].at(d=24, **more) for more in ({}, {"f": 48}))
+    drawn = growth(derivation, doubled(derivation))
+    written = markdown.write(page)
+
+    assert factor == Fraction(moved, 4080) != Fraction(held, 4080)
+    assert drawn.finding.startswith("The largest factors where one size doubles, with what follows it by default: ")
+    assert "grow when one size doubles, with what follows it by default; the length of a bar" in drawn.description
+    assert "Doubling one size; what follows it by default moves along" in written
+    assert "others held" not in written and "others are held" not in drawn.finding + drawn.description
+
+
 def test_the_finding_of_sensitivity_names_the_largest_factors(derivation: Derivation) -> None:
     """Of every answer."""
     words = growth(derivation, doubled(derivation)).finding
