@@ -12,7 +12,7 @@ from calc.arithmetic import letters_of, parsed, substituted, tidy, written
 from calc.errors import BadInputError
 from calc.exact import holds
 from calc.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.questions.checking import check, require_all_used, say, short
+from calc.questions.checking import check, flag_experts, require_all_used, say, short
 from calc.questions.devices import Device
 from calc.questions.gathering import Gathered, Progress
 from calc.questions.given import sort
@@ -73,6 +73,7 @@ class Asking(Gathered):
         lines = system.lines((x.letter,), meanings)
         lines = lines if lines else (self._searched_line(found, real),)
         say(self, value)
+        flag_experts(self, value)
         return self._answer(
             value,
             Reckoning(self.question.name, self._puts(), lines),
@@ -86,7 +87,7 @@ class Asking(Gathered):
             ),
             beside=tuple(y for y in everything.lines(self.question.also, meanings) if y.letter not in {z.letter for z in lines}),
             rows=self._rows(everything.values),
-            notes=self.question.notes,
+            notes=(*self.question.notes, *(() if self.given.model else self.question.notes_without_model)),
             source=self.question.source,
         )
 
@@ -284,7 +285,7 @@ class Asking(Gathered):
         """The table, where the question turned round leaves all of its letters known."""
         if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
-        return tuple(self.question.table(values))
+        return tuple(self.question.table(values, self.model))
 
     def _leaves(self) -> set[str]:
         return {name for e in self.question.equations for name in letters_of(e.expr)}

@@ -94,6 +94,23 @@ def say(asked: Gathered, value: Fraction) -> None:
     _compare_with_device(asked, value)
 
 
+def flag_experts(asked: Gathered, value: Fraction) -> None:
+    """Sequences of one turn may need different experts: then more is read than for one, which is the least that any number needs."""
+    read = next((x for x in asked.question.letters if x.model == "weights_read"), None)
+    if asked.model is None or read is None or not asked.model.in_use.weights(asked.model.format).partial:
+        return
+    sequences = value if asked.wanted.letter == "B" else asked.known.get("B", Fraction(1))
+    least, most = asked.known[read.letter], asked.model.in_use.weights(asked.model.format).read(sequences)
+    other = value_of(asked.equations, {**asked.known, read.letter: most}, asked.wanted.letter)
+    if most == least or other is None:
+        return
+    x = asked.wanted
+    asked.flags.append(
+        f"a mixture of experts: {short(least)} bytes of weights are read if all {short(sequences)} sequences go to the same experts,"
+        f" and up to {short(most)} if they go to different ones: then {x.key} is {short(other)} {x.unit}"
+    )
+
+
 def _compare_with_device(asked: Gathered, needed: Fraction) -> None:
     """Memory that was asked for, beside what the device has."""
     if asked.device is None or asked.wanted.device != "memory":

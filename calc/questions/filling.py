@@ -101,8 +101,8 @@ class Filling(Asking):
 
     def from_model(self) -> None:
         self.chosen = {c.key: self.given.choices.get(c.key, c.default) for c in self.question.choices}
-        self.model = described(self.given.model, self._sizes(), self.progress, made(**self.chosen).to_json())
-        self.inputs.insert(0, Input("model", "", self.model.name, "", "model", self.model.source))
+        self.filled = described(self.given.model, self._sizes(), self.progress, made(**self.chosen).to_json())
+        self.inputs.insert(0, Input("model", "", self.filled.name, "", "model", self.filled.source))
         answer = self.question.letter(self.question.answer)
         if self.wanted.letter not in (answer.letter, "M"):
             raise BadInputError(f"with a model, {self.question.name} can be solved for {answer.key} or memory")
@@ -112,17 +112,17 @@ class Filling(Asking):
         self.from_device()
         self.known.setdefault("n", Fraction(1))
         if self.wanted.letter == "M":
-            peak, form = self.model.peak()
+            peak, form = self.filled.peak()
             found = Filled(0, peak, form, 0, None, "")
         elif "M" in self.known:
-            found = filled(self.model, self.wanted.letter, self.known["M"] * self.known["n"])
+            found = filled(self.filled, self.wanted.letter, self.known["M"] * self.known["n"])
         else:
             raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
         return self._answered(found)
 
     def _answered(self, found: Filled) -> Answer:
         x, devices = self.wanted, self.known["n"]
-        sizes = self.model.all_sizes(**({x.letter: found.size} if found.size else {}))
+        sizes = self.filled.all_sizes(**({x.letter: found.size} if found.size else {}))
         lines = [found.line(x.letter if found.size else "the sizes", found.size)]
         if not found.size:
             lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", found.peak / devices))
@@ -132,7 +132,7 @@ class Filling(Asking):
             bound = Bound("memory", "bytes", self.known["M"], found.peak / devices, found.further, found.there / devices)
         self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
         say(self, value)
-        puts = [Put(name, Fraction(size), "", self.model.dimension(name).meaning, self.model.name) for name, size in sizes.items()]
+        puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
             Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
@@ -148,7 +148,7 @@ class Filling(Asking):
         names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
         at = {**self.known, **{name: Fraction(sizes[name]) for name in names}}
         if self.wanted.letter not in ("L", "d"):
-            at["N"] = Fraction(self.model.at("parameters"))
+            at["N"] = Fraction(self.filled.at("parameters"))
         value = value_of(self._equations(exact=False), at, self.wanted.letter)
         if value is None:
             found = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from calc.arithmetic import letters_of
 from calc.errors import BadInputError
@@ -14,8 +15,12 @@ from calc.questions.given import Given
 from calc.questions.question import Choice, Equation, Letter, Question
 from calc.questions.solving import value_of
 
+if TYPE_CHECKING:
+    from calc.questions.models import Model
+
 Progress = Callable[[str], None]
 OPTIONS = ("precision", "optimizer")  # choices that a model's step is recorded with
+FORMAT = "weights"  # the choice that a model's weights are in while it is used
 SIZES = ("B", "T", "L", "d", "h", "V")
 
 
@@ -29,6 +34,7 @@ class Gathered:
         self.inputs = [self._typed(letter) for letter in asked.letters if letter.letter in self.known]
         self.flags: list[str] = []
         self.notes: list[str] = []
+        self.model: Model | None = None
         self.device = device or devices.device(given.device)
         self.used_of_device: set[str] = set()
         self.equations = self._equations(exact=True)
@@ -69,7 +75,7 @@ class Gathered:
         part = self.part
 
         def counts(choice: Choice, name: str) -> bool:
-            of_model = bool(self.given.model) and choice.key in OPTIONS
+            of_model = bool(self.given.model) and choice.key in (*OPTIONS, FORMAT)
             return of_model or any(e in self.equations and e.letter in part for e in choice.options[name])
 
         return tuple((c, name) for c, name in found if counts(c, name))
@@ -96,7 +102,9 @@ class Gathered:
 
         chosen = {c.key: self.given.choices.get(c.key, c.default) for c in self.question.choices if c.key in OPTIONS}
         options = made(**chosen).to_json() if chosen else None
-        described_by = described(self.given.model, self._sizes(), self.progress, options)
+        formats = [self.given.choices.get(c.key, c.default) for c in self.question.choices if c.key == FORMAT]
+        described_by = described(self.given.model, self._sizes(), self.progress, options, *formats)
+        self.model = described_by
         for letter in self.question.letters:
             if letter.model and letter.letter not in self.known and letter is not self.wanted:
                 value, meaning, source = described_by.gives(letter.model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from calc.questions.answer import Row
 from calc.questions.letters import (
@@ -23,9 +24,15 @@ from calc.questions.letters import (
 from calc.questions.memory import WEIGHT_BYTES
 from calc.questions.question import Choice, Condition, Equation, Letter, Question, Values
 
+if TYPE_CHECKING:
+    from calc.questions.models import Model
+
 _WEIGHT = Letter("w", "weight-bytes", "bytes", "bytes of a weight")
 _WEIGHTS = Letter("Q", "weights-bytes", "bytes", "weights")
 _ITEM = Letter("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
+_OWN = Letter("y", "model-weights-bytes", "bytes", "weights as the model has them", model="weights_kept")
+_TOUCHED = Letter("j", "read-weights-bytes", "bytes", "weights that one token reads", model="weights_read")
+_PER_TOKEN = Letter("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
 _KEPT = Letter("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
 _CACHE = Letter("K", "cache-per-token", "bytes", "keys and values of one token")
 _READ = Letter("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
@@ -58,19 +65,23 @@ CACHE = Choice(
     "that of the arithmetic",
 )
 _SIZE = Equation("Q", "N*w", "every weight once")
+_OF_MODEL = Equation("Q", "y", "matrices in the format asked for; tables that are looked up, norms and biases as libraries leave them")
 _CACHE_EQUATIONS = (
     Equation("E", "2*L*g*k", "a key and a value of width k for each key/value head, in each layer"),
     Equation("K", "x*E", "each in so many bytes"),
 )
 _BOUND = "a bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
-_LOOKED_UP = "weights of a table that is only looked up are counted as read"
+_EVERY_WEIGHT = (
+    "every weight is taken to be read and multiplied, those of tables that are only looked up and of all experts too: of a mixture of"
+    " experts name the model, as this is no bound there"
+)
 
 TIME_PER_TOKEN = Question(
     "time-per-token",
     "seconds that generating one token of each sequence takes, at least",
     (
         PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, BANDWIDTH, PEAK, _READ,
-        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS, MEMORY, _NEEDED, _OCCUPIED,
+        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS, MEMORY, _NEEDED, _OCCUPIED, _OWN, _TOUCHED, _PER_TOKEN,
     ),
     (
         _SIZE,
@@ -89,7 +100,13 @@ TIME_PER_TOKEN = Question(
         _FITS,
     ),
     also=("m", "c", "o"),
-    notes=(_BOUND, _LOOKED_UP),
+    notes=(_BOUND,),
+    notes_without_model=(_EVERY_WEIGHT,),
+    with_model=(
+        _OF_MODEL,
+        Equation("Z", "j + B*T*K", "what one token reads of the weights, once for all sequences; keys and values of each for itself"),
+        Equation("c", "f*B/(n*P)", "the model's own matrix products, at the peak; attention to earlier tokens comes on top"),
+    ),
 )  # fmt: skip
 TOKENS_PER_SECOND = replace(
     TIME_PER_TOKEN,
@@ -114,12 +131,13 @@ CACHE_SIZE = Question(
 LARGEST_CONCURRENCY = Question(
     "largest-concurrency",
     "sequences whose keys and values fit beside the weights",
-    (PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, BATCH, SEQUENCE, ONE_DEVICE, MEMORY),
+    (PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, BATCH, SEQUENCE, ONE_DEVICE, MEMORY, _OWN),
     (_SIZE, *_CACHE_EQUATIONS, Equation("M", "(Q + B*T*K)/n", "weights and caches are evenly divided among the devices")),
     "B",
     limit="M",
     choices=(WEIGHTS, CACHE),
     notes=("what operators hold while they run is not in it",),
+    with_model=(_OF_MODEL,),
 )
 PREFILL_TIME = Question(
     "prefill-time",
@@ -147,13 +165,17 @@ TURNING_BATCH = Question(
 )
 
 
-def _formats(values: Values) -> Sequence[Row]:
+def _formats(values: Values, model: Model | None) -> Sequence[Row]:
     """Every format: bytes, and tokens per second of one sequence, caches left out."""
     rows = []
     for name, (text, words) in WEIGHT_BYTES.items():
-        size = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
-        rows.append(Row(name, size, "bytes", words))
-        rows.append(Row("", values["n"] * values["W"] / size, "tokens/s", "of one sequence, at most"))
+        said = words
+        size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
+        if model is not None:
+            own = model.in_use.weights(name)
+            size, read, said = Fraction(own.kept), own.read(), "scales counted; what libraries leave in bf16 is left"
+        rows.append(Row(name, size, "bytes", said))
+        rows.append(Row("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
     return rows
 
 
@@ -175,7 +197,10 @@ BANDWIDTH_BOUND = Question(
 QUANTISED = Question(
     "quantised",
     "tokens per second of one sequence, at most, and weights in each number format",
-    (PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
+    (
+        PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+        _OWN, _TOUCHED,
+    ),
     (_SIZE, Equation("r", "n*W/Q", "each token reads every weight once")),
     "r",
     choices=(WEIGHTS,),
@@ -183,9 +208,13 @@ QUANTISED = Question(
     table=_formats,
     notes=(
         "what quantising costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
-        "every weight is taken to be quantised; libraries leave norms and tables in bf16: napkin inference MODEL counts them apart",
     ),
-)
+    notes_without_model=(
+        "every weight is taken to be quantised; libraries leave norms and tables in bf16: with model=… these are counted apart",
+        _EVERY_WEIGHT,
+    ),
+    with_model=(_OF_MODEL, Equation("r", "n*W/j", "each token reads what it is multiplied with once")),
+)  # fmt: skip
 
 QUESTIONS = (
     TIME_PER_TOKEN,

@@ -6,11 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from calc.optimizers import KNOWN
 from calc.questions.answer import Row
 from calc.questions.letters import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.questions.question import Choice, Condition, Equation, Letter, Question, Values
+
+if TYPE_CHECKING:
+    from calc.questions.models import Model
 
 _STATE_ONLY = "an upper bound: no activations, no workspace, no fragmentation; each device holds an even part of the state"
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 3.1"
@@ -142,7 +146,7 @@ WEIGHT_BYTES = {
 }
 
 
-def _room(values: Values) -> Sequence[Row]:
+def _room(values: Values, _: Model | None) -> Sequence[Row]:
     """The largest model in each way of using or training it."""
     memory = values["A"]
     rows = [

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calc.errors import BadInputError, NapkinError
 from calc.options import MASTER
+
+if TYPE_CHECKING:
+    from calc.questions.weights import InUse
 
 Progress = Callable[[str], None]
 
@@ -28,9 +31,11 @@ class Model:
     sizes: Mapping[str, int]
     options: Mapping[str, str] | None
     progress: Progress
+    format: str = "bf16"
     notes: list[str] = field(default_factory=list)
     _form: Any = None
     _derived: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
+    _in_use: InUse | None = None
 
     def __post_init__(self) -> None:
         from calc.stored import stored
@@ -96,8 +101,7 @@ class Model:
     def gives(self, what: str) -> tuple[Fraction, str, str]:
         """The value of one of ``_GIVEN``, what it is, and where it is from."""
         value, meaning = _GIVEN[what](self)
-        source = "what its layers keep, as a run confirms" if what == "cache_per_token" else self.source
-        return value, meaning, f"{self.name}: {source}"
+        return value, meaning, f"{self.name}: {_SOURCES.get(what, self.source)}"
 
     def _flops(self, signed: tuple[tuple[int, str], ...], **changed: int) -> int:
         return sum(sign * self.at(quantity, **changed) for sign, quantity in signed)
@@ -146,6 +150,28 @@ class Model:
             raise BadInputError(f"{self.name[:40]}: its FLOPs have other terms in T than a linear and a square one")
         return a, b
 
+    @property
+    def in_use(self) -> InUse:
+        """The model in inference mode, recorded once."""
+        if self._in_use is None:
+            from calc.questions.weights import in_use
+
+            self._in_use = in_use(self.name, self.sizes, self.progress)
+        return self._in_use
+
+    def weights_kept(self) -> tuple[Fraction, str]:
+        return Fraction(self.in_use.weights(self.format).kept), f"bytes of its weights, matrices in {self.format}"
+
+    def weights_read(self) -> tuple[Fraction, str]:
+        """For one token, which is the least for any number of them."""
+        found = self.in_use.weights(self.format)
+        parts = " and ".join(str(share) for share in sorted({place.share for place in found.partial}))
+        experts = f"{parts} of the experts', and " if parts else ""
+        return found.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
+
+    def token_flops(self) -> tuple[Fraction, str]:
+        return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
+
     def cache_values(self) -> tuple[Fraction, str]:
         """From the model's own kinds of layers; a run at small sizes has to keep the same."""
         from calc.inference import kept
@@ -175,6 +201,11 @@ def _size(name: str, meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
     return size
 
 
+_RECORDED = "its recorded forward"
+_SOURCES = {
+    "cache_per_token": "what its layers keep, as a run confirms",
+    "weights_kept": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
+}  # fmt: skip
 _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
     "layers": _size("L", "layers"),
     "width": _size("d", "model width"),
@@ -187,6 +218,9 @@ _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
     "step_peak": Model.step_peak,
     "flops_per_token": Model.per_token,
     "forward_flops": Model.prompt,
+    "weights_kept": Model.weights_kept,
+    "weights_read": Model.weights_read,
+    "token_flops": Model.token_flops,
     "cache_per_token": Model.cache_values,
     "forward_linear": _of(0, _FORWARD, "forward FLOPs of one token that do not grow with the length"),
     "forward_quadratic": _of(1, _FORWARD, "forward FLOPs of attention for a token and a position"),
@@ -195,6 +229,8 @@ _GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
 }
 
 
-def described(name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None) -> Model:
-    """The model of that name, as ``calc.load`` takes it."""
-    return Model(name, dict(sizes), options, progress)
+def described(
+    name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None, weights_in: str = "bf16"
+) -> Model:
+    """The model of that name, as ``calc.load`` takes it; where it is used, its weights are in the format ``weights_in``."""
+    return Model(name, dict(sizes), options, progress, weights_in)

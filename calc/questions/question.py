@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from calc.questions.answer import Row
+    from calc.questions.models import Model
 
 Values = Mapping[str, Fraction]
 
@@ -82,7 +83,7 @@ class Question:
 
     ``with_model`` replaces the equations of its letters where a model is given: exact counts in place of a rule of thumb.
     ``fills``: with a model, the peak of its own step is put in the place of the equations; ``laid``: its account of a layout. ``table``
-    makes further rows from all values; ``also`` are letters that belong to the answer.
+    makes further rows from all values, and from the model where one is given; ``also`` are letters that belong to the answer.
     """
 
     name: str
@@ -94,12 +95,13 @@ class Question:
     choices: tuple[Choice, ...] = ()
     conditions: tuple[Condition, ...] = ()
     notes: tuple[str, ...] = ()
+    notes_without_model: tuple[str, ...] = ()
     with_model: tuple[Equation, ...] = ()
     also: tuple[str, ...] = ()
     source: str = ""
     fills: bool = False
     laid: bool = False
-    table: Callable[[Values], Sequence[Row]] | None = None
+    table: Callable[[Values, Model | None], Sequence[Row]] | None = None
 
     def letter(self, name: str) -> Letter:
         """The letter of that name."""

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calc.questions.answer import Row
 from calc.questions.letters import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
 from calc.questions.question import Equation, Letter, Question, Values
 from calc.questions.training import EXACT, PER_TOKEN
+
+if TYPE_CHECKING:
+    from calc.questions.models import Model
 
 
 @cache
@@ -29,7 +32,7 @@ def compute(run: dict[str, Any]) -> Fraction:
     return 6 * Fraction(str(run["parameters"])) * Fraction(str(run["tokens"]))
 
 
-def _compared(values: Values) -> Sequence[Row]:
+def _compared(values: Values, _: Model | None) -> Sequence[Row]:
     rows = []
     for run in known()["run"]:
         how = "as printed" if "flops" in run else f"6 · {run['parameters']:.4g} · {run['tokens']:.4g}"
