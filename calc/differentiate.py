@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ Progress = Callable[[str], None]
 # Depths in a derivation of gradients are plain numbers; two layers show what repeats.
 _LAYERS = 2
 _SETS = 3
+_LEAST_TOP = 6  # four values even for a model with one size: enough for sets that differ
 # Both calculate in float64, in another order: far above rounding, far below a wrong term.
 TOLERANCE = 1e-9
 SLOPE_TOLERANCE = 1e-5
@@ -113,8 +114,7 @@ def check(
     FLOPs with those of a derived step."""
     options, say = options or Options(), progress or _silent
     trials = []
-    for seed in range(_SETS):
-        at = _sizes(found.program, spec, seed, sizes or {})
+    for seed, at in enumerate(trial_sizes(found.program, spec, sizes or {})):
         say(f"comparing with autograd at {', '.join(f'{n}={v}' for n, v in at.items())}")
         trials.append(trial(found, spec, at, options, seed))
     return Checked(tuple(trials), _flops(found, spec, trials[0].sizes, options, say))
@@ -180,10 +180,22 @@ def _drawn(found: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tupl
     return {("random", leaf): array for leaf, (_, array) in zip(wanted, real, strict=True)}
 
 
-def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int]) -> dict[str, int]:
-    """Small random sizes at which the model runs as recorded. Those that are numbers in the program stay; ``given`` ones too."""
+def trial_sizes(program: Program, spec: Spec, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sets of small sizes to compare at, each different where the model leaves that open."""
+    sets: list[dict[str, int]] = []
+    for seed in range(_SETS):
+        sets.append(_sizes(program, spec, seed, given, sets))
+    return sets
+
+
+def _sizes(
+    program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()
+) -> dict[str, int]:
+    """Small random sizes at which the model runs as recorded, none of those ``used`` where there are others. Those that are numbers in
+    the program stay; ``given`` ones too."""
     basis, generator = basis_of(spec.dimensions), random.Random(seed)
     otherwise: dict[str, int] | None = None
+    again: dict[str, int] | None = None
     for values in _drawn_sizes(basis.symbols, program.fixed, generator):
         sizes = {**basis.sizes(values), **given}
         try:
@@ -193,9 +205,14 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int]) ->
         at = basis.values(full)
         if any(at[n] != v for n, v in program.fixed.items()):
             continue
-        if all(c.same_at(at) for c in program.conditions):
+        if not all(c.same_at(at) for c in program.conditions):
+            otherwise = full
+        elif full in used:
+            again = full
+        else:
             return full
-        otherwise = full
+    if again is not None:
+        return again
     if given and otherwise is not None:
         return otherwise  # asked for: whether the equations hold there too is what the comparison says
     at = {**program.hints, **program.fixed}
@@ -205,10 +222,13 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int]) ->
 
 
 def _drawn_sizes(symbols: Sequence[str], fixed: Mapping[str, int], generator: random.Random) -> Iterator[dict[str, int]]:
-    """Sets of values, small ones first; different ones where that is possible, so that two sizes cannot stand for each other."""
-    for top in (len(symbols) + 2, len(symbols) + 4, 16, 24, 40):
+    """Sets of values, small ones first; different ones where that is possible, from each other and from those that are fixed, so that two
+    sizes cannot stand for each other."""
+    count = len(symbols)
+    for top in (max(count + 2, _LEAST_TOP), max(count + 4, _LEAST_TOP), 16, 24, 40):
+        apart = [v for v in range(2, max(top, count + 2) + len(fixed)) if v not in fixed.values()]
         for _ in range(80):
-            yield {**dict(zip(symbols, generator.sample(range(2, max(top, len(symbols) + 2)), len(symbols)), strict=True)), **fixed}
+            yield {**dict(zip(symbols, generator.sample(apart, count), strict=True)), **fixed}
         for _ in range(80):
             yield {**{n: generator.randint(2, top) for n in symbols}, **fixed}
 

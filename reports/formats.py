@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.formats.encode import Encoding
-from calc.formats.layouts import Float, Format, element_bytes
+from calc.formats.layouts import Float, Format, Integer, element_bytes
 from calc.formats.limits import limits
 from calc.formats.numbers import Number, decimal, written
+from reports.numbers import MINUS
 
 _MOST = 20
 _FIGURES = 9
@@ -43,8 +44,13 @@ def shown(number: Number | None) -> str:
 
 
 def layout_words(layout: Format) -> str:
-    """``1 sign, 8 exponent, 7 fraction``."""
-    return ", ".join(f"{width} {name}" for name, width in layout.fields)
+    """``1 sign, 8 exponent, 7 fraction``; of an integer with a sign, that it is in two's complement."""
+    widths = ", ".join(f"{width} {name}" for name, width in layout.fields)
+    return f"two's complement: {widths}" if _complements(layout) else widths
+
+
+def _complements(layout: Format) -> bool:
+    return isinstance(layout, Integer) and layout.signed
 
 
 def bytes_words(layout: Format) -> str:
@@ -80,8 +86,7 @@ def _show_number(layout: Format, found: Encoding, out: Console) -> None:
     table = Table.grid(padding=(0, 3))
     table.add_row(Text("given"), Text(shown(found.given)))
     bits = " ".join(bits for _, bits in found.fields)
-    names = ", ".join(f"{name} {int(bits, 2)}" for name, bits in found.fields)
-    table.add_row(Text("bits"), Text.assemble((bits, "bold"), f"  ({names})"))
+    table.add_row(Text("bits"), Text.assemble((bits, "bold"), f"  ({_weights(layout, found)})"))
     table.add_row(Text("value"), Text.assemble((shown(found.value), "bold"), f"  ({_kind(layout, found)})"))
     if found.error is not None:
         table.add_row(Text("error"), Text(_error(found)))
@@ -97,6 +102,15 @@ def _show_number(layout: Format, found: Encoding, out: Console) -> None:
     out.print(Text("rounded once, from the exact number, to the nearest; a tie goes to the even one", style="dim"))
     for note in found.notes:
         out.print(Text(f"note: {note}", style="dim"))
+
+
+def _weights(layout: Format, found: Encoding) -> str:
+    """What the bits of each field come to: ``sign 1, exponent 124``; in two's complement, their addends of the value."""
+    values = {name: int(bits, 2) for name, bits in found.fields}
+    if not _complements(layout):
+        return ", ".join(f"{name} {value}" for name, value in values.items())
+    weight = f"weighs {MINUS}{2 ** (layout.bits - 1)}" if values["sign"] else "is 0"
+    return f"two's complement; the sign bit {weight}, the others {values['others']}"
 
 
 def _kind(layout: Format, found: Encoding) -> str:

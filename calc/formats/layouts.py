@@ -57,8 +57,8 @@ class Integer:
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
-        """The bits from the highest down."""
-        return (("sign", 1), ("magnitude", self.bits - 1)) if self.signed else (("magnitude", self.bits),)
+        """The bits from the highest down. In two's complement the sign bit weighs as much as the others and 1 more, and takes it away."""
+        return (("sign", 1), ("others", self.bits - 1)) if self.signed else (("magnitude", self.bits),)
 
 
 Format = Float | Integer

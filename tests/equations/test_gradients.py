@@ -12,7 +12,7 @@ import pytest
 import sympy as sp
 
 import calc
-from calc.differentiate import Trial, _sizes, check, trial
+from calc.differentiate import Trial, _sizes, check, trial, trial_sizes
 from calc.equations.derived import Derived
 from calc.options import Options
 from calc.spec import Spec
@@ -30,7 +30,7 @@ def derived(name: str, attention: str = "fused") -> tuple[Spec, Derived]:
 def trials(name: str, attention: str = "fused") -> list[Trial]:
     spec, found = derived(name, attention)
     options = Options(attention=attention)
-    return [trial(found, spec, _sizes(found.program, spec, seed, {}), options, seed) for seed in range(3)]
+    return [trial(found, spec, at, options, seed) for seed, at in enumerate(trial_sizes(found.program, spec, {}))]
 
 
 # The others take the same way through the same rules.
@@ -47,6 +47,25 @@ def test_gradients_equal_autograd(name: str) -> None:
 
     assert [] == [t for t in found if not t.ok]
     assert sum(t.places for t in found) > 0
+
+
+@pytest.mark.parametrize("name", ["scalar", "two-layer", "cruncher", "layer norm"])
+def test_the_three_sets_of_sizes_differ(name: str) -> None:
+    """Even of a model with one size; no drawn size equals a depth, which is a number in the equations; all are small."""
+    spec, found = derived(name)
+    sets = trial_sizes(found.program, spec, {})
+
+    assert 3 == len({tuple(at.items()) for at in sets})
+    assert all(2 <= size <= 8 for at in sets for size in at.values())
+    drawn = [[at[n] for n in found.program.hints if n in at and n not in found.program.fixed] for at in sets]
+    assert all(not set(sizes) & set(found.program.fixed.values()) for sizes in drawn)
+
+
+def test_sizes_that_are_all_given_are_used_again() -> None:
+    """Each comparison draws other numbers there."""
+    spec, found = derived("scalar")
+
+    assert [{"n": 3}] * 3 == trial_sizes(found.program, spec, {"n": 3})
 
 
 @pytest.mark.parametrize("attention", ["fused", pytest.param("math", marks=pytest.mark.slow)])

@@ -177,7 +177,7 @@ def test_fp32_is_reached_by_way_of_fp64() -> None:
 def test_an_integer_is_kept_within_its_bounds() -> None:
     """As quantisation does; 2.5 goes to the even 2."""
     assert [-8, 7, 2, 0] == [of("int4", text).value.value for text in ("-9", "100", "2.5", "-0.5")]
-    assert (("sign", "1"), ("magnitude", "000")) == of("int4", "-8").fields
+    assert (("sign", "1"), ("others", "000")) == of("int4", "-8").fields
 
 
 @pytest.mark.parametrize(

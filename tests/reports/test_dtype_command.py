@@ -38,6 +38,21 @@ def test_a_number_is_shown_bit_by_bit() -> None:
     assert "none: the number is in the format" in found.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("int8", "-3"), "1 1111101  (two's complement; the sign bit weighs −128, the others 125)"),
+        (("int8", "3"), "0 0000011  (two's complement; the sign bit is 0, the others 3)"),
+        (("uint8", "253"), "11111101  (magnitude 253)"),
+        (("int8",), "int8: 8 bits, two's complement: 1 sign, 7 others; 1 byte an element\n"),
+    ],
+)
+def test_an_integer_with_a_sign_is_in_twos_complement(words: tuple[str, ...], shown: str) -> None:
+    """-128 + 125 = -3: no sign before a magnitude."""
+    assert shown in run("dtype", *words).stdout
+    assert "int8             1 byte     torch: int8; two's complement: 1 sign, 7 others\n" in run("list", "dtypes").stdout
+
+
 def test_negative_numbers_and_zeros_are_no_options() -> None:
     """-0 keeps its sign."""
     made = json.loads(run("dtype", "fp16", "-0", "--json").stdout)["encoding"]
