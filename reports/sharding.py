@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -9,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.reckoning import Line
-from calc.sharding.account import Account, Stage
+from calc.reckoning import Given, Line
+from calc.sharding.account import UNSURE, Account, Stage
 from calc.sharding.layout import SEQUENCE
 from calc.sharding.memory import KINDS, WORDS
 from calc.sharding.search import Found, parts_of_step
@@ -18,6 +19,8 @@ from calc.units import Unit
 from reports.escape import visible
 from reports.numbers import amount, integer, significant
 
+_LONG, _LITTLE = 10**15, Fraction(1, 1000)  # whole numbers below are written out, fractions between as decimals
+_STREAM = "Y"  # shown with the traffic, which is a multiple of it
 _STAGES = {"only": "", "first": "first stage", "inner": "second stage, the fullest in the middle", "last": "last stage"}
 
 
@@ -27,9 +30,7 @@ def show(found: Account, out: Console) -> None:
     out.print(_memory(found))
     _unknown(found, out)
     if found.machine is not None:
-        fits = "fits" if found.memory <= found.machine.memory else "does not fit"
-        fits = fits if found.model.items else f"the state alone {fits}"
-        out.print(Text(f"{fits} the {_bytes(found.machine.memory)} of {visible(found.machine.name)}", style="bold"))
+        out.print(Text(f"{found.fit} the {_bytes(found.machine.memory)} of {visible(found.machine.name)}{_unsure(found)}", style="bold"))
         if found.step is None:
             out.print(Text("time is unknown: which products its layers make is not known apart", style="dim"))
     stage = found.fullest
@@ -37,10 +38,16 @@ def show(found: Account, out: Console) -> None:
     if stage.traffic:
         out.print()
         out.print(_traffic(stage, found))
+        for line in stage.reckoning.lines:
+            if line.letter == _STREAM:
+                out.print(_step_text(line))
     if found.step is not None:
         _steps(f"Time{_of(stage, found)}", _time_lines(stage), out)
         _steps("Time of a step", found.step.lines, out)
-        _given(found, out)
+    out.print()
+    out.print(_letters(found))
+    for note in found.step.notes if found.step is not None else ():
+        out.print(Text(note, style="dim"))
     out.print()
     out.print(Text("What must hold, and does:", style="bold"))
     for condition in found.conditions:
@@ -69,7 +76,7 @@ def show_search(found: Found, out: Console) -> None:
 
 def _head(found: Account, out: Console) -> None:
     words = found.layout.words or "one device"
-    out.print(Text.assemble((visible(found.model.name), "bold"), f", {words}: {integer(found.layout.devices)} devices"))
+    out.print(Text.assemble((visible(found.model.name), "bold"), f", {words}: {_many(found.layout.devices, 'devices')}"))
     out.print(Text(visible(f"{found.model.source}; {found.state.source}"), style="dim"))
     if found.layout.sequence != "off":
         out.print(Text(f"sequence={found.layout.sequence}: {SEQUENCE[found.layout.sequence]}", style="dim"))
@@ -96,6 +103,12 @@ def _memory(found: Account) -> Table:
     return table
 
 
+def _unsure(found: Account) -> str:
+    if found.fit != UNSURE:
+        return ""
+    return f": the sum is a bound from above, of which {_bytes(found.fullest.at_once)} are there at once for certain"
+
+
 def _of(stage: Stage, found: Account) -> str:
     return f" ({_STAGES[stage.name]})" if len(found.stages) > 1 else ""
 
@@ -106,7 +119,7 @@ def _memory_lines(stage: Stage) -> list[Line]:
 
 
 def _time_lines(stage: Stage) -> list[Line]:
-    sent = {item.collective.letter for item in stage.traffic} | {"Y"}
+    sent = {item.collective.letter for item in stage.traffic} | {_STREAM}
     return [line for line in stage.reckoning.lines[len(_memory_lines(stage)) :] if line.letter not in sent]
 
 
@@ -114,7 +127,11 @@ def _steps(title: str, lines: Sequence[Line], out: Console) -> None:
     out.print()
     out.print(Text(title, style="bold"))
     for line in lines:
-        out.print(Text.assemble(f"  {line.letter} = {line.expr} = {_value(line)}", (f"  {line.meaning}: {line.because}", "dim")))
+        out.print(_step_text(line))
+
+
+def _step_text(line: Line) -> Text:
+    return Text.assemble(f"  {line.letter} = {line.expr} = {_value(line)}", (f"  {line.meaning}: {line.because}", "dim"))
 
 
 def _traffic(stage: Stage, found: Account) -> Table:
@@ -130,16 +147,30 @@ def _traffic(stage: Stage, found: Account) -> Table:
     return table
 
 
-def _given(found: Account, out: Console) -> None:
-    out.print()
-    out.print(Text("What was put in:", style="bold"))
-    assert found.machine is not None  # a step has one
-    for given in found.machine.givens:
-        text = f"  {given.letter} = {significant(given.value) if given.value < 1000 else f'{float(given.value):.4g}'} {given.unit}"
-        out.print(Text.assemble(text, (f"  {given.meaning}: {visible(given.source)}", "dim")))
-    assert found.step is not None
-    for note in found.step.notes:
-        out.print(Text(f"  {note}", style="dim"))
+def _letters(found: Account) -> Table:
+    """Every letter in what is shown that is no line of its own: what was put in, with its source."""
+    lines = [*found.fullest.reckoning.lines, *(found.step.lines if found.step is not None else ())]
+    texts = [line.expr for line in lines] + [item.collective.sent for item in found.fullest.traffic] + [c.expr for c in found.conditions]
+    used = set(re.findall(r"[A-Za-z_]\w*", " ".join(texts)))
+    givens = {g.letter: g for g in (*found.fullest.reckoning.givens, *(found.step.givens if found.step is not None else ()))}
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
+    for name in ("Letter", "value", "what it stands for", "from"):
+        table.add_column(name, justify="right" if name == "value" else "left")
+    for given in givens.values():
+        if given.letter in used:
+            table.add_row(given.letter, _given(given), given.meaning, Text(visible(given.source), style="dim"))
+    return table
+
+
+def _given(given: Given) -> str:
+    if given.value.denominator == 1 and given.value < _LONG:
+        return _many(int(given.value), given.unit)
+    return f"{significant(given.value) if _LITTLE <= given.value < _LONG else f'{float(given.value):.4g}'} {given.unit}".rstrip()
+
+
+def _many(number: int, unit: str) -> str:
+    """``1 device``, ``2 devices``."""
+    return f"{integer(number)} {unit.removesuffix('s') if number == 1 and '/' not in unit and len(unit) > 1 else unit}".rstrip()
 
 
 def _ranking(title: str, found: Sequence[tuple[Account, str]]) -> Table:
@@ -164,8 +195,8 @@ def _step(found: Account) -> Fraction:
 def _value(line: Line) -> str:
     if line.unit == "bytes":
         return _bytes(line.value)
-    if line.value.denominator == 1 and line.value < 10**15:
-        return f"{integer(int(line.value))} {line.unit if line.unit != '1' else ''}".rstrip()
+    if line.value.denominator == 1 and line.value < _LONG:
+        return _many(int(line.value), line.unit if line.unit != "1" else "")
     if line.unit == "s":
         return _seconds(line.value)
     return f"{float(line.value):.4g} {line.unit if line.unit != '1' else ''}".rstrip()

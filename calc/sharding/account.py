@@ -17,7 +17,7 @@ from calc.exact import evaluate_text
 from calc.reckoning import Given, Line, Reckoning
 from calc.sharding.communication import Collective, collectives, stream
 from calc.sharding.conditions import Condition, require
-from calc.sharding.layout import LETTERS, MEANINGS, Layout
+from calc.sharding.layout import LETTERS, MEANINGS, UNITS, Layout
 from calc.sharding.memory import KINDS, TOTAL, memory
 from calc.sharding.model import Model
 from calc.sharding.parts import Choice, stages_of
@@ -32,6 +32,14 @@ class Traffic:
     collective: Collective
     payload: Fraction
     sent: Fraction
+
+
+FITS, UNSURE, NOT, KEPT_FITS, STATE_FITS, STATE_NOT = (
+    "fits", "may not fit", "does not fit", "what is kept fits, temporaries are not counted:", "the state alone fits",
+    "the state alone does not fit",
+)  # fmt: skip
+_OF_STAGE = "the lines of that stage"
+_PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,11 @@ class Stage:
     @property
     def total(self) -> int:
         return int(self.reckoning[TOTAL])
+
+    @property
+    def at_once(self) -> int:
+        """Bytes that are there together for certain, when a forward ends: of the total without what comes and goes, and gradients."""
+        return sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,18 @@ class Account:
     def memory(self) -> int:
         return self.fullest.total
 
+    @property
+    def fit(self) -> str:
+        """Whether it fits the machine. The total is a bound from above, so that between it and what is there for certain nobody knows."""
+        if self.machine is None:
+            return ""
+        room = self.machine.memory
+        if not self.model.items:
+            return STATE_FITS if self.memory <= room else STATE_NOT
+        if self.memory <= room:
+            return FITS if self.model.moments else KEPT_FITS
+        return NOT if max(stage.at_once for stage in self.stages) > room else UNSURE
+
 
 def choice_of(layout: Layout, layers: int) -> Choice:
     """What of a layout decides which expressions hold."""
@@ -91,9 +116,12 @@ def account(model: Model, layout: Layout, state: State, machine: Machine | None 
     stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
     step = None
     if machine is not None and not model.only_data:
-        timed = [Given(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage") for n, stage in enumerate(stages, 1)]
+        timed = [
+            Given(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE) for n, stage in enumerate(stages, 1)
+        ]
         timed += [
-            Given(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage") for n, stage in enumerate(stages, 1)
+            Given(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
+            for n, stage in enumerate(stages, 1)
         ]
         letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
         step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
@@ -117,14 +145,13 @@ def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], st
 
 def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
     sizes = [
-        Given(name, Fraction(value), "1", DIMENSIONS.get(name, f"dimension {name}"), model.name)
+        Given(name, Fraction(value), "", DIMENSIONS.get(name, f"dimension {name}"), model.name)
         for name, value in model.values.items()
         if name != "B"
     ]
-    ranks = [Given(letter, Fraction(getattr(layout, name)), "1", MEANINGS[name]) for name, letter in LETTERS.items()]
-    micros = Given(
-        "m", Fraction(layout.batch, layout.replicas * layout.micro), "1", "micro-batches of a step, on each data rank: B/(n*x*b)"
-    )
+    ranks = [Given(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()]
+    number = Fraction(layout.batch, layout.replicas * layout.micro)
+    micros = Given("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
     kept = {
         "w": ("weights", state.weights),
         "q": ("gradients", state.gradients),
@@ -134,7 +161,7 @@ def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
     if state.counter:
         kept["j"] = ("step counters of a tensor, not", state.counter)
     formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in kept.items()]
-    rank = [Given("r", Fraction(layout.rank), "1", "number of the rank among those that share")] if layout.rank else []
+    rank = [Given("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
 

@@ -15,7 +15,7 @@ from calc.questions.given import require_unit
 from calc.questions.values import read
 from calc.sharding.account import Account, account
 from calc.sharding.conditions import require_devices
-from calc.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of
+from calc.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of, require_devices_at_most
 from calc.sharding.model import FIRST, Model, Tensor, decoder
 from calc.sharding.search import Found, search
 from calc.sharding.state import State, state_of
@@ -46,10 +46,6 @@ class Asked:
     machine: Machine | None
     words: Words
 
-    @property
-    def devices(self) -> int | None:
-        return _count(self.words, "devices") if "devices" in self.words else None
-
 
 def shard(name: str | None, words: Words, progress: Progress) -> Account:
     """One layout worked out."""
@@ -67,12 +63,12 @@ def best(name: str | None, words: Words, progress: Progress) -> Found:
     if "rank" in words:
         raise BadInputError("a search is about the fullest rank: leave rank out")
     given = _layout_words(words)
-    layout_of({name: value for name, value in given.items() if name not in ("batch", "sequence")})  # refuses what no layout can have
-    asked = _asked(name, words, _SEVERAL, _count(words, "devices"), progress)
+    layout_of({name: value for name, value in given.items() if name != "sequence"})  # refuses what no layout can have
+    devices, fewer = require_devices_at_most(_count(words, "devices")), _yes(words, "fewer", False)
+    asked = _asked(name, words, _SEVERAL, devices, progress)
     assert asked.machine is not None
-    assert asked.devices is not None
     progress("evaluating every layout")
-    return search(asked.model, _limits(given, asked.devices, _yes(words, "fewer", False)), asked.state, asked.machine)
+    return search(asked.model, _limits(given, devices, fewer), asked.state, asked.machine)
 
 
 def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
@@ -183,8 +179,8 @@ def _machine(words: Words, devices: int) -> Machine | None:
     return machine_of(
         accelerator(words["gpu"], words.get("hardware")),
         dtype=words.get("dtype", "bf16"),
-        efficiency=number("efficiency", "share") or Fraction(1),
-        node=_count(words, "node") if "node" in words else 8,
+        efficiency=number("efficiency", "share"),
+        node=_count(words, "node") if "node" in words else None,
         memory=None if memory is None else int(memory),
         link=number("link", "bytes/s"),
         network=number("network", "bytes/s"),

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from calc.errors import BadInputError
 from calc.exact import holds
-from calc.sharding.layout import LETTERS, Layout
+from calc.sharding.layout import Layout
 from calc.sharding.model import Model
-
-NAMES = {letter: name for name, letter in LETTERS.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,19 +26,22 @@ from calc.sharding.model import (
     REST,
     ROWS,
     SAME,
+    STEPS,
     STREAM,
     VOCABULARY,
     WHOLE,
     Item,
     Model,
+    Moment,
     Tensor,
 )  # fmt: skip
+from calc.sharding.peaks import moments_of, stepped_of
 
 _ELEMENT = {"fp32": 4, "bf16": 2, "bf16-master": 2}
 _LETTERS = ("L", "d", "h", "g", "k", "f", "V", "C", "E", "e")
 _HEADS_AND_WIDTHS = frozenset("hgfV")
 _PRODUCTS = ("mm", "addmm", "bmm", "_grouped_mm")
-Monomials = dict[str, int]
+Monomials = dict[str, Fraction]
 
 
 def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
@@ -47,13 +50,15 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
     items, unkept = _items(derivation) if not because else ((), "")
     because = because or unkept
     tied = sum(t.what in ("embedding", "head") for t in read) == 1
+    values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
+    tensors, moments = tuple(own), moments_of(derivation, values)
     if because:
         read, items, tied = (), (_all_kept(derivation),), False
         own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
     head = (Tensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
     return Model(
         name=derivation.model,
-        values={} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")},
+        values=values,
         tensors=(*read, *head),
         items=items,
         source="derived from a record of its step",
@@ -62,7 +67,14 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
         tied=tied,
         only_data=because,
         own=tuple(own),
+        moments=_at_one_end(moments) if because else moments,
+        stepped=stepped_of(derivation, tensors),
     )
+
+
+def _at_one_end(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+    """Of a model that is not divided into layers: all that is no step of the optimizer belongs to one place."""
+    return tuple(moment if moment.where == STEPS else replace(moment, where=LAST) for moment in moments)
 
 
 def _counted_out(tensor: Tensor, layers: int) -> Tensor:
@@ -82,12 +94,12 @@ def _all_kept(derivation: Derivation) -> Item:
 
 
 def _monomials(text: str) -> Monomials:
-    """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: letters in order, powers written out."""
+    """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: letters in order, powers written out. A vector in every second layer is a half."""
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", text))), [text])
-    found = {}
+    found: Monomials = {}
     for coefficient, powers in algebra.terms(algebra.parse(text)):
         found["*".join(sorted(name for name, power in powers.items() for _ in range(power)))] = coefficient
-    return {name: int(count) for name, count in found.items() if Fraction(count).denominator == 1}
+    return found
 
 
 def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
@@ -95,7 +107,12 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
     missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
     if missing:
         return (), f"it has no dimension {missing[0]}, as decoders have"
-    left = _monomials(derivation["parameters"].text or "0")
+    text = at_hand(derivation["parameters"].text or "0", derivation.sizes)
+    whole = _monomials(text)
+    parts = next((f"{count}*{name}" for name, count in whole.items() if count.denominator != 1 or count < 0), "")
+    if parts:
+        return (), f"its parameters have {parts}: not every layer has the same tensors, as a decoder's have"
+    left = dict(whole)
     found: list[Tensor] = []
     experts = "E" in derivation.sizes
     for tensors in (_of_heads(left, derivation), _of_feed_forward(left, experts), _of_ends(left), _of_vectors(left)):
@@ -104,7 +121,18 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
         found += tensors
     if left:
         return (), f"its parameters have {next(iter(left.values()))}*{next(iter(left))}, which no decoder has"
+    if not _is_whole(found, text, derivation):
+        return (), "the tensors that a decoder has are not all of its parameters"
     return tuple(found), ""
+
+
+def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> bool:
+    """Whether the tensors recognised add up to the parameters derived: none is lost, and none counted twice."""
+    each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
+    difference = f"{' + '.join(each)} - ({text})"
+    if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width
+        difference = re.sub(r"\bd\b", "(h*k)", difference)
+    return not _monomials(difference)
 
 
 def _of_heads(left: Monomials, derivation: Derivation) -> list[Tensor] | str:
@@ -133,7 +161,7 @@ def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
     """Where d = h k: of the vectors of width d, those at attention's matrices; three of four are divided as the heads are."""
     terms = [(term.site.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
     modules = {module for module, monomials in terms if "L*d*d" in monomials}
-    beside = sum(monomials.get("L*d", 0) for module, monomials in terms if module in modules)
+    beside = sum(monomials.get("L*d", Fraction(0)) for module, monomials in terms if module in modules)
     if beside < 3 or left.get("L*d", 0) < beside:
         return 0
     left["L*d"] -= 3
@@ -144,13 +172,16 @@ def _of_feed_forward(left: Monomials, experts: bool) -> list[Tensor] | str:
     matrices = left.pop("E*L*d*f" if experts else "L*d*f", 0)
     if matrices not in (2, 3):
         return f"its feed-forward has {matrices} matrices where decoders have 2 or 3"
-    found = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=matrices - 1, experts=experts)]
+    found = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
     found.append(Tensor("down", "d", "f", divided=REST, experts=experts))
-    if left.pop("E*L*d", 0):
+    routers = left.pop("E*L*d", Fraction(0))
+    if routers not in (0, 1):
+        return f"it has {routers} matrices or vectors of E*d in a layer, where a decoder has one router"
+    if routers:
         found.append(Tensor("router", "E", "d"))
-    biases = left.pop("L*f", 0)
+    biases = left.pop("L*f", Fraction(0))
     if biases:
-        found.append(Tensor("bias of up", "f", "1", divided=ROWS, times=biases, per_token=False))
+        found.append(Tensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
     return found
 
 
@@ -161,8 +192,9 @@ def _of_ends(left: Monomials) -> list[Tensor] | str:
     found = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if tables == 2:
         found.append(Tensor("head", "V", "d", LAST, VOCABULARY))
-    if left.pop("C*d", 0):
-        found.append(Tensor("positions", "C", "d", FIRST, per_token=False))
+    positions = left.pop("C*d", Fraction(0))
+    if positions:
+        found.append(Tensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
     return found
 
 
@@ -173,7 +205,7 @@ def _of_vectors(left: Monomials) -> list[Tensor]:
         times = left.pop(name, 0)
         if times:
             what = "last norm" if where is LAST else "norms and biases"
-            found.append(Tensor(what, rows, "1", where, WHOLE, times, per_token=False))
+            found.append(Tensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
     return found
 
 

@@ -36,7 +36,11 @@ MEANINGS = {
     "micro": "sequences of a micro-batch",
     "batch": "sequences of a step, all devices together",
 }
-_LARGEST = 10**9
+UNITS = {
+    "data": "ranks", "tensor": "ranks", "pipeline": "stages", "context": "ranks", "expert": "ranks", "interleave": "pieces",
+    "micro": "sequences", "batch": "sequences",
+}  # fmt: skip
+LARGEST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,15 @@ def layout_of(given: Mapping[str, int | str]) -> Layout:
     return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
 
 
+def require_devices_at_most(devices: int) -> int:
+    """The devices of a search, of which there can be no more than of one kind of ranks."""
+    if not 1 <= devices <= LARGEST:
+        raise BadInputError(f"devices = {str(devices)[:40]} is no count of devices: give an integer from 1 to 10**9")
+    return devices
+
+
 def _require_count(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
         raise BadInputError(f"{name} = {str(value)[:40]} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 

@@ -37,13 +37,16 @@ from calc.sharding.parts import (
     total,
 )  # fmt: skip
 from calc.sharding.state import State
+from calc.sharding.temporaries import temporaries
 
 KINDS: Mapping[str, str] = {
     "weights": "W", "gradients": "Q", "optimizer": "O", "master": "U", "gathered": "H", "unreduced": "J", "activations": "A",
+    "temporaries": "X",
 }  # fmt: skip
 WORDS: Mapping[str, str] = {
     "weights": "weights", "gradients": "gradients", "optimizer": "optimizer state", "master": "master weights",
     "gathered": "weights gathered", "unreduced": "gradients not yet divided", "activations": "activations",
+    "temporaries": "temporaries",
 }  # fmt: skip
 TOTAL = "M"
 _DIVIDED = "each matrix is divided along its columns or rows, each vector that goes with divided columns too"
@@ -60,10 +63,19 @@ def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line
     kept_always = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
     transient = _transient(model, choice, stage)
     activations = _activations(model, choice, stage)
-    there = {line.letter for line in (*kept_always, *transient, *activations)}
+    passing = temporaries(model, choice, stage, state, shares(choice))
+    there = {line.letter for line in (*kept_always, *transient, *activations, *passing)}
     kinds = [letter for letter in KINDS.values() if letter in there]
-    whole = Line(TOTAL, total(kinds), "bytes", "all of it", "at the moment when the most micro-batches are under way")
-    return (*kept_always, *transient, *activations, whole)
+    whole = Line(TOTAL, total(kinds), "bytes", *_together(model))
+    return (*kept_always, *transient, *activations, *passing, whole)
+
+
+def _together(model: Model) -> tuple[str, str]:
+    """What the sum is, and why."""
+    when = "at the moment when the most micro-batches are under way"
+    if model.moments:
+        return "all of it", f"{when}, and as if gradients and the largest temporaries were whole then: no moment has more"
+    return "what is kept", f"{when}; temporaries are not counted"
 
 
 def _parameters(model: Model, choice: Choice, stage: str) -> list[Line]:

@@ -13,6 +13,7 @@ from calc.errors import BadInputError
 
 # Where a tensor or an item is: in every layer, before the first one, behind the last one, on every stage.
 LAYER, FIRST, LAST, EVERY = "layer", "first", "last", "every"
+STEPS = "steps"  # and at the end of a step, when the optimizer runs
 # Along which side tensor parallelism divides a matrix of (rows, rest): columns of the product, its sums, key/value heads, the vocabulary.
 WHOLE, ROWS, REST, HEADS, VOCABULARY = "", "rows", "rest", "heads", "vocabulary"
 # What happens to a kept tensor under tensor and sequence parallelism.
@@ -35,10 +36,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Bytes that the backward of ``B`` sequences of ``T`` tokens needs, in one layer or once. ``scores`` grow as T squared.
-
-    ``statistic``: so small beside the rest that published formulas leave it out.
-    """
+    """Bytes that the backward of ``B`` sequences of ``T`` tokens needs, in one layer or once. ``scores`` grow as T squared."""
 
     what: str
     expr: str
@@ -46,7 +44,18 @@ class Item:
     because: str
     where: str = LAYER
     scores: bool = False
-    statistic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
+
+    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more.
+    """
+
+    what: str
+    parts: tuple[tuple[str, str], ...]
+    where: str = LAYER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Model:
 
     ``own`` are the module's tensors as they are, which count where none is divided by columns.
     ``attention`` is ``fused`` (no scores are kept, and their product runs again) or ``math``; ``tied``: one table serves both ends.
+    ``moments`` are what comes and goes, of which the largest counts; without any it is not known. ``stepped``: bytes that the optimizer has
+    for a moment, of each parameter beside its gradient, and of each element of the largest tensor; left out, they follow from the state.
     """
 
     name: str
@@ -68,6 +79,8 @@ class Model:
     only_data: str = ""
     own: tuple[Tensor, ...] = ()
     notes: tuple[str, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    stepped: tuple[int, int] | None = None
 
     @property
     def has_experts(self) -> bool:
@@ -87,7 +100,8 @@ def decoder(
     tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
     items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
     kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a head of its own'}"
-    return Model("decoder", values, tensors, items, f"published account: {_KORTHIKANTI}; {kind}", attention, tied=tied)
+    source = f"published account: {_KORTHIKANTI}; {kind}"
+    return Model("decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout))
 
 
 def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
@@ -171,11 +185,7 @@ def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
             found.append(Item("noise on the scores", "B*T*T*h", DIVIDED, "a byte an element", scores=True))
             found.append(Item("scores after the noise", "2*B*T*T*h", DIVIDED, "what values are multiplied with", scores=True))
     else:
-        found.append(
-            Item(
-                "logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again", statistic=True
-            )
-        )
+        found.append(Item("logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again"))
     if dropout:
         found.append(Item("noise behind attention", "B*T*d", STREAM, "a byte an element"))
     return found
@@ -204,7 +214,7 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
 
 def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
     found = [
-        Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST, statistic=True),
+        Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST),
         Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised", LAST),
         Item("input of the head", "2*B*T*d", GATHERED, "the gradient of the head is its input times that of the logits", LAST),
         Item("logits", "4*B*T*V", DIVIDED, "the loss is taken in fp32", LAST),
@@ -212,3 +222,27 @@ def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
     if dropout:
         found.append(Item("noise on the embedding", "B*T*d", STREAM, "a byte an element", FIRST))
     return found
+
+
+# -- what is there for a moment ---------------------------------------------------------------------------------------------------
+
+
+def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[Moment, ...]:
+    """Gradients of what is kept, which the backward makes one after another, in 2-byte numbers; those of the loss in fp32.
+
+    Source: torch's ``cross_entropy``, whose backward holds the gradient of the log-probabilities while it makes that of the logits, a new
+    tensor each; and the chain rule, by which an operator's backward holds the gradients of its result and of its arguments.
+    """
+    times = "*e" if "E" in values else ""
+    stream = f"2*B*T*d{times}"
+    what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
+    found = [
+        Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST),
+        Moment(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
+        Moment("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
+        Moment("token ids and targets", (("16*B*T", SAME),), STEPS),
+    ]
+    if attention == _MATH:
+        noise = 2 if dropout else 0
+        found.append(Moment("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER))
+    return tuple(found)

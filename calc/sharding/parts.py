@@ -198,20 +198,24 @@ def layers_in_flight(choice: Choice, stage: str) -> str:
 
 def on_rank(item: Item, choice: Choice) -> str:
     """Bytes of an item of one micro-batch on a rank."""
-    text = re.sub(r"\bB\b", "b", item.expr)
+    return of_rank(item.expr, item.under, choice)
+
+
+def of_rank(expr: str, under: str, choice: Choice) -> str:
+    """Bytes of one micro-batch on a rank, ``expr`` being those of all of it, divided as ``under`` says."""
+    text = re.sub(r"\bB\b", "b", expr)
     if choice.has("c"):
         text = re.sub(r"\bT\b", "(T/c)", text)
-    if choice.has("t") and _is_divided(item, choice):
-        text = f"({text})/t" if " " in text else f"{text}/t"
-    if choice.has("t") and item.under == DIVIDED and re.search(r"\bV\b", text):
+    if choice.has("t") and _is_divided(under, choice):
+        among = "Min(t, g)" if under == DIVIDED and re.search(r"\bg\b", text) else "t"  # more ranks than key heads have one each
+        text = f"({text})/{among}" if " " in text else f"{text}/{among}"
+    if choice.has("t") and under == DIVIDED and re.search(r"\bV\b", text):
         text = re.sub(r"\bV/t$", "ceiling(V/t)", text)
     return text
 
 
-def _is_divided(item: Item, choice: Choice) -> bool:
-    return (
-        item.under == DIVIDED or (item.under == STREAM and choice.sequence != OFF) or (item.under == GATHERED and choice.sequence == AGAIN)
-    )
+def _is_divided(under: str, choice: Choice) -> bool:
+    return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == AGAIN)
 
 
 def kept(model: Model, choice: Choice) -> list[Item]:

@@ -18,7 +18,7 @@ from calc.sharding.layout import Layout
 from calc.sharding.memory import WORDS
 from calc.sharding.model import Model
 from calc.sharding.state import State
-from calc.sharding.table import Limits, Table, table
+from calc.sharding.table import NAMES, Limits, Table, table
 from calc.sharding.timing import Machine
 
 _RECHECKED = 24
@@ -51,7 +51,7 @@ def search(model: Model, limits: Limits, state: State, machine: Machine, *, runn
     """The fastest layout that fits, and what stands beside it. Nothing fits: refused, with what would."""
     found = table(model, limits, state, machine)
     if not len(found):
-        raise BadInputError(_no_layout(found.refused, limits))
+        raise BadInputError(_no_layout(found, limits))
     fits = found.memory <= machine.memory
     if not fits.any():
         raise BadInputError(_nothing_fits(model, found, limits, state, machine))
@@ -165,9 +165,22 @@ def _others(found: Table, rows: Array, winner: Layout, number: int) -> list[int]
     return chosen
 
 
-def _no_layout(refused: Mapping[str, int], limits: Limits) -> str:
+def _no_layout(found: Table, limits: Limits) -> str:
+    """Nothing was tried, or a condition refuses most, or what was given beside the numbers goes with none of them."""
+    if not found.tried:
+        given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
+        return (
+            f"the ranks that were given ({given}) do not multiply to {limits.devices} devices, with any number of the others:"
+            " leave one out, or change devices"
+        )
+    refused, devices = found.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
+    if found.tried > sum(refused.values()):
+        return (
+            f"no layout of {devices} has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that"
+            " share weights, sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+        )
     why = max(refused, key=lambda name: refused[name])
-    return f"no layout of {limits.devices} devices and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
+    return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
 
 
 def _nothing_fits(model: Model, found: Table, limits: Limits, state: State, machine: Machine) -> str:
@@ -177,6 +190,6 @@ def _nothing_fits(model: Model, found: Table, limits: Limits, state: State, mach
     largest = max(kinds, key=lambda kind: kinds[kind])
     return (
         f"none of {len(found):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
-        f" {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB; memory={-(-least.memory // 10**9)}GB,"
-        " more devices or a shorter sequence would fit"
+        f" up to {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB;"
+        f" memory={-(-least.memory // 10**9)}GB, more devices or a shorter sequence would fit"
     )

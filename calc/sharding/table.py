@@ -17,7 +17,7 @@ from calc.reckoning import Line
 from calc.sharding.arrays import Array, Sheet, holds
 from calc.sharding.communication import collectives, stream
 from calc.sharding.conditions import Condition, conditions
-from calc.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, NONE, OFF, RING, STAGES, Layout
+from calc.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
 from calc.sharding.memory import memory
 from calc.sharding.model import Model
 from calc.sharding.parts import Choice, stages_of
@@ -25,7 +25,7 @@ from calc.sharding.state import State
 from calc.sharding.timing import Machine, step_lines, time_lines
 
 _NUMBERS = ("n", "t", "p", "c", "x", "v", "b")
-_NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro"), strict=True))
+NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step."""
+    """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step.
+
+    ``tried`` combinations of numbers there were, of which ``refused`` says how many fail by which condition.
+    """
 
     numbers: Mapping[str, Array]
     choice: Array
@@ -53,13 +56,14 @@ class Table:
     seconds: Array
     devices: Array
     refused: Mapping[str, int]
+    tried: int
 
     def __len__(self) -> int:
         return len(self.memory)
 
     def layout(self, row: int, batch: int) -> Layout:
         zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
-        named = {_NAMES[letter]: int(array[row]) for letter, array in self.numbers.items()}
+        named = {NAMES[letter]: int(array[row]) for letter, array in self.numbers.items()}
         return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
 
 
@@ -67,7 +71,9 @@ def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table
     """Every valid layout with its memory and time."""
     if model.only_data:
         raise BadInputError(f"{model.name} can be divided by data and ZeRO only, which needs no search: {model.only_data}")
-    grid, refused = _grid(model, limits)
+    if model.values["L"] > LARGEST:
+        raise BadInputError(f"L = {str(model.values['L'])[:40]} is too deep for a search: give 1 to 10**9 layers")
+    grid, refused, tried = _grid(model, limits)
     parts = []
     choices: list[tuple[int, str, str, str]] = []
     for mask, structure in _structures(grid):
@@ -76,12 +82,12 @@ def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table
             choices.append(found[0])
             parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *found[1:]))
     if not parts:
-        return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused)
+        return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
     parts = [_kept(part) for part in parts]
     whole = {letter: np.concatenate([part[0][letter] for part in parts]) for letter in _NUMBERS}
     choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
-    return Table(whole, choice, tuple(choices), memory_, seconds, used, refused)
+    return Table(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
 
 
 def _kept(part: Any) -> Any:
@@ -93,8 +99,8 @@ def _kept(part: Any) -> Any:
 # -- numbers ------------------------------------------------------------------------------------------------------------------
 
 
-def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int]]:
-    """All combinations of numbers for which every condition holds; and by condition, how many it refuses."""
+def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
+    """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried."""
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
     fixed = dict(limits.fixed)
     pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
@@ -107,7 +113,7 @@ def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int
         there = _holds(condition, grid, model, limits)
         refused[condition.because] = int(np.count_nonzero(~there))
         grid = {letter: array[there] for letter, array in grid.items()}
-    return grid, refused
+    return grid, refused, len(both)
 
 
 def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits) -> Array:

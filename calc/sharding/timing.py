@@ -25,6 +25,8 @@ NOTES = (
     "attention is counted in full, T squared",
 )
 _SECONDS = 3600
+_NODE = 8
+_ASKED = "as asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +44,37 @@ class Machine:
     price: Fraction
     source: str
     price_source: str = ""
+    efficiency_source: str = "as asked"
+    node_source: str = "as asked"
+    link_source: str = "as asked"
+    network_source: str = "as asked"
 
     @property
     def givens(self) -> tuple[Given, ...]:
         found = [
             Given("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
-            Given("eta", self.efficiency, "1", "share of the peak that products reach"),
-            Given("Wn", self.link, "bytes/s", "links of a node, each way and device", self.source),
-            Given("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.source),
-            Given("R", Fraction(self.node), "devices", "devices of a node"),
+            Given("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
+            Given("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
+            Given("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
+            Given("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
         ]
         return (*found, *([Given("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []))
 
 
 def machine_of(
-    device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction = Fraction(1), node: int = 8, memory: int | None = None,
+    device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction | None = None, node: int | None = None, memory: int | None = None,
     link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
 ) -> Machine:  # fmt: skip
-    """The rates of an accelerator as published, each of which may be given instead. So many ``devices`` as a node has need no network."""
-    if not 0 < efficiency <= 1:
-        raise BadInputError(f"efficiency = {efficiency} is no share of a peak: give a number above 0, at most 1")
+    """The rates of an accelerator as published, each of which may be given instead, with where it is from. So many ``devices`` as a node
+    has need no network."""
+    share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
+    if not 0 < share <= 1:
+        raise BadInputError(f"efficiency = {share} is no share of a peak: give a number above 0, at most 1")
     if device.link is None and link is None:
         raise BadInputError(f"{device.name} has no published link between devices: give link=…, e.g. link=32GB/s")
     inter: Fraction | int | None = network if network is not None else device.inter_node
-    if inter is None and devices is not None and devices <= node:
+    alone = inter is None and devices is not None and devices <= in_node
+    if alone:
         inter = link if link is not None else device.link
     if inter is None:
         raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
@@ -73,8 +82,12 @@ def machine_of(
     if price is None and device.price is not None:
         priced, words = (device.price.low + device.price.high) / 2, device.price.assumption
     return Machine(
-        device.name, memory or device.memory, device.peak(dtype), dtype, given("eta", efficiency, "1", "efficiency").value,
-        Fraction(link if link is not None else device.link or 0), Fraction(inter), node, priced, device.source, words if priced else "",
+        device.name, memory or device.memory, device.peak(dtype), dtype, given("eta", share, "", "efficiency").value,
+        Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, words if priced else "",
+        efficiency_source=_ASKED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
+        node_source=_ASKED if node is not None else "assumed, as in most machines; node=… changes that",
+        link_source=_ASKED if link is not None else device.source,
+        network_source=_ASKED if network is not None else "not needed: all devices are in one node" if alone else device.source,
     )  # fmt: skip
 
 

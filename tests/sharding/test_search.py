@@ -136,8 +136,8 @@ def test_nothing_fits_names_what_is_largest_and_what_would_fit() -> None:
         search(LLAMA_405B, Limits(64, 64), STATE, H100)
 
     assert str(error.value) == (
-        "none of 55,010 layouts fits 80 GB: the smallest (tensor=16 pipeline=4 batch=64 sequence=again checkpointing=block) needs"
-        " 105 GB, of which optimizer state 51.55 GB; memory=106GB, more devices or a shorter sequence would fit"
+        "none of 55,010 layouts fits 80 GB: the smallest (tensor=8 pipeline=8 batch=64 sequence=kept checkpointing=block) needs up to"
+        " 116.5 GB, of which optimizer state 51.01 GB; memory=117GB, more devices or a shorter sequence would fit"
     )
 
 
@@ -147,6 +147,47 @@ def test_no_layout_at_all_names_the_condition() -> None:
         search(SMALL, Limits(7, 4), STATE, H100)
 
     assert str(error.value).startswith("no layout of 7 devices and batch = 4 is possible: most fail because ")
+
+
+def refused(limits: Limits) -> str:
+    with pytest.raises(BadInputError) as error:
+        search(SMALL, limits, STATE, H100)
+    return str(error.value)
+
+
+def test_ranks_that_do_not_multiply_to_the_devices_are_what_is_blamed() -> None:
+    """7 divides no 64: nothing is tried, so that no condition can be at fault."""
+    assert refused(Limits(64, 8, fixed=(("t", 7), ("n", 2)))) == (
+        "the ranks that were given (tensor = 7, data = 2) do not multiply to 64 devices, with any number of the others: leave one out, or"
+        " change devices"
+    )
+
+
+def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
+    """One device has no tensor ranks, among which a stream could be divided."""
+    assert refused(Limits(1, 8, sequence=("kept",))) == (
+        "no layout of 1 device has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that share weights, sequence"
+        " tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+    )
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ({"batch": "1e30"}, "batch = 1000000000000000000000000000000 is no count of sequences of a step, all devices together: give an integer"
+                        " from 1 to 10**9"),
+    ({"devices": "1e12"}, "devices = 1000000000000 is no count of devices: give an integer from 1 to 10**9"),
+    ({"L": "1e12"}, "L = 1000000000000 is too deep for a search: give 1 to 10**9 layers"),
+    ({"fewer": "maybe"}, "fewer = 'maybe' is neither yes nor no"),
+])  # fmt: skip
+def test_what_no_search_can_walk_is_refused_before_it_begins(words: dict[str, str], said: str) -> None:
+    """The divisors of 10^30 alone would take years."""
+    from calc.sharding.asking import best
+
+    started: list[str] = []
+    usual = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "h100-sxm", "batch": "16", "devices": "8"}
+    with pytest.raises(BadInputError) as refusal:
+        best(None, {**usual, **words}, started.append)
+    assert str(refusal.value) == said
+    assert not started or "L" in words  # of a model that is named, the layers are known when it is derived
 
 
 def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
