@@ -12,6 +12,7 @@ from calc.questions.values import Read, Typed, read
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
+WORDS_OF_LAYOUT = ("micro", "batch")  # sequences of a micro-batch, and of a step, all devices together, as napkin shard has them
 # Of what a device has: less than this is no device's, but a number whose unit was left out; and how it is written.
 _LEAST = {
     "memory": (10**6, "less than one layer of a model takes: write 80GB or 80GiB"),
@@ -51,7 +52,8 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
         elif key == "solve":
             found.solve = _solved_for(question, names, str(value))
         elif model_given:
-            _size(found, _WORDS_OF_SIZES.get(key, key), value)
+            of_layout = question.laid and key in WORDS_OF_LAYOUT
+            _size(found, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
         else:
             raise BadInputError(_unknown(question, key))
     if not found.solve and question.answer in found.letters:
@@ -95,6 +97,8 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
 
 
 def _size(found: Given, name: str, value: Typed) -> None:
+    if name in found.sizes:
+        raise BadInputError(f"{name} is given twice, by two names for it: give it once")
     found.sizes[name] = int(read(name, value, "elements", whole=True).value)
 
 

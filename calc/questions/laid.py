@@ -6,6 +6,7 @@ Tensors are cut by their rows, activations of a micro-batch and what is gathered
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from calc.errors import BadInputError
 from calc.questions.answer import Answer, Bound, Input, Row, Thumb
 from calc.questions.asking import Asking
 from calc.questions.checking import say, short
+from calc.questions.given import WORDS_OF_LAYOUT
 from calc.questions.question import Choice
 from calc.questions.solving import value_of
 from calc.reckoning import Line, Reckoning
@@ -31,31 +33,38 @@ _OWN = ("napkin shard MODEL has every other choice of a layout",)
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A model's step, to be laid out: ``micro_batches`` of ``micro`` sequences on each data rank."""
+    """A model's step, to be laid out: ``batch`` sequences of all devices; where it is 0, ``micro_batches`` of ``micro`` on each rank."""
 
     model: Model
     state: State
     zero: int
     micro: int
     micro_batches: int
+    batch: int
 
     def at(self, ranks: Mapping[str, int]) -> Account:
         """Laid out on so many ranks; refused where the model cannot be."""
         from calc.sharding import Layout, account
 
-        batch = ranks["n"] * self.micro * self.micro_batches
+        batch = self.batch or ranks["n"] * self.micro * self.micro_batches
         layout = Layout(data=ranks["n"], tensor=ranks["t"], pipeline=ranks["p"], zero=self.zero, micro=self.micro, batch=batch)
         return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
-        """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2."""
+        """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2, or those that divide the batch."""
         most = self.model.values.get("L" if letter == "p" else "h", 1)
-        for number in (2**power for power in range(_POWERS)) if letter == "n" else range(1, most + 1):
+        data = _divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
+        for number in data if letter == "n" else range(1, most + 1):
             try:
                 yield number, self.at({**ranks, letter: number})
             except BadInputError:
                 if number == 1:
                     raise
+
+
+def _divisors(number: int) -> list[int]:
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({1, *low, *(number // n for n in low)})
 
 
 class Laid(Asking):
@@ -109,13 +118,15 @@ class Laid(Asking):
         from calc.sharding.asking import read_model
 
         chosen = {choice.key: name for choice, name in self.choices}
-        sizes = {name: str(size) for name, size in self.given.sizes.items() if name != "B"}
-        micro = self.given.sizes.get("B", 1)
+        sizes = {name: str(size) for name, size in self.given.sizes.items() if name not in WORDS_OF_LAYOUT}
+        micro, batch = (self.given.sizes.get(word, default) for word, default in (("micro", 1), ("batch", 0)))
+        if batch and "k" in self.known:
+            raise BadInputError("micro-batches follow from batch, the sequences of a step: leave one of both out")
         model, state = read_model(self.given.model, {**sizes, **{k: chosen[k] for k in _RECIPE}}, micro, self.progress)
         self.inputs.insert(0, Input("model", "", model.name, "", "model", model.source))
         self.notes += model.notes
-        self.notes.append(f"activations of micro-batches of {micro} are in it (B=… changes that), and what ZeRO gathers for a moment")
-        return Steps(model, state, int(chosen["zero"]), micro, micro_batches)
+        self.notes.append(f"activations of micro-batches of {micro} are in it (micro=… changes that), and what ZeRO gathers for a moment")
+        return Steps(model, state, int(chosen["zero"]), micro, micro_batches, batch)
 
     # -- the least number that fits ------------------------------------------------------------------------------------------------
 
@@ -124,7 +135,8 @@ class Laid(Asking):
         limit, before = self.known["M"], None
         for number, found in steps.tried(ranks, self.wanted.letter):
             if found.memory <= limit:
-                return self._between(steps, ranks, before, number) if self.wanted.letter == "n" and before else (number, before)
+                gaps = self.wanted.letter == "n" and not steps.batch  # powers of 2 are tried, and numbers between them are possible
+                return self._between(steps, ranks, before, number) if gaps and before else (number, before)
             before = (number, found.memory)
         assert before is not None  # one rank is tried
         raise BadInputError(

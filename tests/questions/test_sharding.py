@@ -182,11 +182,37 @@ def test_a_model_is_laid_out_as_napkin_shard_has_it() -> None:
     laid_out = shard("gpt2", {"data": "8", "zero": "3", "T": "256"}, lambda _: None)
 
     assert found.value == laid_out.memory == sum(row.value for row in found.rows if row.because == "on each device")
-    assert "activations of micro-batches of 1 are in it (B=… changes that), and what ZeRO gathers for a moment" in found.notes
-    four = ask("sharding", model="gpt2", data=8, zero=3, T=256, B=4, micro_batches=2)
+    assert "activations of micro-batches of 1 are in it (micro=… changes that), and what ZeRO gathers for a moment" in found.notes
+    four = ask("sharding", model="gpt2", data=8, zero=3, T=256, micro=4, micro_batches=2)
     assert four.value == shard("gpt2", {"data": "8", "zero": "3", "T": "256", "micro": "4", "batch": "64"}, lambda _: None).memory
     assert found.thumb is not None
     assert found.thumb.value == 16 * Fraction(124439808, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [{"data": "8", "micro": "2", "batch": "64", "zero": "2"}, {"data": "4", "tensor": "2", "batch": "12"}])
+def test_words_of_a_layout_mean_the_same_as_in_napkin_shard(words: dict[str, str]) -> None:
+    """micro are the sequences of a micro-batch and batch those of a step: memory and bytes sent are the same integers."""
+    found = ask("sharding", model="gpt2", T=64, **words)
+    laid_out = shard("gpt2", {**words, "T": "64"}, lambda _: None)
+
+    assert found.value == laid_out.memory
+    assert {row.what: row.value for row in found.also}["bytes that each device sends in a step"] == sum(
+        (item.sent for item in laid_out.fullest.traffic), Fraction(0)
+    )
+
+
+@pytest.mark.slow
+def test_data_ranks_of_a_given_batch_divide_it() -> None:
+    """No 5 ranks have as many of 12 sequences each: the fewest are found among 1, 2, 3, 4, 6 and 12, with the next fewer."""
+    of = {"model": "gpt2", "T": 64, "zero": 3, "batch": 12}
+    memory = {n: int(ask("sharding", data=n, **of).value) for n in (1, 2, 3, 4, 6, 12)}
+    found = ask("sharding", memory=memory[6], solve="data", **of)
+
+    assert found.value == 6
+    assert found.bound is not None
+    assert (found.bound.here, found.bound.further, found.bound.there) == (memory[6], 4, memory[4])
+    assert sorted(memory.values(), reverse=True) == list(memory.values())
 
 
 @pytest.mark.slow
@@ -206,7 +232,7 @@ def test_what_a_number_leaves_out_is_not_said_of_a_model() -> None:
 @pytest.mark.parametrize(("key", "rest"), [("data", {"zero": 3}), ("tensor", {}), ("pipeline", {"tensor": 2})])
 def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict[str, int]) -> None:
     """One fewer, of those that the model allows, does not; the memory asked for leads back to them."""
-    memory = {"data": 8 * 10**8, "tensor": 12 * 10**8, "pipeline": 5 * 10**8}[key]
+    memory = {"data": 8 * 10**8, "tensor": 12 * 10**8, "pipeline": 7 * 10**8}[key]
     found = ask("sharding", model="gpt2", T=64, memory=memory, solve=key, **rest)
     number = int(found.value)
 
@@ -223,6 +249,9 @@ def test_the_fewest_ranks_of_a_model_are_the_first_that_fit(key: str, rest: dict
     ({"devices": 9, "tensor": 2}, "devices = 9 is no multiple of 2, tensor ranks times stages: give one that is"),
     ({"solve": "data"}, "sharding needs memory (memory that a device needs, or gpu=…) as well"),
     ({"memory": "1e9", "solve": "devices"}, "with a model, sharding can be solved for memory, data, tensor or pipeline"),
+    ({"batch": 8, "micro_batches": 2}, "micro-batches follow from batch, the sequences of a step: leave one of both out"),
+    ({"B": 8}, "B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have"),
+    ({"data": 3, "batch": 8}, "batch = 8 "),
     ({"memory": "7e6", "zero": 3, "solve": "data", "T": 64}, "no number of data-parallel ranks is enough: with 16,777,216 a device needs "),
 ])  # fmt: skip
 def test_what_a_model_cannot_have_is_refused(given: dict[str, Any], said: str) -> None:
