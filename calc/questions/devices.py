@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
-from calc.hardware import DEFAULT_DTYPE, Accelerator, accelerator
+from calc.hardware import DEFAULT_DTYPE, Accelerator, Price, accelerator
 from calc.questions.question import Letter
 
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
@@ -64,7 +64,8 @@ def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
         case "price":
             if found.price is None:
                 raise BadInputError(f"{found.name} has no price in the catalogue: give {letter.key}=2$/h")
-            return found.price.high, f"price of {found.name}, the upper end", found.price.assumption
+            value, because = middle(found.price)
+            return value, f"price of {found.name}", because
     raise BadInputError(f"a device has no {letter.device}")
 
 
@@ -84,15 +85,19 @@ def notes(from_: Device, used: set[str]) -> list[str]:
         said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
     if "peak" in used and from_.sparse:
         said.append("the rate is one with two of every four weights zero: no dense product reaches it")
-    if "price" in used and from_.found.price is not None:
-        price = from_.found.price
-        said.append(f"prices of {from_.found.name} are from {_dollars(price.low)} to {_dollars(price.high)} an hour: {price.assumption}")
     if "memory" in used and from_.found.memory_reported is not None:
         said.append(
             f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.found.memory_reported:,} bytes"
             f" ({from_.found.memory_reported / 2**30:.1f} GiB)"
         )
     return said
+
+
+def middle(price: Price) -> tuple[Fraction, str]:
+    """The price that is taken wherever one is needed, the middle of the range in USD an hour, and what must stand beside it."""
+    if price.low == price.high:
+        return price.low, price.assumption
+    return (price.low + price.high) / 2, f"{price.assumption}; the middle of {_dollars(price.low)} to {_dollars(price.high)} an hour"
 
 
 def _dollars(amount: Fraction) -> str:

@@ -153,7 +153,7 @@ TENSOR_TRAFFIC = Question(
             "sequence-parallel",
             "sequence parallelism",
             {
-                "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces of a layer forward, two backward: {_OF_TENSOR}"),),
+                "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces of a layer forward, two backward: 2·{_OF_TENSOR}"),),
                 "kept": (Equation("X", "8*L*Y*(t - 1)/t", f"each all-reduce is a gathering and a scattering, four of each: {_OF_TENSOR}"),),
                 "again": (Equation("X", "10*L*Y*(t - 1)/t", f"two more gatherings for the gradients of weights: {_OF_TENSOR}"),),
             },

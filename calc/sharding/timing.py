@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from calc.errors import BadInputError
 from calc.hardware import Accelerator
+from calc.questions.devices import middle
 from calc.reckoning import Given, Line, given
 from calc.sharding.communication import Collective, extent
 from calc.sharding.layout import BLOCK, RING
@@ -80,7 +81,7 @@ def machine_of(
         raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
     priced, words = price or Fraction(0), "as asked"
     if price is None and device.price is not None:
-        priced, words = (device.price.low + device.price.high) / 2, device.price.assumption
+        priced, words = middle(device.price)
     return Machine(
         device.name, memory or device.memory, device.peak(dtype), dtype, given("eta", share, "", "efficiency").value,
         Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, words if priced else "",

@@ -286,6 +286,20 @@ def test_what_does_not_fit_is_flagged() -> None:
     )
 
 
+def test_one_price_is_taken_everywhere() -> None:
+    """The middle of 2 $ and 5 $ an hour, in a question and in a layout alike, with the range and its date beside it."""
+    from calc.hardware import accelerator
+    from calc.sharding.timing import machine_of
+
+    found = next(i for i in ask("cost", gpu_hours=10, gpu="h100-sxm").inputs if i.key == "price")
+    machine = machine_of(accelerator("h100-sxm"))
+
+    assert found.value == Fraction(7, 2) == machine.price
+    assert found.source == machine.price_source
+    assert found.source.startswith("ASSUMPTION of 2026 ")
+    assert found.source.endswith("; the middle of 2 $ to 5 $ an hour")
+
+
 # -- documents and tables ----------------------------------------------------------------------------------------------------------------
 
 

@@ -126,6 +126,8 @@ def test_tensor_traffic_is_that_of_the_layers_of_a_layout(sequence: str) -> None
     found = ask("tensor-traffic", layers=12, width=48, sequence=240, batch=3, tensor=4, sequence_parallel=sequence)
 
     assert found.value == sent(SIZES, "tensor", tensor=4, sequence=sequence, micro=3)
+    because = next(line.because for line in found.reckoning.lines if line.letter == "X")
+    assert (": 2·(t - 1)/t of each leaves a rank" in because) == (sequence == "off")  # an all-reduce is a scattering and a gathering
 
 
 @pytest.mark.parametrize("exchange", ["ring", "gather"])
