@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.initialisation import Drawn, Initial, Part
-from calc.initialisation.comparison import Compared
+from calc.initialisation.comparison import FAILED, WITHIN, Compared, percent
+from calc.initialisation.state import OFF
 from reports.escape import visible
 
 
@@ -21,7 +22,7 @@ def show(found: Initial, lines: Sequence[Compared], out: Console) -> None:
     out.print(_parts(found.parts, {line.part.site: line for line in lines}))
     rests = dict.fromkeys(rest for part in found.parts for rest in part.rests)
     for number, rest in enumerate(rests, 1):
-        out.print(Text(f"{number}. {rest}"))
+        out.print(Text(f"{number}. {rest}; {percent(OFF[rest])} beyond a sample's interval are allowed for it"))
     if not lines:
         out.print(Text("Not sampled: napkin initialisation MODEL --draws 100 builds and runs real modules beside it."))
 
@@ -49,6 +50,6 @@ def _parts(parts: Sequence[Part], lines: dict[str, Compared]) -> Table:
         line = lines.get(part.site)
         if line is not None:
             sampled = "–" if line.sampled is None else f"{line.sampled:.6g} ({line.low:.6g} … {line.high:.6g})"
-            row += [sampled, line.verdict]
+            row += [sampled, f"{line.verdict}, {percent(line.allowed)} allowed" if line.verdict in (WITHIN, FAILED) else line.verdict]
         table.add_row(*(Text(visible(cell)) for cell in row))
     return table

@@ -17,7 +17,7 @@ from calc import display
 from calc.display import Display, Name, Number, Product, Sum
 from calc.lecture.audit import Audit, Audited, audit, to_json
 from calc.lecture.lab import Lab
-from calc.lecture.sources import notes
+from calc.lecture.sources import YEAR, notes
 from calc.lecture.system import Checked, Derived, System, Worked
 from calc.lecture.system import to_json as system_json
 from calc.lecture.systems import SYSTEMS
@@ -296,7 +296,10 @@ _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def shown(value: Any, unit: str = "") -> str:
-    """A number as it is read: integers in groups of three, large and small ones by their power of ten, six figures of others."""
+    """A number as it is read: integers in groups of three, large and small ones by their power of ten, six figures of others; a year as
+    it is."""
+    if unit == YEAR:
+        return str(value)
     text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
     return f"{text}{NBSP}{unit}" if unit and unit != "1" else text
 

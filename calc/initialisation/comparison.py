@@ -28,7 +28,7 @@ class Sample(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``low`` … ``high`` is the sample's interval."""
+    """``low`` … ``high`` is the sample's interval; ``allowed`` is the part of its ends by which a moment outside may miss them."""
 
     part: Part
     low: float | None
@@ -36,6 +36,7 @@ class Compared:
     high: float | None
     verdict: str
     because: str = ""
+    allowed: float = 0.0
 
 
 def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[Compared]:
@@ -55,4 +56,10 @@ def _compared(part: Part, sample: Sample | None) -> Compared:
         return Compared(part, low, sample.second, high, INSIDE)
     off = sum(OFF[rest] for rest in part.rests)
     near = (1 - off) * low <= part.second <= (1 + off) * high
-    return Compared(part, low, sample.second, high, WITHIN if near else FAILED, "; ".join(part.rests) or "rests on nothing but the laws")
+    because = "; ".join(part.rests) or "rests on nothing but the laws"
+    return Compared(part, low, sample.second, high, WITHIN if near else FAILED, because, off)
+
+
+def percent(allowed: float) -> str:
+    """An allowance as it is read: ``4 %``."""
+    return f"{100 * allowed:.3g} %"

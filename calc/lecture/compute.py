@@ -8,7 +8,7 @@ from fractions import Fraction
 from calc.hardware import accelerator, catalogue
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
-from calc.lecture.sources import source
+from calc.lecture.sources import YEAR, source
 from calc.lecture.verdicts import SOURCE, Finding, number, readings, same, true, unchecked
 from calc.questions import ask
 
@@ -50,7 +50,7 @@ def _gpt4(name: str, says: str) -> None:
             f"a speculation: {source('gpt4').words}; were it 2e25, it would be 10,000 H100 at MFU 0.5 for {float(days):.0f} days,"
             " so it is at least possible"
         )
-        return unchecked("2e25, unpublished", because, "napkin ask training-time flops=2e25 gpu=h100-sxm gpus=10000 mfu=0.5", unit="FLOP")
+        return unchecked("2e25 FLOP, unpublished", because, "napkin ask training-time flops=2e25 gpu=h100-sxm gpus=10000 mfu=0.5")
 
 
 _gpt4("gpt4-2e25", "Training GPT-4 is speculated to have taken 2e25 FLOP.")
@@ -70,7 +70,7 @@ def _(_: Lab) -> Finding:
 def _(_: Lab) -> Finding:
     act = source("eu-ai-act")
     holds = float(str(act.facts["systemic_risk_threshold"])) == 1e25 and act.facts["in_force"] is True
-    return true(holds, "1e25, in force", act.words, "comparison with the regulation's text", unit="FLOP", rests_on=SOURCE)
+    return true(holds, "1e25 FLOP, in force", act.words, "comparison with the regulation's text", rests_on=SOURCE)
 
 
 @COMPUTE.claim("a100-312", "An A100 has a peak of 312 TFLOP/s.")
@@ -171,5 +171,6 @@ def _(_: Lab) -> Finding:
         first,
         f"the first to list it are of {first}; {', '.join(without)} do not",
         "hardware: devices that list tf32",
+        unit=YEAR,
         rests_on=SOURCE,
     )

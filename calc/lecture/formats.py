@@ -12,7 +12,7 @@ from calc.formats.numbers import decimal, read, written
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
-from calc.lecture.sources import source
+from calc.lecture.sources import YEAR, source
 from calc.lecture.verdicts import SOURCE, Finding, number, numbers, readings, same, true, yes
 
 FORMATS = Topic("Number formats of 16 bits and more")
@@ -210,7 +210,9 @@ def _(_: Lab) -> Finding:
         f"it is Google Brain's, but {found.words} has it already: fp32 less 16 bits of fraction, which leaves {left};"
         " the name and devices that compute in it came later"
     )
-    return readings(found.facts["by"] == "Google Brain", not earlier, found.year, because, "comparison with the paper", rests_on=SOURCE)
+    return readings(
+        found.facts["by"] == "Google Brain", not earlier, found.year, because, "comparison with the paper", unit=YEAR, rests_on=SOURCE
+    )
 
 
 @FORMATS.claim("bf16-range-fp32", "bf16 has the dynamic range of fp32.")

@@ -8,7 +8,7 @@ from fractions import Fraction
 from calc.lecture.claim import Topic
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment, resumed
-from calc.lecture.sources import source
+from calc.lecture.sources import YEAR, source
 from calc.lecture.verdicts import APPROXIMATE, SOURCE, Finding, convention, number, readings, same, true, yes
 
 LEARNING = Topic("Initialisation, optimizers and checkpoints")
@@ -149,7 +149,8 @@ def _(_: Lab) -> Finding:
 @LEARNING.claim("opt-adam-2014", "Adam appeared in 2014.")
 def _(_: Lab) -> Finding:
     found = source("adam")
-    return true(found.year == 2014, found.year, f"{found.words}: its identifier is of {found.year}", "arXiv identifier", rests_on=SOURCE)
+    because = f"{found.words}: its identifier is of {found.year}"
+    return true(found.year == 2014, found.year, because, "arXiv identifier", unit=YEAR, rests_on=SOURCE)
 
 
 @LEARNING.claim("opt-state-004", "AdaGrad has to store the squared gradients.")

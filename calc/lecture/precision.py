@@ -12,7 +12,7 @@ from calc.lecture.claim import Topic
 from calc.lecture.formats import encoded, layout
 from calc.lecture.lab import Lab
 from calc.lecture.runs import experiment
-from calc.lecture.sources import source
+from calc.lecture.sources import YEAR, source
 from calc.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true, yes
 from calc.questions import ask
 
@@ -28,6 +28,7 @@ def _year(name: str, says: str, paper: str, claimed: int, more: str = "") -> Non
             found.year,
             f"{found.words}: its identifier is of {found.year}{more}",
             "arXiv identifier",
+            unit=YEAR,
             rests_on=SOURCE,
         )
 
@@ -211,7 +212,7 @@ def _(_: Lab) -> Finding:
 @PRECISION.claim("int4-train", "There is work on training in int4.")
 def _(_: Lab) -> Finding:
     paper = source("int4-training")
-    return true(paper.facts["bits"] == 4, paper.year, paper.words, "comparison with the paper's title", rests_on=SOURCE)
+    return true(paper.facts["bits"] == 4, paper.year, paper.words, "comparison with the paper's title", unit=YEAR, rests_on=SOURCE)
 
 
 @PRECISION.claim("q-4bit-inference", "A trained model can be quantised aggressively, and inference gains much from it.")

@@ -13,6 +13,8 @@ from importlib import resources
 
 from calc.errors import BadInputError
 
+YEAR = "year"  # the unit of a number that names a year and is no amount
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

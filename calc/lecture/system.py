@@ -99,14 +99,15 @@ def unmeasured(what: str, derived: Value, why: str) -> Checked:
 
 
 def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
-    """Verdicts of a check of a model's step."""
+    """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
     found = []
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
         found.append(
-            Checked(f"{report.model} at {at}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument)
+            Checked(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument)
         )
     return tuple(found)
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
+from calc.check import Report, Verdict
+from calc.initialisation import Initial, Part
+from calc.initialisation.state import APART, VARIES, WIDE
 from calc.lecture.audit import audit
 from calc.lecture.disputes import DISPUTES
 from calc.lecture.lab import Lab
-from calc.lecture.system import System, Worked
+from calc.lecture.system import Checked, Row, System, Worked, from_run
 from calc.lecture.systems import system
+from calc.lecture.systems.learning import _propagated
 from reports import cli, html, lecture, markdown
 from reports.inputs import Inputs
 from reports.lecture_page import LecturePage
@@ -64,6 +69,43 @@ def test_calculations_show_their_numbers(page: LecturePage) -> None:
 
     assert r"6 \cdot 174{,}600{,}000{,}000 \cdot 300{,}000{,}000{,}000" in marked
     assert "= **3.1428 · 10²³ FLOP**".replace(" ", "\u00a0").replace("=\u00a0", "= ") in marked
+
+
+def test_a_year_is_no_quantity_and_a_unit_stands_behind_its_number() -> None:
+    """2020 has no groups of digits; 1e25 FLOP come before the words that they are in force."""
+    names = ("tf32-since", "bf16-2018", "fp8-2022", "mp-2017", "int4-train", "opt-adam-2014", "eu-004", "gpt4-2e25")
+    found = audit(Lab(), names)
+    values = {c.claim.id: lecture.shown(c.finding.value, c.finding.unit) for c in found.claims}
+
+    years = ["2020", "2016", "2022", "2017", "2023", "2014"]
+    assert {**dict(zip(names, years, strict=False)), "eu-004": "1e25 FLOP, in force", "gpt4-2e25": "2e25 FLOP, unpublished"} == values
+    assert "2,020" == lecture.shown(2020)
+
+
+def test_no_two_checks_of_a_table_have_one_name() -> None:
+    """The same model at the same sizes is told apart by its optimizer and by its precision."""
+    verdict = Verdict("memory.peak", 1, 1, "real run", "exact", 0, "")
+    reports = [
+        Report("two-layer", {"B": 3}, {"optimizer": optimizer, "precision": precision}, (verdict,), {})
+        for optimizer, precision in (("sgd", "fp32"), ("adamw", "fp32"), ("adamw", "bf16"))
+    ]
+    names = [check.what for report in reports for check in from_run(report, "memory.peak")]
+
+    assert [f"two-layer, {step}, at B=3: memory.peak" for step in ("sgd in fp32", "adamw in fp32", "adamw in bf16")] == names
+
+
+def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within() -> None:
+    """2 is 4 % below 2.09 and allowed 5 %, as it rests on ε (1 %), on rows apart (1 %) and on many features (3 %)."""
+    rests = (VARIES, APART, WIDE)
+    part = Part("norm", 2.0, 0.0, "", None, "", rests)
+    found = Initial("mlp", {}, (), (part,))
+    samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
+    rows: list[Row] = []
+    checks: list[Checked] = []
+    with mock.patch("calc.lecture.systems.learning.moments", return_value=(found, samples)):
+        _propagated("mlp", {}, rows, checks)
+
+    assert [("within", f"2.09 to 2.11, 99.9 %, and 5 % beyond: {'; '.join(rests)}")] == [(c.verdict, c.tolerance) for c in checks]
 
 
 def test_the_markdown_has_its_tables(page: LecturePage) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from calc.initialisation import Initial, Part
+from calc.initialisation.comparison import compare
+from calc.initialisation.state import VARIES, WIDE
+from reports import terminal
 from reports.cli import napkin
+from reports.initialisation import show
 
 
 def _run(*words: str) -> tuple[int, str, str]:
@@ -21,6 +27,18 @@ def test_the_table_shows_laws_equations_and_a_sample() -> None:
     assert "1/(3*D)" in out
     assert "E2[layers.0]" in out
     assert "inside" in out
+
+
+def test_a_verdict_stands_with_the_allowance_that_it_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Within 4 % of a sample's interval as features are many (3 %) and vary by more than an ε (1 %), and each reason with its own."""
+    part = Part("norm", 2.0, 0.0, "E", None, "", (WIDE, VARIES))
+    samples = {"norm": SimpleNamespace(second=2.1, error=0.05 / 3.29, calls=1)}
+    found = Initial("m", {}, (), (part,))
+    show(found, compare(found, samples), terminal.console())
+    out = capsys.readouterr().out
+
+    assert "within, 4 % allowed" in out
+    assert f"1. {WIDE}; 3 % beyond" in " ".join(out.split())
 
 
 def test_the_json_holds_the_same() -> None:

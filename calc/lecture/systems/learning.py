@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from calc.initialisation.comparison import compare as compare_moments
+from calc.initialisation.comparison import percent as allowance
 from calc.lecture.lab import Lab
 from calc.lecture.largest import state
 from calc.lecture.learning import variance
@@ -72,7 +73,9 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[Row], checks: l
         what = f"E[x²] of {model}'s {line.part.site}"
         rows.append(Row(what, line.part.second, "", line.part.closed or line.part.equation))
         verdict = FAILED if line.verdict == "failed" else "within"
-        tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %{f'; {line.because}' if line.because else ''}"
+        tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
+        if line.because:
+            tolerance += f", and {allowance(line.allowed)} beyond: {line.because}"
         checks.append(Checked(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, f"{_DRAWS} modules drawn and run", tolerance))
 
 
