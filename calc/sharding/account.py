@@ -22,6 +22,7 @@ from calc.sharding.memory import KINDS, TOTAL, memory
 from calc.sharding.model import Model
 from calc.sharding.parts import Choice, stages_of
 from calc.sharding.state import State
+from calc.sharding.temporaries import AT_LOSS
 from calc.sharding.timing import NOTES, Machine, step_lines, time_lines
 
 
@@ -61,8 +62,14 @@ class Stage:
 
     @property
     def at_once(self) -> int:
-        """Bytes that are there together for certain, when a forward ends: of the total without what comes and goes, and gradients."""
-        return sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
+        """Bytes that are there together for certain: state, and what is kept when a forward ends; and at the loss, what it has beside.
+
+        A layer that runs again does so later. The loss of interleaved stages need not be when they keep the most.
+        """
+        kept = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
+        values = self.reckoning.values
+        again = int(values["Al"]) if "Ab" in values else 0
+        return kept - again + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)

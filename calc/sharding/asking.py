@@ -155,8 +155,12 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     ):
         raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
     buffers = own_buffers(spec, held)
-    notes = (f"buffers, {buffers:,} bytes whole on every rank, are not in it",) if buffers else ()
-    return replace(model_of(derivation, own), name=name, notes=notes)
+    notes = [f"buffers, {buffers:,} bytes whole on every rank, are not in it"] if buffers else []
+    peak = derivation["memory.peak"].value
+    if peak is not None:
+        at_once = f" with {held['B']:,} sequence{'s' if held['B'] > 1 else ''} at a time" if "B" in held else ""
+        notes.append(f"on one device{at_once} the derived peak is {peak:,} bytes; the sum here is a bound from above")
+    return replace(model_of(derivation, own), name=name, notes=tuple(notes))
 
 
 def _machine(words: Words, devices: int) -> Machine | None:

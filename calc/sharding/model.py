@@ -50,12 +50,14 @@ class Item:
 class Moment:
     """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
 
-    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more.
+    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is there,
+    for certain, as it is at the loss.
     """
 
     what: str
     parts: tuple[tuple[str, str], ...]
     where: str = LAYER
+    beside_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     stream = f"2*B*T*d{times}"
     what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
     found = [
-        Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST),
+        Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
         Moment(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
         Moment("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
         Moment("token ids and targets", (("16*B*T", SAME),), STEPS),

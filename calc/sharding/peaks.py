@@ -25,12 +25,21 @@ def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[Moment, 
     """The moments in ``letters`` and the batch; other sizes are numbers. None where the peak, or what is kept, is unknown."""
     kept, known = derivation["activations.bytes"].text, {*letters, "B"}
     found: dict[tuple[str, str], Parts] = {}
+    full: set[str] = set()
     for candidate in derivation["memory.peak"].candidates if kept is not None else ():
         for text in candidate.parts.values():
             if any("B" in _names(name) for name in _atoms(text, derivation)):
                 return ()  # a number of a batch that is no product of it: another batch has another
         found[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, kept or "0", derivation, known)
-    return tuple(_moment(what, where, parts) for (what, where), parts in found.items() if not _is_less(what, where, parts, found))
+        full |= {candidate.at} if _has_all(candidate, derivation) else set()
+    most = {at: parts for at, parts in found.items() if not _is_less(*at, parts, found)}
+    return tuple(_moment(what, where, parts, what in full) for (what, where), parts in most.items())
+
+
+def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
+    """Whether all that is kept for the backward is there at a moment."""
+    left = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
+    return left == derivation["activations.bytes"].value
 
 
 def stepped_of(derivation: Derivation, own: Iterable[Tensor]) -> tuple[int, int]:
@@ -72,7 +81,9 @@ def _beside(candidate: Candidate, kept: str, derivation: Derivation, known: Iter
     if _steps(candidate.at):
         return _products(left, derivation, known)
     beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(kept, derivation.sizes)})"
-    more = _products(re.sub(r"\bL\b", "(L + 1)", beyond), derivation, known)  # there is one layer at least: what it keeps covers as much
+    if "L" in known:  # there is one layer at least, and what it keeps covers as much
+        beyond = re.sub(r"\bL\b", "(L + 1)", beyond)
+    more = _products(beyond, derivation, known)
     parts = _products(candidate.parts.get(temporary, "0"), derivation, known)
     return {name: parts.get(name, 0) + more.get(name, 0) for name in dict.fromkeys((*parts, *more))}
 
@@ -107,14 +118,17 @@ def _atoms(text: str, derivation: Derivation) -> list[str]:
 
 def _is_less(what: str, where: str, parts: Parts, found: Mapping[tuple[str, str], Parts]) -> bool:
     """Whether another moment of the same place has as much of everything; of equal ones the first stays."""
+    before = True  # as long as the other stands before this one
     for (other, at), more in found.items():
-        if at == where and other != what and all(more.get(name, 0) >= number for name, number in parts.items()):
-            if more != parts:
-                return True
-            return list(found).index((other, at)) < list(found).index((what, where))
+        before &= (other, at) != (what, where)
+        enough = at == where and other != what and all(more.get(name, 0) >= number for name, number in parts.items())
+        if enough and (before or more != parts):
+            return True
     return False
 
 
-def _moment(what: str, where: str, parts: Parts) -> Moment:
+def _moment(what: str, where: str, parts: Parts, full: bool) -> Moment:
+    """A moment that has what is kept, and nothing that is counted whole where ranks might divide it, is there for certain."""
     each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
-    return Moment(what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where)
+    certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
+    return Moment(what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where, full and certain)

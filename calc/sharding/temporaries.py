@@ -15,7 +15,13 @@ from calc.sharding.model import FIRST, LAST, LAYER, STEPS, Model, Moment, Tensor
 from calc.sharding.parts import FILLED, ONLY, WHOLE_RANK, Choice, elements, of_rank, outside, parameters, product, total
 from calc.sharding.state import State
 
-_FOUND = {LAYER: ("Xl", "of a layer's backward"), FIRST: ("Xf", "at the embedding"), LAST: ("Xo", "at the loss and the head")}
+AT_LOSS = "Xa"  # beside all that is kept
+_FOUND = (
+    ("Xl", LAYER, False, "of a layer's backward"),
+    ("Xf", FIRST, False, "at the embedding"),
+    (AT_LOSS, LAST, True, "at the loss, when all that is kept is there"),
+    ("Xo", LAST, False, "at the end of the model"),
+)
 
 
 def temporaries(model: Model, choice: Choice, stage: str, state: State, share: bool) -> list[Line]:
@@ -23,8 +29,8 @@ def temporaries(model: Model, choice: Choice, stage: str, state: State, share: b
     if not model.moments:
         return []
     found = []
-    for where, (letter, words) in _FOUND.items():
-        there = [moment for moment in model.moments if moment.where == where and _is_on(where, stage)]
+    for letter, where, beside_all, words in _FOUND:
+        there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if there:
             each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
             found.append(Line(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 
+from calc.exact import evaluate_text
 from calc.sharding.asking import best, shard
 from reports.cli import napkin
 
@@ -38,6 +41,78 @@ def test_a_layout_shows_memory_traffic_time_and_conditions(capsys: pytest.Captur
     assert status == 0
     for words in ("Memory of a device", "first stage", "Al = ", "reduce-scatter", "beta = (p - 1)/m", "What must hold, and does:", "fits"):
         assert words in out
+
+
+LETTER = re.compile(r"[A-Za-z_]\w*")
+FUNCTIONS = {"Max", "Min", "Mod", "floor", "ceiling", "and", "or"}
+LAYOUTS = [
+    ("data=2", "tensor=2", "pipeline=3", "batch=8", "sequence=again", "zero=1", "gpu=h100-sxm"),
+    ("data=3", "zero=3", "rank=2"), ("context=2", "exchange=gather", "checkpointing=block", "gpu=h100-sxm"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_letter_of_the_output_says_what_it_stands_for(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
+    """In a line of its own, as what a collective sends, or in the table of what was put in."""
+    _, out, _ = run(capsys, "shard", *DECODER, *layout)
+    said = set(re.findall(r"(?:^  |   )(\w+) = ", out, re.MULTILINE)) | set(
+        re.findall(r"^(\w+)  ", out.partition("Letter  ")[2], re.MULTILINE)
+    )
+    found = shard(None, dict(word.split("=") for word in (*DECODER, *layout)), lambda _: None)
+    lines = [*found.fullest.reckoning.lines, *(found.step.lines if found.step else ())]
+
+    assert {name for line in lines for name in LETTER.findall(line.expr)} - FUNCTIONS - said == set()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_letter_of_the_json_has_a_value_and_a_source(capsys: pytest.CaptureFixture[str], layout: tuple[str, ...]) -> None:
+    """Of each stage and of the step, so that each line can be worked out again from what stands before it."""
+    _, out, _ = run(capsys, "shard", *DECODER, *layout, "--json")
+    document = json.loads(out)
+
+    for reckoning in [stage["reckoning"] for stage in document["stages"]] + ([document["step"]] if document["step"] else []):
+        values = {put["letter"]: Fraction(put["value"]) for put in reckoning["inputs"]}
+        assert all(put["meaning"] and put["source"] for put in reckoning["inputs"])
+        for step in reckoning["steps"]:
+            assert evaluate_text(step["expr"], values) == Fraction(step["value"])
+            values[step["letter"]] = Fraction(step["value"])
+
+
+def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole peak, and 8 devices to a node, until they are given."""
+    _, assumed, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm")
+    _, given, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", "efficiency=50%", "node=1", "link=100GB/s")
+    rows = [{line.split()[0]: " ".join(line.split()) for line in out.splitlines() if line[:3].strip() in ("eta", "R", "Wn")}
+            for out in (assumed, given)]  # fmt: skip
+
+    assert rows == [
+        {
+            "eta": "eta 1 share of the peak that products reach assumed, all of the peak; efficiency=… changes that",
+            "Wn": "Wn 450,000,000,000 bytes/s links of a node, each way and device NVIDIA H100 datasheet",
+            "R": "R 8 devices devices of a node assumed, as in most machines; node=… changes that",
+        },
+        {
+            "eta": "eta 0.500 share of the peak that products reach as asked",
+            "Wn": "Wn 100,000,000,000 bytes/s links of a node, each way and device as asked",
+            "R": "R 1 device devices of a node as asked",
+        },
+    ]
+
+
+def test_one_is_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
+    """One device, one tensor."""
+    _, out, _ = run(capsys, "shard", "parameters=7e9")
+
+    assert ": 1 device\n" in out
+    assert "  K = 1 = 1 tensor  " in out
+
+
+def test_whether_it_fits_is_in_the_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """None without a machine."""
+    documents = [json.loads(run(capsys, "shard", *DECODER, *more, "--json")[1]) for more in ((), ("gpu=h100-sxm",))]
+
+    assert [document["fit"] for document in documents] == [None, "fits"]
+    assert all(document["memory"]["at_once"] <= document["memory"]["value"] for document in documents)
 
 
 def test_json_has_every_line_and_exact_fractions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,8 +166,8 @@ def test_ranks_that_do_not_multiply_to_the_devices_are_what_is_blamed() -> None:
 def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
     """One device has no tensor ranks, among which a stream could be divided."""
     assert refused(Limits(1, 8, sequence=("kept",))) == (
-        "no layout of 1 device has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that share weights, sequence"
-        " tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+        "no layout of 1 device has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that share weights,"
+        " sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
     )
 
 
