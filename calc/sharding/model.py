@@ -50,8 +50,8 @@ class Item:
 class Moment:
     """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
 
-    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is there,
-    for certain, as it is at the loss.
+    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is
+    there for certain, as it is at the loss.
     """
 
     what: str

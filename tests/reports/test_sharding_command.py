@@ -80,8 +80,8 @@ def test_every_letter_of_the_json_has_a_value_and_a_source(capsys: pytest.Captur
 
 def test_what_nobody_asked_for_is_called_an_assumption(capsys: pytest.CaptureFixture[str]) -> None:
     """The whole peak, and 8 devices to a node, until they are given."""
-    _, assumed, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm")
-    _, given, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", "efficiency=50%", "node=1", "link=100GB/s")
+    _, assumed, _ = run(capsys, "shard", *DECODER, "data=2", "gpu=h100-sxm")
+    _, given, _ = run(capsys, "shard", *DECODER, "data=2", "gpu=h100-sxm", "efficiency=50%", "node=1", "link=100GB/s")
     rows = [{line.split()[0]: " ".join(line.split()) for line in out.splitlines() if line[:3].strip() in ("eta", "R", "Wn")}
             for out in (assumed, given)]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A derivation is a decoder only if the tensors of a decoder are all of its parameters: what is left over, halved or twice is the refusal."""
+"""A derivation is a decoder only if the tensors of a decoder are all of its parameters: what is halved, double or left over is why not."""
 
 from __future__ import annotations
 
