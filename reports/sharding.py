@@ -30,7 +30,7 @@ def show(found: Account, out: Console) -> None:
     out.print(_memory(found))
     _unknown(found, out)
     if found.machine is not None:
-        out.print(Text(f"{found.fit} the {_bytes(found.machine.memory)} of {visible(found.machine.name)}{_unsure(found)}", style="bold"))
+        out.print(Text(f"{visible(found.machine.name)} has {_bytes(found.machine.memory)}: {found.fit}{_unsure(found)}", style="bold"))
         if found.step is None:
             out.print(Text("time is unknown: which products its layers make is not known apart", style="dim"))
     stage = found.fullest

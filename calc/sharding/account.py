@@ -35,10 +35,10 @@ class Traffic:
     sent: Fraction
 
 
-FITS, UNSURE, NOT, KEPT_FITS, STATE_FITS, STATE_NOT = (
-    "fits", "may not fit", "does not fit", "what is kept fits, temporaries are not counted:", "the state alone fits",
-    "the state alone does not fit",
-)  # fmt: skip
+FITS, UNSURE, NOT = "fits", "may not fit", "does not fit"
+KEPT_FITS = "state and kept activations fit, temporaries are not counted"
+KEPT_UNSURE = "may not fit: state, kept activations and all gradients do not together, temporaries are not counted"
+STATE_FITS, STATE_NOT = "the state alone fits", "the state alone does not fit"
 _OF_STAGE = "the lines of that stage"
 _PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
 
@@ -103,7 +103,9 @@ class Account:
             return STATE_FITS if self.memory <= room else STATE_NOT
         if self.memory <= room:
             return FITS if self.model.moments else KEPT_FITS
-        return NOT if max(stage.at_once for stage in self.stages) > room else UNSURE
+        if max(stage.at_once for stage in self.stages) > room:
+            return NOT
+        return UNSURE if self.model.moments else KEPT_UNSURE
 
 
 def choice_of(layout: Layout, layers: int) -> Choice:

@@ -52,6 +52,8 @@ def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
     tied = sum(t.what in ("embedding", "head") for t in read) == 1
     values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
     tensors, moments = tuple(own), moments_of(derivation, values)
+    if not because and not any(moment.where == LAYER for moment in moments):
+        moments = ()  # a stage without the loss would seem to have none
     if because:
         read, items, tied = (), (_all_kept(derivation),), False
         own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]

@@ -107,6 +107,14 @@ def test_one_is_no_plural(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  K = 1 = 1 tensor  " in out
 
 
+def test_a_device_that_may_be_too_small_is_not_said_to_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    """The account's bytes are a bound from above, so many of which are there for certain: one byte less than all is not enough to know."""
+    found = shard(None, dict(word.split("=") for word in DECODER), lambda _: None)
+    _, out, _ = run(capsys, "shard", *DECODER, "gpu=h100-sxm", f"memory={found.memory - 1}B")
+
+    assert "may not fit: the sum is a bound from above, of which " in " ".join(out.split())
+
+
 def test_whether_it_fits_is_in_the_json_too(capsys: pytest.CaptureFixture[str]) -> None:
     """None without a machine."""
     documents = [json.loads(run(capsys, "shard", *DECODER, *more, "--json")[1]) for more in ((), ("gpu=h100-sxm",))]
