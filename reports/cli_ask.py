@@ -21,7 +21,15 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     napkin ask sharding parameters=7.5e9 data=64 zero=3
     napkin ask fewest-ranks parameters=70e9 zero=3 gpu=h100-sxm
 
-    solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s.
+    solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s. devices is another word for
+    gpus.
+
+    
+    gpu=ID         gives peak, memory, bandwidth, link, power and price of a device: napkin list hardware
+    dtype=FORMAT   the number format whose peak counts: bf16 if nothing is said
+    sparse=yes     the peak with two of every four weights zero
+    hardware=FILE  a TOML file with devices of your own beside the catalogue's
+    model=NAME     gives exact counts of a model: napkin list models. Its own sizes go with it: T=4096, L=12, batch=8
     """
     from calc.questions import answered
     from calc.questions.registry import question as named

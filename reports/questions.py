@@ -47,7 +47,8 @@ def _letters(question: Question) -> Iterator[str]:
     for x in question.letters:
         unit = "" if x.unit in ("1", x.key) else f" in {x.unit}"
         default = f", {x.default} if not said" if x.default else ""
-        yield f"{x.key} ({x.letter}{unit}{default})"
+        other = f", or {' or '.join(x.also)}" if x.also else ""
+        yield f"{x.key}{other} ({x.letter}{unit}{default})"
 
 
 def _choices(question: Question) -> Iterator[str]:
@@ -58,6 +59,13 @@ def _choices(question: Question) -> Iterator[str]:
 def _sources(question: Question) -> Iterator[str]:
     if question.of_device:
         yield "gpu gives " + ", ".join(x.key for x in question.letters if x.device)
+        rates = "dtype = format of its peak, sparse = yes for that with 2:4 sparsity, " if _has_rate(question) else ""
+        yield f"with gpu: {rates}hardware = file with devices of your own"
     if question.of_model or question.fills:
         given = [x.key for x in question.letters if x.model]
         yield "model gives " + (", ".join(given) if given and not question.fills else "the peak of its own step")
+        yield "with model: " + ("micro, batch and " if question.laid else "") + "its own sizes, e.g. T = 4096"
+
+
+def _has_rate(question: Question) -> bool:
+    return any(x.device == "peak" for x in question.letters)

@@ -12,13 +12,13 @@ from calc.arithmetic import letters_of, parsed, substituted, tidy, written
 from calc.errors import BadInputError
 from calc.exact import holds
 from calc.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.questions.checking import check, flag_experts, require_all_used, say, short
+from calc.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.questions.devices import Device
 from calc.questions.gathering import Gathered, Progress
 from calc.questions.given import sort
 from calc.questions.question import Letter, Question
 from calc.questions.registry import question
-from calc.questions.solving import Found, System, searched, to_safe_side, value_of
+from calc.questions.solving import Found, System, divisors, searched, to_safe_side, value_of
 from calc.questions.values import Typed
 from calc.reckoning import Given as Put
 from calc.reckoning import Line, Reckoning
@@ -74,6 +74,7 @@ class Asking(Gathered):
         lines = lines if lines else (self._searched_line(found, real),)
         say(self, value)
         flag_experts(self, value)
+        flag_beyond(self, value)
         return self._answer(
             value,
             Reckoning(self.question.name, self._puts(), lines),
@@ -111,12 +112,17 @@ class Asking(Gathered):
         wanted = self.wanted.letter
         if system.reach(wanted) or system.through(wanted):
             return system, None
-        goal = next((e.letter for e in self.equations if e.letter in self.known), "")
+        goal = self._searched_for()
         found = searched(self.equations, self.known, wanted, goal, self.wanted.whole, self._allowed) if goal else None
         if found is None:
             raise BadInputError(self._unsolved(system, goal))
         system.values[wanted] = found.value
         return system, found
+
+    def _searched_for(self) -> str:
+        """The known letter that a search keeps to: what bounds the answer, else the first that an equation gives."""
+        given = [e.letter for e in self.equations if e.letter in self.known]
+        return next((x for x in given if x == self.question.limit and self.wanted.letter == self.question.answer), *given[:1] or ("",))
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
         """Whether the conditions are met without which the question is refused."""
@@ -182,13 +188,29 @@ class Asking(Gathered):
                 self.notes.append(f"{x.key} comes out within 10⁻¹⁴ of {whole:,}, which is taken: the digits of a printed number end there")
         else:
             whole = int(found.value)
-        goal = self._goal()
+        goal, (whole, above) = self._goal(), self._whole_parts(whole)
         if whole < 1:
             raise BadInputError(self._none_fits(goal))
         if not goal or goal not in self.known:
             return Fraction(whole), None
-        further = whole - 1 if whole > real or x.whole == "up" else whole + 1
+        further = whole - 1 if whole > real or x.whole == "up" else above
         return Fraction(whole), self._bound(goal, whole, further)
+
+    def _whole_parts(self, whole: int) -> tuple[int, int]:
+        """Rounded down to where the answer has whole parts, a width its heads, with the next number where it has (0: there is none)."""
+        x, answer = self.wanted, self.question.letter(self.question.answer)
+        if x is answer and x.multiple_of in self.known:
+            part, of = int(self.known[x.multiple_of]), self.question.letter(x.multiple_of)
+            found, above, words = whole - whole % part, whole - whole % part + part, f"a multiple of the {part:,} {of.unit}"
+        elif x.letter == answer.multiple_of and 0 < self.known.get(answer.letter, 0) < _ENDLESS:
+            all_parts = divisors(int(self.known[answer.letter]))
+            found = max((n for n in all_parts if n <= whole), default=0)
+            above, words = next((n for n in all_parts if n > whole), 0), f"a divisor of {answer.key}"
+        else:
+            return whole, whole + 1
+        if found != whole:
+            self.notes.append(f"{x.key} is rounded down from {whole:,} to {words}")
+        return found, above
 
     def _side(self, real: Fraction) -> str:
         """The side on which the goal holds: at most as many devices or steps as were given, at least as many tokens."""
@@ -229,8 +251,11 @@ class Asking(Gathered):
         if least is None:
             return f"not even one of the {x.unit} fits: {x.key} would be less than 1"
         limit = self.question.letter(goal)
+        others = {name: value for name, value in self.known.items() if name != goal}
+        state = next((value_of(self.equations, others, y.letter) for y in self.question.letters if y.key == "state"), None)
+        alone = "" if state is None else f", of which the training state alone takes {short(state)},"
         return (
-            f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit},"
+            f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit}{alone or ','}"
             f" and there are {short(self.known[goal])}"
         )
 
@@ -258,7 +283,7 @@ class Asking(Gathered):
     def _searched_line(self, found: Found | None, real: Fraction) -> Line:
         x = self.wanted
         assert found is not None
-        goal = next(e.letter for e in self.equations if e.letter in self.known)
+        goal = self._searched_for()
         limit = self.question.letter(goal)
         because = (
             f"by search: {limit.key} is {short(found.at[0])} at {short(found.value)} and {short(found.at[1])} at {short(found.beyond)},"

@@ -94,6 +94,14 @@ def say(asked: Gathered, value: Fraction) -> None:
     _compare_with_device(asked, value)
 
 
+def flag_beyond(asked: Gathered, value: Fraction) -> None:
+    """A length that formulas lead to, of which the model has no positions."""
+    bound = asked.model.bound("T") if asked.model is not None and asked.wanted.letter == "T" else None
+    if asked.model is not None and bound is not None and value > bound[1]:
+        name, most = bound
+        asked.flags.append(f"beyond {name} = {most:,} positions: {asked.model.name} reads no sequence of {short(value)} tokens")
+
+
 def flag_experts(asked: Gathered, value: Fraction) -> None:
     """Sequences of one turn may need different experts: then more is read than for one, which is the least that any number needs."""
     read = next((x for x in asked.question.letters if x.model == "weights_read"), None)

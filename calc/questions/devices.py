@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.errors import BadInputError
-from calc.hardware import DEFAULT_DTYPE, Accelerator, Price, accelerator
+from calc.hardware import DEFAULT_DTYPE, Accelerator, Price, accelerator, available
 from calc.questions.question import Letter
 
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
@@ -43,8 +43,19 @@ def device(given: Mapping[str, str]) -> Device | None:
         raise BadInputError(
             f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
         )
-    found = accelerator(given["gpu"], given.get("hardware"))
+    found = _named(given["gpu"], given.get("hardware"))
     return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
+
+
+def _named(name: str, file: str | None) -> Accelerator:
+    """The accelerator of that id; one that is only written in other letters, large or small, is named."""
+    try:
+        return accelerator(name, file)
+    except BadInputError:
+        meant = next((known for known in available(file) if known.lower() == name.lower()), "")
+        if meant:
+            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {meant!r}?") from None
+        raise
 
 
 def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
@@ -106,8 +117,6 @@ def _dollars(amount: Fraction) -> str:
 
 def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
     """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
-    from calc.hardware import available
-
     known = (of,) if of is not None else tuple(available().values())
     if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in known):
         return ""

@@ -13,8 +13,9 @@ from calc.errors import BadInputError, DimensionError
 from calc.options import made
 from calc.questions.answer import Answer, Bound, Input, Row, Thumb
 from calc.questions.asking import Asking
-from calc.questions.checking import say
+from calc.questions.checking import check, say
 from calc.questions.gathering import SIZES
+from calc.questions.given import keys_of
 from calc.questions.models import Model, described
 from calc.questions.question import Choice
 from calc.questions.solving import searched, value_of
@@ -102,6 +103,7 @@ class Filling(Asking):
     def from_model(self) -> None:
         self.chosen = {c.key: self.given.choices.get(c.key, c.default) for c in self.question.choices}
         self.filled = described(self.given.model, self._sizes(), self.progress, made(**self.chosen).to_json())
+        self.filled.require_sizes(keys_of(self.question), self.question.name)
         self.inputs.insert(0, Input("model", "", self.filled.name, "", "model", self.filled.source))
         answer = self.question.letter(self.question.answer)
         if self.wanted.letter not in (answer.letter, "M"):
@@ -132,13 +134,14 @@ class Filling(Asking):
             bound = Bound("memory", "bytes", self.known["M"], found.peak / devices, found.further, found.there / devices)
         self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
         say(self, value)
+        check(self, {**self.known, "Q": Fraction(found.peak)})
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
             Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
             expr=None if found.size else f"({found.form})/n",
             bound=bound,
-            thumb=self._by_rule(sizes),
+            thumb=None if found.capped else self._by_rule(sizes),  # which knows of memory only
             also=(Row("peak of live bytes of the step", Fraction(found.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )

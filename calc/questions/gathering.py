@@ -11,7 +11,7 @@ from calc.errors import BadInputError
 from calc.hardware import DEFAULT_DTYPE
 from calc.questions import devices
 from calc.questions.answer import Input
-from calc.questions.given import Given
+from calc.questions.given import Given, keys_of
 from calc.questions.question import Choice, Equation, Letter, Question
 from calc.questions.solving import value_of
 
@@ -105,6 +105,7 @@ class Gathered:
         formats = [self.given.choices.get(c.key, c.default) for c in self.question.choices if c.key == FORMAT]
         described_by = described(self.given.model, self._sizes(), self.progress, options, *formats)
         self.model = described_by
+        described_by.require_sizes(keys_of(self.question), self.question.name)
         for letter in self.question.letters:
             if letter.model and letter.letter not in self.known and letter is not self.wanted:
                 value, meaning, source = described_by.gives(letter.model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -12,6 +12,11 @@ from calc.questions.values import Read, Typed, read
 
 DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
 _WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
+# Words for a key that are not spelt like it. A node is several devices: their number is asked for.
+_OTHER_WORDS = {
+    "nodes": "gpus", "gpu-count": "gpus", "num-gpus": "gpus", "n-gpus": "gpus", "batch-size": "batch", "seq-len": "sequence",
+    "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
+}  # fmt: skip
 WORDS_OF_LAYOUT = ("micro", "batch")  # sequences of a micro-batch, and of a step, all devices together, as napkin shard has them
 # Of what a device has: less than this is no device's, but a number whose unit was left out; and how it is written.
 _LEAST = {
@@ -52,8 +57,7 @@ def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
         elif key == "solve":
             found.solve = _solved_for(question, names, str(value))
         elif model_given:
-            of_layout = question.laid and key in WORDS_OF_LAYOUT
-            _size(found, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
+            _size_or_key(found, question, written, value)
         else:
             raise BadInputError(_unknown(question, key))
     if not found.solve and question.answer in found.letters:
@@ -96,22 +100,48 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
     return names[value].letter
 
 
+def _size_or_key(found: Given, question: Question, written: str, value: Typed) -> None:
+    """A size of the model; what is none, as it has a unit, may be a key that is written wrong."""
+    key = written.replace("_", "-")
+    of_layout = question.laid and key in WORDS_OF_LAYOUT
+    try:
+        _size(found, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
+    except BadInputError:
+        if nearest(key, keys_of(question)):
+            raise BadInputError(_unknown(question, key)) from None
+        raise
+
+
 def _size(found: Given, name: str, value: Typed) -> None:
     if name in found.sizes:
         raise BadInputError(f"{name} is given twice, by two names for it: give it once")
     found.sizes[name] = int(read(name, value, "elements", whole=True).value)
 
 
-def _unknown(question: Question, key: str) -> str:
+def keys_of(question: Question) -> tuple[str, ...]:
+    """Every key that a question takes, but solve and the sizes of a model."""
     keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
-    keys += ["gpu", "dtype", "sparse"] if question.of_device else []
+    keys += DEVICE_KEYS if question.of_device else ()
     keys += ["model"] if question.of_model else []
+    return tuple(keys)
+
+
+def _unknown(question: Question, key: str) -> str:
+    keys = keys_of(question)
     near = _near(key, [*keys, *(name for letter in question.letters for name in letter.names)]).replace(", or ", "; ")
     return f"{question.name} has no key {key[:40]!r}: {near}it has {', '.join((*keys, 'solve'))}"
 
 
-def _near(word: str, known: object) -> str:
+def nearest(word: str, keys: Iterable[str]) -> str:
+    """The key that was likely meant; nothing where none is near."""
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=1)  # type: ignore[call-overload]  # any iterable of names
-    return f"did you mean {near[0]!r}, or " if near else ""
+    known, word = list(keys), word.replace("_", "-").lower()
+    if _OTHER_WORDS.get(word) in known:
+        return _OTHER_WORDS[word]
+    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = nearest(word, known)
+    return f"did you mean {near!r}, or " if near else ""

@@ -6,7 +6,6 @@ Tensors are cut by their rows, activations of a micro-batch and what is gathered
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from calc.questions.asking import Asking
 from calc.questions.checking import say, short
 from calc.questions.given import WORDS_OF_LAYOUT
 from calc.questions.question import Choice
-from calc.questions.solving import value_of
+from calc.questions.solving import divisors, value_of
 from calc.reckoning import Line, Reckoning
 
 if TYPE_CHECKING:
@@ -53,18 +52,13 @@ class Steps:
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
         """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2, or those that divide the batch."""
         most = self.model.values.get("L" if letter == "p" else "h", 1)
-        data = _divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
+        data = divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
         for number in data if letter == "n" else range(1, most + 1):
             try:
                 yield number, self.at({**ranks, letter: number})
             except BadInputError:
                 if number == 1:
                     raise
-
-
-def _divisors(number: int) -> list[int]:
-    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return sorted({1, *low, *(number // n for n in low)})
 
 
 class Laid(Asking):

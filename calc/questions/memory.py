@@ -110,26 +110,37 @@ TRAINING_STATE = Question(
     notes=("activations are not in it: see largest-batch, or napkin derive MODEL",),
     source=ZERO,
 )
+_EVENLY = (
+    "what one process needs at its peak, {%s} bytes, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
+    " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
+)
 _RATIO = Letter("x", "ratio", "1", "what is needed over what there is")
 FITS = Question(
     "fits",
-    "whether the training state of a model fits on some devices: what is needed over what there is",
+    "whether the training state of a model fits on some devices, or with model=… all of its step: what is needed over what there is",
     (
         PARAMETERS,
         ONE_DEVICE,
         MEMORY,
-        Letter("S", "state", "bytes", "training state"),
+        Letter("S", "needed", "bytes", "bytes needed", also=("state",)),
         _RATIO,
-        replace(_OWN, key="peak-bytes", model="step_peak"),
+        replace(_OWN, key="peak-bytes", meaning="peak of the model's own step, activations included", model="step_peak"),
         *PARTS,
     ),
-    (_SUM, Equation("S", "N*b", "so many bytes for each parameter"), Equation("x", "S/(n*M)", "more than 1 does not fit")),
+    (
+        _SUM,
+        Equation("S", "N*b", "the training state alone, so many bytes for each parameter; no activations"),
+        Equation("x", "S/(n*M)", "more than 1 does not fit"),
+    ),
     "x",
     choices=_STATE_OF,
-    conditions=(Condition("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),),
+    conditions=(
+        Condition("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),
+        Condition("n == 1", _EVENLY % "Y"),
+    ),
     also=("S",),
-    with_model=(Equation("S", "Y", "all that lives at once at the largest moment of the recorded step"),),
-    notes=("without a model the state alone: no activations; each device holds an even part",),
+    with_model=(Equation("S", "Y", "the peak, not the state alone: all that lives at once at the largest moment of the recorded step"),),
+    notes_without_model=("the state alone: no activations; each device holds an even part",),
     source=ZERO,
 )
 
@@ -185,7 +196,7 @@ LARGEST_BATCH = Question(
     (
         PARAMETERS,
         LAYERS,
-        replace(WIDTH, also=("hidden",)),
+        replace(WIDTH, also=("hidden",), multiple_of="h"),
         HEADS,
         replace(VOCABULARY, default="50257", because="the vocabulary of GPT-2"),
         BATCH,
@@ -208,6 +219,7 @@ LARGEST_BATCH = Question(
     "B",
     limit="M",
     choices=_STATE_OF,
+    conditions=(Condition("n == 1", _EVENLY % "Q"),),
     notes=(
         "activations in 2 bytes with dropout, scores of attention stored, feed-forward width 4·d; embedding, head and loss left out",
         "with model=… the peak of the model's own step is taken, exactly",

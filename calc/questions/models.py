@@ -5,16 +5,20 @@ Stored ones where there are any, which needs neither torch nor SymPy; else the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from calc.dims import Dim, evaluate
 from calc.errors import BadInputError, NapkinError
 from calc.options import MASTER
+from calc.questions.given import nearest
 
 if TYPE_CHECKING:
     from calc.questions.weights import InUse
+    from calc.spec import Spec
+    from calc.validity import DimRecord
 
 Progress = Callable[[str], None]
 
@@ -34,6 +38,7 @@ class Model:
     format: str = "bf16"
     notes: list[str] = field(default_factory=list)
     _form: Any = None
+    _spec: Spec | None = None
     _derived: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
     _in_use: InUse | None = None
 
@@ -67,7 +72,37 @@ class Model:
         sizes = {**self.sizes, **changed}
         if self._form is not None:
             return dict(self._form.sizes(sizes))
-        return dict(self._any().spec.sizes(sizes))
+        return dict(self.spec.sizes(sizes))
+
+    @property
+    def spec(self) -> Spec:
+        """The model as ``calc.load`` has it, which imports torch."""
+        if self._spec is None:
+            from calc.load import load
+
+            self._spec = load(self.name)
+        return self._spec
+
+    @property
+    def _own(self) -> Mapping[str, DimRecord | Dim]:
+        """Its dimensions, without deriving it."""
+        return {d.name: d for d in self._form.dims} if self._form is not None else self.spec.dimensions
+
+    def require_sizes(self, keys: Iterable[str], question: str) -> None:
+        """Refuses sizes that the model cannot have. One that is none of its dimensions may have been meant as one of the ``keys``."""
+        for name in self.sizes:
+            near = nearest(name, keys)
+            if name not in self._own and near:
+                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: did you mean {near!r}?")
+        if self._form is not None:
+            self._form.covers(self.sizes)
+        else:
+            self.spec.sizes(self.sizes)
+
+    def bound(self, name: str) -> tuple[str, int] | None:
+        """What a dimension is at most, as it is written and as a number; none where nothing bounds it."""
+        text = self._own[name].at_most if name in self._own else None
+        return None if text is None else (text, int(evaluate(text, self.all_sizes())))
 
     def dimension(self, name: str) -> Any:
         """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
@@ -88,12 +123,11 @@ class Model:
             except NapkinError:
                 continue
             return known
-        from calc.load import load
         from calc.options import made
         from calc.pipeline import derive
 
         key = tuple(sorted(sizes.items()))
-        self._derived[key] = derive(load(self.name), sizes, options=made(**(self.options or {})), progress=self.progress)
+        self._derived[key] = derive(self.spec, sizes, options=made(**(self.options or {})), progress=self.progress)
         return self._derived[key]
 
     # -- what questions ask for ------------------------------------------------------------------------------------------------------
@@ -175,9 +209,8 @@ class Model:
     def cache_values(self) -> tuple[Fraction, str]:
         """From the model's own kinds of layers; a run at small sizes has to keep the same."""
         from calc.inference import kept
-        from calc.load import load
 
-        spec = load(self.name)
+        spec = self.spec
         one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
         self.progress("running the model to see what every layer keeps of a token")
         found, unknown, _ = kept(spec, one, "fp8")

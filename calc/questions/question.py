@@ -24,7 +24,8 @@ class Letter:
 
     ``whole``: rounded "up" or "down", to the side on which what was asked still holds. ``default`` is taken where nothing else gives it,
     and is an assumption, because of ``because``; a ``firm`` one also where something else would lead to it. ``device`` and ``model`` name
-    what a device or a model gives for it.
+    what a device or a model gives for it. ``multiple_of`` is a letter that divides it: as an answer it is rounded down to a
+    multiple.
     """
 
     letter: str
@@ -38,6 +39,7 @@ class Letter:
     model: str = ""
     also: tuple[str, ...] = ()
     firm: bool = False
+    multiple_of: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -128,6 +128,12 @@ def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
     return (math.ceil(value) if side == "up" else math.floor(value)), False
 
 
+def divisors(number: int) -> list[int]:
+    """Of a whole number, from 1 on."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({1, *low, *(number // n for n in low)})
+
+
 Goal = Callable[[Fraction], Fraction | None]
 
 

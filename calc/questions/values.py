@@ -114,10 +114,10 @@ def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fr
         _refuse_ambiguous(name, text, suffix, value)
     elsewhere = [other for other, names in _SUFFIXES.items() if suffix in names]
     if elsewhere:
-        raise BadInputError(f"{name} = {_clip(text)} is {_NAMES[elsewhere[0]]}: {name} is in {unit}{_examples(kind)}")
+        raise BadInputError(f"{name} = {_clip(text)} is {_NAMES[elsewhere[0]]}: {_expected(name, unit, kind)}")
     near = [word for word in known if word.lower() == suffix.lower()]
     hint = f"did you mean {near[0]}? " if len(near) == 1 else ""
-    raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {hint}{name} is in {unit}{_examples(kind)}")
+    raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {hint}{_expected(name, unit, kind)}")
 
 
 def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> None:
@@ -142,6 +142,11 @@ _EXAMPLES = {
     "work": "1e25, 3640PFdays", "rate": "989.5TFLOP/s", "share": "0.5, 50%", "money": "5e6, $2", "money/h": "2$/h, 2USD/h",
     "power": "700W, 1.2MW", "energy": "500MWh", "number": "1.5",
 }  # fmt: skip
+
+
+def _expected(name: str, unit: str, kind: str) -> str:
+    is_ = "a plain number: leave its unit out" if unit == "1" else f"in {unit}"
+    return f"{name} is {is_}{_examples(kind)}"
 
 
 def _examples(kind: str) -> str:

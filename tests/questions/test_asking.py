@@ -161,6 +161,17 @@ def test_units_make_no_difference() -> None:
     ("training-time", {**RUN, "tokens": "-15T"}, "tokens = '-15T' must be more than 0"),
     ("training-time", {**RUN, "mfu": 60}, "mfu = 60 is more than the whole: did you mean 0.6, or 60%?"),
     ("training-time", {**RUN, "gups": 8}, "training-time has no key 'gups': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"nodes": 8}, "training-time has no key 'nodes': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"gpu_count": 8}, "training-time has no key 'gpu-count': did you mean 'gpus'; it has parameters, "),
+    ("training-time", {"model": "gpt2", "hardwar": "my.toml"}, "training-time has no key 'hardwar': did you mean 'hardware'; it has "),
+    ("training-time", {**RUN, "gpu": "H100-SXM"}, "unknown accelerator 'H100-SXM': did you mean 'h100-sxm'?"),
+    ("saving", {"amount": "459MiB", "other": "761MiB"},
+     "amount = '459MiB' is an amount of memory: amount is a plain number: leave its unit out, e.g. 1.5"),
+    ("saving", {"amount": "459xyz", "other": 1},
+     "amount = '459xyz': unknown unit 'xyz'; amount is a plain number: leave its unit out, e.g. 1.5"),
+    ("largest-batch", {"layers": 32, "width": 4096, "heads": 32, "sequence": 4096, "gpu": "h100-sxm", "parameters": "7e9"},
+     "not even one of the sequences fits: batch = 1 takes memory = 216,152,956,928 bytes, of which the training state alone takes"
+     " 112,000,000,000, and there are 80,000,000,000"),
     ("training-time", {**RUN, "N": 7}, "parameters is given twice, as parameters and N mean the same"),
     ("training-time", RUN, "training-time needs gpus (devices) as well"),
     ("training-time", {"days": 30, "solve": "gpus"},
@@ -298,6 +309,35 @@ def test_one_price_is_taken_everywhere() -> None:
     assert found.source == machine.price_source
     assert found.source.startswith("ASSUMPTION of 2026 ")
     assert found.source.endswith("; the middle of 2 $ to 5 $ an hour")
+
+
+def test_a_width_is_rounded_down_to_a_multiple_of_the_heads() -> None:
+    """3,332 would fit, and 32 heads of 104 are the most that 3,328 divides into; the next width that they divide does not fit."""
+    of = {"layers": 32, "heads": 32, "batch": 1, "sequence": 1024}
+    found = ask("largest-width", gpu="h100-sxm", **of)
+    peak = {width: ask("largest-width", width=width, solve="memory", **of).value for width in (32 * 104, 3332, 32 * 105)}
+
+    assert 32 * 104 == found.value
+    assert "width is rounded down from 3,332 to a multiple of the 32 heads" in found.notes
+    assert found.bound is not None
+    assert (found.bound.here, found.bound.further, found.bound.there) == (peak[3328], 3360, peak[3360])
+    assert peak[3332] <= found.bound.limit < peak[3360]
+    back = ask("largest-width", layers=32, batch=1, sequence=1024, width=100, gpu="h100-sxm", solve="heads")
+    assert (100, "heads is rounded down from 475 to a divisor of width") == (back.value, back.notes[0])
+
+
+def test_a_peak_that_is_divided_evenly_is_flagged() -> None:
+    """Two devices are not one of twice the memory; one is."""
+    of = {"layers": 12, "width": 768, "heads": 12, "sequence": 1024, "gpu": "h100-sxm"}
+    flags = ask("largest-batch", gpus=2, **of).flags
+
+    assert () == ask("largest-batch", **of).flags
+    assert flags[0].startswith("what one process needs at its peak, ")
+    assert flags[0].endswith(
+        " bytes, is divided evenly among 2 devices, a lower bound that no layout reaches in general:"
+        " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
+    )
+    assert not any("peak" in flag for flag in ask("fits", parameters="1B", gpu="h100-sxm", gpus=2).flags)  # state alone can be divided
 
 
 # -- documents and tables ----------------------------------------------------------------------------------------------------------------

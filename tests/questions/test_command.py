@@ -86,6 +86,19 @@ def test_the_list_has_every_question_with_its_keys_and_units() -> None:
     assert "convention = 6ND | 8ND" in " ".join(napkin("list", "questions", "training-time").stdout.split())
 
 
+def test_every_source_of_numbers_is_explained() -> None:
+    """What goes with a device and with a model, and the other word for gpus."""
+    explained = napkin("ask", "--help").stdout
+    listed = " ".join(napkin("list", "questions", "training-time").stdout.split())
+    refused = napkin("ask", "training-time", "hardwar=mine.toml").stderr
+
+    for word in ("dtype=FORMAT", "sparse=yes", "hardware=FILE", "devices is another word for", "T=4096"):
+        assert word in explained
+    for word in ("gpus, or devices (n in devices)", "dtype = ", "sparse = yes", "hardware = file", "its own sizes, e.g. T = 4096"):
+        assert word in listed
+    assert "gpu, dtype, sparse, hardware, model, solve" in refused
+
+
 @pytest.mark.parametrize("arguments", [TRAINING, STATE, ("compare", "flops=1e24"), ("compute-optimal", "flops=1e24")])
 def test_an_answer_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     """Neither torch nor SymPy nor numpy nor rich: the answer would wait for them."""

@@ -111,7 +111,7 @@ def test_a_sequence_ends_where_a_model_has_no_more_positions() -> None:
     """GPT-2 learned 1024 of them: memory is not what stops it, and a note says so."""
     found = ask("largest-sequence", model="gpt2", gpu="h100-sxm", batch=1)
 
-    assert (1024, None) == (found.value, found.bound)
+    assert (1024, None, None) == (found.value, found.bound, found.thumb)  # a rule that knows of memory only is no comparison
     assert "no further sequence: T = 1025 is more than C = 1024: this model needs T <= C" in found.notes
 
 
@@ -120,6 +120,54 @@ def test_a_model_that_does_not_fit_at_all_is_refused() -> None:
     """With what the least batch takes."""
     with pytest.raises(BadInputError, match=r"^not even the least B fits: B = 1 takes \d[\d,]+ bytes, and there are 1,000,000,000$"):
         ask("largest-batch", model="gpt2", memory="1GB")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("question", "given"), [("attention-crossover", {}), ("six-nd-error", {"error": "100%"})])
+def test_a_length_beyond_the_positions_of_a_model_is_flagged(question: str, given: dict[str, str]) -> None:
+    """GPT-2 has 1024 of them; where the answer is less nothing is said, nor of a model that any length goes through."""
+    found = ask(question, model="gpt2", **given)
+
+    assert found.value > 1024
+    assert found.flags == (f"beyond C = 1,024 positions: gpt2 reads no sequence of {int(found.value):,} tokens",)
+    assert ask("attention-crossover", model="gpt2", C=8192).flags == ()
+    assert ask("attention-crossover", model="llama3-8b").flags == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("question", "given"), [
+    ("cache", {}), ("training-time", RUN), ("largest-concurrency", {"gpu": "h100-sxm"}), ("tokens-per-second", {"gpu": "h100-sxm"}),
+])  # fmt: skip
+def test_a_sequence_beyond_the_positions_of_a_model_is_refused(question: str, given: dict[str, Any]) -> None:
+    with pytest.raises(DimensionError, match=r"^T = 4096 is more than C = 1024: this model needs T <= C$"):
+        ask(question, model="gpt2", T=4096, **given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("question", "key", "near"), [
+    ("training-time", "token", "tokens"), ("training-time", "nodes", "gpus"), ("training-time", "gpu_count", "gpus"),
+    ("largest-batch", "memor", "memory"),
+])  # fmt: skip
+def test_a_key_that_is_no_size_of_the_model_is_named_with_the_one_that_was_meant(question: str, key: str, near: str) -> None:
+    """Keys of the question come first: the model's dimensions are letters."""
+    with pytest.raises(BadInputError) as caught:
+        ask(question, model="gpt2", **{key: 8})
+    assert str(caught.value) == f"neither {question} nor gpt2 has {key!r}: did you mean {near!r}?"
+
+
+@pytest.mark.slow
+def test_the_peak_of_a_step_is_called_so_and_its_even_division_flagged() -> None:
+    """It is not the state; and no layout on 8 devices divides all of it."""
+    one, eight = (ask("fits", model="gpt2", gpu="h100-sxm", B=32, gpus=gpus) for gpus in (1, 8))
+
+    assert [row.what for row in eight.also] == ["bytes needed"]
+    assert eight.also[0].because.startswith("the peak, not the state alone: ")
+    assert () == one.flags
+    assert eight.flags == (
+        f"what one process needs at its peak, {int(eight['Y']):,} bytes, is divided evenly among 8 devices, a lower bound that no layout"
+        " reaches in general: napkin shard MODEL works a layout out, napkin layout MODEL searches for the best",
+    )
+    assert ask("largest-batch", model="gpt2", gpu="h100-sxm", gpus=8).flags[0].startswith("what one process needs at its peak, ")
 
 
 # -- filling, on a made-up model -------------------------------------------------------------------------------------------------------
