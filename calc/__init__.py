@@ -73,6 +73,8 @@ def derive(
     from calc.options import made
     from calc.pipeline import derive as derive_step
 
+    if options and not isinstance(source, Spec):
+        raise NapkinError("a graph has its options already, which stand: leave them out, or derive from a spec")
     return derive_step(source, sizes, options=made(**options), cache=cache, progress=progress or _silent)
 
 

@@ -116,10 +116,6 @@ class Algebra:
     def _used(self, poly: PolyElement) -> list[str]:
         return [name for i, name in enumerate(self.names) if any(m[i] for m in poly)]
 
-    def names_of(self, poly: Poly) -> list[str]:
-        """Generators that occur in ``poly``, in ring order."""
-        return self._used(poly) if isinstance(poly, PolyElement) else []
-
     def terms(self, poly: Poly) -> list[tuple[Fraction, dict[str, int]]]:
         """``(coefficient, {name: power})`` in ring order; ``[]`` for zero."""
         if not isinstance(poly, PolyElement):

@@ -168,7 +168,7 @@ def _joined(low: _Block, high: _Block) -> _Block:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """The second step's peaks. ``live`` is exact, ``allocated`` and ``reserved`` what the allocator makes of it by its own rules."""
+    """One step's peaks. ``live`` is exact, ``allocated`` and ``reserved`` what the allocator makes of it by its own rules."""
 
     live: int
     allocated: int

@@ -17,6 +17,7 @@ from calc.derivation import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.exact import evaluate_text
 from calc.quantities import absent
+from calc.validity import follows
 
 PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
 ELEMENTWISE = ("flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise")
@@ -240,8 +241,7 @@ class _Line:
 
     def _followed(self, name: str) -> str:
         dim = self._dims[name]
-        follows = dim.expr is not None and (dim.tied or evaluate_text(dim.expr, self.derivation.sizes) == dim.value)
-        return dim.expr or "" if follows else ""
+        return dim.expr or "" if follows(dim, self.derivation.sizes) else ""
 
     def _of(self, node: ast.expr) -> int:
         match node:

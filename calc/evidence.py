@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -228,7 +229,7 @@ class _Entry:
 
     def positive(self, key: str) -> Fraction:
         value = self._of(key, (int, float), "a number above 0")
-        if isinstance(value, bool) or value <= 0:
+        if isinstance(value, bool) or not 0 < value < math.inf:
             raise EvidenceError(f"{self.file}: {self._name(key)} must be a number above 0")
         return Fraction(str(value))
 

@@ -26,8 +26,14 @@ def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
 Exact = int | Fraction
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Exact]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Div: lambda x, y: x // y if x % y == 0 else Fraction(x) / y, ast.Pow: lambda x, y: x ** int(y) if y >= 0 else Fraction(x) ** int(y),
+    ast.Div: lambda x, y: x // y if x % y == 0 else Fraction(x) / y, ast.Pow: lambda x, y: _power(x, y),
 }  # fmt: skip
+
+
+def _power(x: Exact, y: Exact) -> Exact:
+    if y.denominator != 1:
+        raise NapkinError(f"a size to the power of {y} is no exact number: write whole powers")
+    return x ** int(y) if y >= 0 else Fraction(x) ** int(y)
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Exact:

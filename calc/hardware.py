@@ -121,11 +121,11 @@ def entry(name: str) -> Accelerator | None:
 
 
 def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
-    """The catalogue and the user's entries: those of ``file``, and of the file that ``NAPKIN_HARDWARE`` names."""
+    """The catalogue and the user's entries: those of the file that ``NAPKIN_HARDWARE`` names, and before them those of ``file``."""
     from calc.hardware_file import read
 
     found = dict(catalogue())
-    for path in (file, os.environ.get(VARIABLE)):
+    for path in (os.environ.get(VARIABLE), file):
         if not path:
             continue
         own = read(Path(path))

@@ -16,6 +16,7 @@ from calc.errors import (
     BadInputError,
     CertificateError,
     DataDependentError,
+    DimensionError,
     NapkinError,
     NoPeakError,
     PinnedSizeError,
@@ -150,23 +151,24 @@ def _as_it_is(
 
 
 def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: bool, progress: Progress) -> tuple[Graph, Analysis | None]:
-    """The general graph depends on the spec alone, so it is the same whatever was asked before."""
+    """The general graph depends on the spec alone, so it is the same whatever was asked before; but multiples that were found by
+    recording are of what was asked then: a kept graph whose multiples these sizes are not is as good as none."""
     values = spec.sizes(decided.given_now(spec, sizes))
-    graph, analysis = _kept(Cache(spec, options, cache), progress, lambda: _general(spec, values, options, progress))
+    general = Cache(spec, options, cache)
+    graph, analysis = _kept(general, progress, lambda: _general(spec, values, options, progress), lambda kept: _fits(spec, kept, sizes))
     spec = decided.as_recorded(spec, graph)
     values = spec.sizes(sizes)
     graph = _with_values(graph, values)
     if not graph.unmet(values):
         return graph, analysis
-    general = graph
     apart = Cache(spec, options, cache, repr(values))
     walked = walked_otherwise(spec, graph, values)
     if walked:
         held = {**graph.held, **{name: (values[name], why) for name, why in walked.items()}}
-        return _kept(apart, progress, lambda: _at_sizes(spec, replace(general, held=held), values, options, progress))
-    if any(values[name] != value for name, (value, _) in general.held.items()):
-        return _kept(apart, progress, lambda: _at_sizes(spec, general, values, options, progress))
-    return _kept(apart, progress, lambda: _completed(spec, general, analysis, values, options, progress))
+        return _kept(apart, progress, lambda: _at_sizes(spec, replace(graph, held=held), values, options, progress))
+    if any(values[name] != value for name, (value, _) in graph.held.items()):
+        return _kept(apart, progress, lambda: _at_sizes(spec, graph, values, options, progress))
+    return _kept(apart, progress, lambda: _completed(spec, graph, analysis, values, options, progress))
 
 
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -177,9 +179,22 @@ def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Op
     return _completed(spec, graph, analysis, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
 
-def _kept(store: Cache, progress: Progress, make: Callable[[], tuple[Graph, Analysis]]) -> tuple[Graph, Analysis | None]:
+def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
+    try:
+        decided.as_recorded(spec, graph).sizes(sizes)
+    except DimensionError:
+        return False
+    return True
+
+
+def _kept(
+    store: Cache,
+    progress: Progress,
+    make: Callable[[], tuple[Graph, Analysis]],
+    usable: Callable[[Graph], bool] = lambda _: True,
+) -> tuple[Graph, Analysis | None]:
     known = store.read()
-    if known is not None:
+    if known is not None and usable(known):
         progress("recording found in the cache")
         return known, None
     graph, analysis = make()

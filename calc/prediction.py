@@ -203,7 +203,7 @@ class Tables:
         points, nbytes = self._of(stand.what, stand.dtype), stand.sizes["bytes"]
         largest = max(points, key=lambda p: p.bytes)
         warm = self._by_size(points, nbytes)
-        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes)
+        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes, points)
 
     def uncached(self, nbytes: int) -> float:
         """Seconds by which the bytes of a product take longer where no cache holds them. Of more than a cache holds, they never did."""

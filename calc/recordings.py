@@ -30,8 +30,8 @@ class Cache:
         self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
     def read(self) -> Graph | None:
-        """The kept graph; a damaged file is as good as none."""
-        if self._path is None or not self._path.exists():
+        """The kept graph; a file that is damaged or cannot be read is as good as none."""
+        if self._path is None:
             return None
         try:
             return graph_json.load(self._path)

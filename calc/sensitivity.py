@@ -70,9 +70,9 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
     for dim in derivation.dims:
         if dim.name not in occur or dim.expr is not None:
             continue
-        positions = derivation.sizes.get("C")
-        if dim.name == "T" and positions is not None and 2 * dim.value > positions:
-            found.append(Doubling(dim.name, None, f"T is at most C = {positions:,}"))
+        most = derivation.sizes.get(dim.at_most or "")
+        if most is not None and 2 * dim.value > most:
+            found.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
             continue
         try:
             found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))

@@ -60,6 +60,9 @@ class Spec:
                 raise SpecError(f"spec {self.name!r}: {part} must be a function")
         if self.predict is not None and not callable(self.predict):
             raise SpecError(f"spec {self.name!r}: predict must be a function, or left out")
+        for part in ("pinned", "notes", "walked"):
+            if isinstance(getattr(self, part), str):
+                raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, as ({getattr(self, part)[:40]!r},)")
         for name in self.dims:
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
                 raise SpecError(f"spec {self.name!r}: {name!r} cannot name a dimension: use letters, digits and _")

@@ -9,14 +9,16 @@ The closed forms are those of ``calc.stored``, or are derived first. Points at w
 
 from __future__ import annotations
 
+import ast
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from calc import dims
-from calc.arrays import Array, Mesh, evaluate, holds, side
+from calc.arrays import Array, Mesh, UnevenError, evaluate, holds, side
 from calc.dims import LARGEST, Dim, names_in
 from calc.errors import BadInputError, NapkinError, UnknownQuantityError
 from calc.folds import Basis
@@ -119,16 +121,25 @@ def _known(quantity: StoredQuantity) -> StoredQuantity:
 
 def _axes(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dict[str, Array]:
     table = dimensions(form)
-    for name, sizes in given.items():
+    for name in given:
         if name not in table or table[name].tied:
             dims.resolve(table, {name: 1})  # which says why not
-        if not len(sizes):
-            raise BadInputError(f"{name} has no sizes: give at least one")
-        for size in (sizes[0], min(sizes), max(sizes)):
-            dims.check_size(name, int(size))
-    axes = {name: np.asarray(sizes, dtype=np.int64) for name, sizes in given.items()}
+    axes = {name: _axis(name, sizes) for name, sizes in given.items()}
     _require_equal_lengths(axes, listed)
     return axes
+
+
+def _axis(name: str, sizes: Sequence[int]) -> Array:
+    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str):
+        raise BadInputError(f"{name} has {sizes!r:.40} for sizes: give a list of them")
+    if not len(sizes):
+        raise BadInputError(f"{name} has no sizes: give at least one")
+    axis = np.asarray(sizes)
+    if axis.ndim != 1 or axis.dtype.kind not in "iu":  # one by one: millions of plain integers need not be
+        return np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64)
+    for size in (axis.min(), axis.max()):
+        dims.check_size(name, int(size))
+    return axis.astype(np.int64)
 
 
 def _require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
@@ -163,16 +174,29 @@ def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Arra
 def _default(name: str, dim: Dim, found: Mapping[str, Array], trouble: Trouble) -> Array:
     if not isinstance(dim.default, str):
         return np.asarray(dim.default, dtype=np.int64)
-    over, _, under = dim.default.rpartition("/")
-    if not over or not under.strip().isidentifier():
-        value = evaluate(dim.default, found)
-    else:
-        top, bottom = evaluate(over, found), np.maximum(found[under.strip()], 1)
-        value = -(-top // bottom)
-        if not dim.decided_at:
-            trouble.append((top % bottom != 0, f"{name} = {dim.default} is not an integer"))
+    match ast.parse(dim.default, mode="eval").body:
+        case ast.BinOp(left=over, op=ast.Div(), right=under):
+            top, bottom = (evaluate(ast.unparse(part), found) for part in (over, under))
+            value: Array = -(-top // np.maximum(bottom, 1))
+            if not dim.decided_at:
+                trouble.append((top % np.maximum(bottom, 1) != 0, f"{name} = {dim.default} is not an integer"))
+        case _:
+            try:
+                value = evaluate(dim.default, found)
+            except UnevenError:
+                value = _one_by_one(name, dim.default, found, trouble)
     trouble.append(((value < 1) | (value > LARGEST), f"{name} = {dim.default} is not from 1 to 2**63 - 1"))
     return np.maximum(np.minimum(value, LARGEST), 1).astype(np.int64)
+
+
+def _one_by_one(name: str, default: str, found: Mapping[str, Array], trouble: Trouble) -> Array:
+    """A default with a quotient inside, which is whole at some of the points alone."""
+    names = names_in(default)
+    meshes = np.broadcast_arrays(*(found[n] for n in names))
+    points = zip(*(map(int, mesh.flat) for mesh in meshes), strict=True)
+    values = [dims.evaluate(default, dict(zip(names, point, strict=True))) for point in points]
+    trouble.append((np.reshape([v.denominator != 1 for v in values], meshes[0].shape), f"{name} = {default} is not an integer"))
+    return np.reshape(np.asarray([math.ceil(v) for v in values], dtype=object), meshes[0].shape)
 
 
 def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:

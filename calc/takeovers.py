@@ -19,6 +19,7 @@ from calc.derivation import Derivation, Quantity
 from calc.errors import NapkinError
 from calc.exact import evaluate_text
 from calc.graph import DimRecord
+from calc.validity import follows
 
 FARTHEST = 2**20
 
@@ -99,8 +100,7 @@ class _Along:
         if dim is None:
             whole, _, part = name.partition("_per_")
             return f"{whole}/{part}" if part and whole in self._dims else None
-        follows = dim.expr is not None and (dim.tied or evaluate_text(dim.expr, self._here) == dim.value)
-        return dim.expr if follows else None
+        return dim.expr if follows(dim, self._here) else None
 
     # -- sizes ------------------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ def require_sizes(nbytes: int, batch: int, length: int) -> None:
     """Refuse sizes that cannot be timed, or a batch that does not fit the file."""
     if not _LEAST <= nbytes <= _MOST:
         raise BadInputError(f"{nbytes:,} bytes are too few or too many to time a copy: give {_LEAST:,} to {_MOST:,}")
-    if batch < 1 or length < 1 or length + 1 > nbytes // 2 or batch * length > nbytes:
+    if batch < 1 or length < 1 or length + 1 > nbytes // 2 or batch * length > nbytes // 2:
         raise BadInputError(f"a batch of {batch} × {length} tokens is not in a file of {nbytes // 2:,}: give a smaller batch or more bytes")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Protocol
 
 from calc import dims
@@ -95,11 +94,15 @@ def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
     return all(sizes[name] == dims.evaluate(to, sizes) for name, to in equal.items())
 
 
-class Recorded(Protocol):
-    """Whatever knows its dimensions and for which sizes it stands: a graph, or a stored form."""
+class Sized(Protocol):
+    """Whatever knows its dimensions."""
 
     @property
     def dims(self) -> tuple[DimRecord, ...]: ...
+
+
+class Recorded(Sized, Protocol):
+    """What also knows for which sizes it stands: a graph, or a stored form."""
 
     def unmet(self, sizes: Mapping[str, int]) -> list[Condition]: ...
 
@@ -123,16 +126,20 @@ def unchecked(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
     return dims.resolve(dimensions(recorded), given)
 
 
-def dimensions(recorded: Recorded) -> dict[str, Dim]:
+def dimensions(recorded: Sized) -> dict[str, Dim]:
     """The dimensions with their defaults: an expression that held of the recorded values, else the value itself."""
     known = {d.name: d.value for d in recorded.dims}
-    table: dict[str, Dim] = {}
-    for d in recorded.dims:
-        follows = d.expr is not None and _rounded(d, dims.evaluate(d.expr, known)) == d.value
-        table[d.name] = Dim(d.expr if follows and d.expr else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
-    return table
+    return {
+        d.name: Dim(
+            d.expr if d.expr and follows(d, known) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at
+        )
+        for d in recorded.dims
+    }
 
 
-def _rounded(d: DimRecord, value: Fraction) -> Fraction | int:
-    """An expected value is rounded up to a size."""
-    return math.ceil(value) if d.decided_at else value
+def follows(dim: DimRecord, sizes: Mapping[str, int]) -> bool:
+    """Whether a dimension is what its default expression gives at ``sizes``; an expected value is rounded up to a size."""
+    if dim.expr is None or dim.tied:
+        return dim.tied
+    value = dims.evaluate(dim.expr, sizes)
+    return (math.ceil(value) if dim.decided_at else value) == dim.value

@@ -27,9 +27,9 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     from calc.contrast import document
     from reports import compared, job, terminal
     from reports import contrast as page
-    from reports.request import pair
+    from reports.request import pairs
 
-    asked = compared.sides(left, right, dict(map(pair, both)), not no_cache)
+    asked = compared.sides(left, right, pairs(both), not no_cache)
     asked.requests()  # what cannot be asked for is refused before any work
     with talk() as say:
         found, inputs = compared.compare(asked, say)

@@ -17,7 +17,7 @@ from reports.numbers import Amount, amount, signed, significant
 from reports.page import Formula
 from reports.parts import formula, or_unknown, sizes_text
 from reports.render import Look
-from reports.request import Request, asked, pair
+from reports.request import Request, asked, pairs
 
 LOOK = Look("contrast.j2")
 SECTIONS = {"differing": "What is compared", "quantities": "Quantities", "terms": "Where the differences come from"}
@@ -43,18 +43,25 @@ class Sides:
         return one, other
 
     def _request(self, side: tuple[str, ...], word: str) -> Request:
-        found = asked(side[0], {**self.both, **dict(map(pair, side[1:]))}, self.cache)
+        found = asked(side[0], {**self.both, **pairs(side[1:])}, self.cache)
         return replace(found, model=word, written=side[0]) if word else found
 
 
 def sides(left: str, right: str, both: Mapping[str, str], cache: bool = True) -> Sides:
     """The sides as they are typed, each in one word: a right one that begins with no model is the left one with those changes."""
     first, second = _words(left), _words(right)
-    if second and "=" in second[0]:
-        second = (*first, *second)
     if not first or not second:
         raise BadInputError("a side is empty: write a model, as in 'gpt2 B=8'")
+    if _is_change(second[0]):
+        changes = pairs(second)
+        second = (first[0], *(f"{key}={value}" for key, value in {**pairs(first[1:]), **changes}.items()))
     return Sides(first, second, both, cache)
+
+
+def _is_change(word: str) -> bool:
+    """Whether a word is ``g=32`` or ``zero-grad=zero``; ``gpt2:dropout=0.1`` is a model."""
+    key, sign, _ = word.partition("=")
+    return bool(sign) and key.replace("-", "_").isidentifier()
 
 
 def _words(text: str) -> tuple[str, ...]:

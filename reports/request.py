@@ -31,6 +31,16 @@ def pair(word: str) -> tuple[str, str]:
     return key, value
 
 
+def pairs(words: Sequence[str]) -> dict[str, str]:
+    """``("B=8", "T=1024")`` by key; one given twice is refused."""
+    found: dict[str, str] = {}
+    for key, value in map(pair, words):
+        if key in found:
+            raise BadInputError(f"{key[:40]} is given twice: give it once")
+        found[key] = value
+    return found
+
+
 def asked(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
     """The request of a model with sizes and options by key, ``{"B": "8", "zero-grad": "zero"}``."""
     options = {key: key.replace("-", "_") for key in given if key.replace("-", "_") in Options.__dataclass_fields__}

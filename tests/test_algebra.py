@@ -110,16 +110,7 @@ def test_plain_integers_read_like_polynomials() -> None:
     assert a.value(42, {}) == 42
     assert a.terms(42) == [(Fraction(42), {})]
     assert a.terms(0) == []
-    assert a.names_of(42) == []
     assert a.expr(42) == 42
-
-
-def test_names_of_a_polynomial_are_those_that_remain_in_it() -> None:
-    """(B + T) - T holds B alone."""
-    a = algebra()
-
-    assert a.names_of(a.parse("(B + T) - T")) == ["B"]
-    assert a.names_of(a.parse("d*B")) == ["B", "d"]
 
 
 # -- halves and other fractions ----------------------------------------------------------------------------------------

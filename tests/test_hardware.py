@@ -136,6 +136,17 @@ def test_entries_of_a_file_and_of_the_environment_stand_beside_the_catalogue(tmp
     assert "my-gpu" not in available()
 
 
+def test_a_file_that_is_named_comes_before_the_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One id in both: what was asked for by name is meant."""
+    named, around = tmp_path / "named.toml", tmp_path / "around.toml"
+    named.write_text(ENTRY.replace("My GPU", "the named one"))
+    around.write_text(ENTRY)
+    monkeypatch.setenv(VARIABLE, str(around))
+
+    assert "the named one" == accelerator("my-gpu", named).name
+    assert "My GPU" == accelerator("my-gpu").name
+
+
 def test_an_id_of_the_catalogue_is_not_given_to_another_device(tmp_path: Path) -> None:
     """A reader could not tell which of two is meant."""
     file = tmp_path / "mine.toml"

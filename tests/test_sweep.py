@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import arrays
+from calc.dims import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
 from calc.exact import evaluate_text, holds
 from calc.stored import FOLDER, Stored
 from calc.stored.polynomials import Point, Polynomial, Table
-from calc.sweep import sweep, sweep_expression
+from calc.sweep import Trouble, _default, sweep, sweep_expression
 
 NAMES = ("B", "T", "d", "floor(T/2)")
 
@@ -147,6 +148,9 @@ REFUSED = {
                         "that are 100,000,000 points, more than 20,000,000: give fewer sizes, or --most 100000000"),
     "no sizes": ({"B": []}, ["parameters"], BadInputError, "B has no sizes: give at least one"),
     "zero": ({"B": [4, 0]}, ["parameters"], DimensionError, "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
+    "no integers": ({"B": [1.5, 2.7]}, ["parameters"], DimensionError,
+                    "B = 1.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
+    "one size": ({"B": 8}, ["parameters"], BadInputError, "B has 8 for sizes: give a list of them"),
     "nothing to work out": ({"B": [4]}, [], BadInputError, "nothing to sweep: name a quantity, e.g. memory.peak"),
     "a quantity there is not": ({"B": [4]}, ["master_weights.bytes"], UnknownQuantityError,
                                 "master_weights.bytes is unknown: precision fp32 keeps no copies of the weights"),
@@ -161,6 +165,22 @@ def test_what_cannot_be_swept_is_refused(case: str) -> None:
     with pytest.raises(error) as caught:
         sweep(_form("linear"), sizes, quantities)
     assert message == str(caught.value)
+
+
+@pytest.mark.parametrize("default", ["B + D/B", "D/(2*B)", "D/B*2", "2*D + B"])
+def test_a_default_is_read_as_it_is_at_a_point(default: str) -> None:
+    """B + D/B is a sum with a quotient in it, not (B + D)/B; where a quotient leaves a rest there is a gap, or the point is refused."""
+    table = {"B": Dim(2), "D": Dim(12), "K": Dim(default)}
+
+    for sizes in itertools.product((1, 2, 3, 4), (12, 24, 30)):
+        at = dict(zip(("B", "D"), sizes, strict=True))
+        trouble: Trouble = []
+        try:
+            expected = resolve(table, at)["K"]
+        except NapkinError:
+            expected = None
+        found = int(_default("K", table["K"], {name: np.asarray([size]) for name, size in at.items()}, trouble)[0])
+        assert expected == (None if any(bad.any() for bad, _ in trouble) else found)
 
 
 # -- expressions --------------------------------------------------------------------------------------------------------------

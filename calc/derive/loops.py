@@ -1,6 +1,6 @@
 """Loop counts: what several records at small depths say about every depth.
 
-A depth is a Python loop, so each record has it as a number. Every amount is a polynomial in it; the records at 2 and 3
+A depth is a Python loop, so each record has it as a number. Every amount is a polynomial in it; the records at 3 and 4
 determine a linear one, more records a higher degree. Certificates at other depths decide whether the degree was enough.
 """
 

@@ -98,11 +98,6 @@ def readings(literal: bool, implied: bool, value: Value, because: str, by: str, 
     return Finding(verdict, value, unit, because, by, rests_on)
 
 
-def ranged(found: Number, low: Number, high: Number, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
-    """A finding on "between … and …": approximate inside the bounds, which say no number; wrong outside."""
-    return Finding(APPROXIMATE if low <= found <= high else WRONG, found, unit, because, by, rests_on)
-
-
 def convention(fits: bool, value: Value, because: str, by: str, *, unit: str = "") -> Finding:
     """A choice of words or of what is counted, which nothing decides; ``fits``: it contradicts nothing that was computed."""
     return Finding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)

@@ -26,7 +26,6 @@ from calc.repeat import Repeat
 from calc.times import Times
 
 TOKEN = numpy.dtype(numpy.uint16)  # of a file of tokens: enough for a vocabulary of 65,536
-MADE = torch.int64  # of a batch of tokens, as embeddings and losses take them
 _RETURNS = "returns"
 _SQUARE = 4096
 

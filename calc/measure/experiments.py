@@ -334,12 +334,3 @@ def timed_product(rows: int, inner: int, columns: int, turns: int = 3, device: s
         x @ w
         times.append(now() - start)
     return statistics.median(times)
-
-
-def contraction(equation: str, *shapes: tuple[int, ...]) -> tuple[tuple[int, ...], int, bool]:
-    """An einsum: the result's shape, its FLOPs by torch's counter, and whether autograd agrees with central differences in float64."""
-    tensors = [randn(*shape).double().requires_grad_() for shape in shapes]
-    with FlopCounterMode(display=False) as counter:
-        result = torch.einsum(equation, *tensors)
-    right = torch.autograd.gradcheck(lambda *t: torch.einsum(equation, *t), tuple(tensors), atol=1e-6)
-    return tuple(result.shape), int(counter.get_total_flops()), right

@@ -50,7 +50,7 @@ def wanted() -> list[Wanted]:
 
 
 def sources() -> list[str]:
-    """The files of this package that a derivation runs, found by following imports from those that begin one, and the tables it reads."""
+    """The files of this package that a derivation runs, found by following imports from those that begin one, and what it reads."""
     found: set[Path] = set()
     waiting = [*(ROOT / name for name in BEGINNINGS), *sorted((ROOT / "models").rglob("*.py"))]
     while waiting:
@@ -58,6 +58,7 @@ def sources() -> list[str]:
         if file not in found and file.relative_to(ROOT).parts[0] not in APART:
             found.add(file)
             waiting += _imported(file)
+    found |= {*(ROOT / "data" / "configs").glob("*.json")}
     return sorted([*(file.relative_to(ROOT).as_posix() for file in found), *TABLES])
 
 

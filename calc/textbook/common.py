@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from calc import branches, display
-from calc import dims as dims_
 from calc.algebra import Algebra, Poly
 from calc.basis import Basis, Folding, basis_of
 from calc.derivation import Derivation
 from calc.derive.steps import tree
-from calc.dims import Dim
 from calc.display import Display
 from calc.errors import NapkinError, SpecError
+from calc.validity import dimensions
 
 
 class Common:
@@ -60,13 +60,14 @@ class Common:
 
 def _tied_basis(derivation: Derivation) -> Basis:
     """The basis in which a default that holds is a tie. ``k = d/h`` can be one only where d is declared a multiple of h."""
-    dims = {d.name: Dim(d.expr if d.tied and d.expr else d.value, d.meaning, d.multiple_of, d.tied) for d in derivation.dims}
-    for d in derivation.dims:
-        if d.expr is not None and not d.tied and dims_.evaluate(d.expr, derivation.sizes) == d.value:
-            tied = {**dims, d.name: Dim(d.expr, d.meaning, d.multiple_of, tied=True)}
+    table = dimensions(derivation)
+    dims = {name: dim if dim.tied else replace(dim, default=derivation.sizes[name]) for name, dim in table.items()}
+    for name, dim in table.items():
+        if isinstance(dim.default, str) and not dim.tied and not dim.decided_at:
+            tied = {**dims, name: replace(dim, tied=True)}
             try:
                 basis = basis_of(tied)
-                Algebra(basis.symbols, basis.define.values()).parse(basis.define[d.name])
+                Algebra(basis.symbols, basis.define.values()).parse(basis.define[name])
             except (SpecError, NapkinError):
                 continue
             dims = tied

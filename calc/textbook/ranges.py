@@ -14,6 +14,7 @@ from calc.derivation import Derivation
 from calc.dims import Dim
 from calc.errors import NapkinError
 from calc.textbook.exact import Exact
+from calc.validity import dimensions
 
 NEAR = Fraction(1, 20)  # "within 5 %"
 FARTHEST = 2**20
@@ -38,12 +39,13 @@ def scanned(expr: str, exact: Exact, derivation: Derivation) -> list[str]:
 
 def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within:
     """Ranges of ``name`` where rule and exact differ by at most 5 %: powers of two, then bisection between them."""
-    dims = _dims(derivation)
-    unit = dims[name].multiple_of
+    dims = dimensions(derivation)
+    unit, plus = dims[name].multiple_of, dims[name].plus
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
-    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step, derivation), dims, expr, exact))
-    low, high = _accepted(near, derivation.sizes[name] // step, *_limits(name, step, derivation))
-    points = sorted({low, high, derivation.sizes[name] // step, *(2**i for i in range(64) if low <= 2**i <= high)})
+    here = (derivation.sizes[name] - plus) // step
+    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step + plus, derivation), dims, expr, exact))
+    low, high = _accepted(near, here, 1, max(FARTHEST // step, here, 1))
+    points = sorted({low, high, here, *(2**i for i in range(64) if low <= 2**i <= high)})
     ranges: list[tuple[int, int]] = []
     start = points[0] if near(points[0]) else None
     for a, b in itertools.pairwise(points):
@@ -57,7 +59,7 @@ def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within
             start = None
     if start is not None:
         ranges.append((start, points[-1]))
-    return Within(name, tuple((a * step, b * step) for a, b in ranges), (low * step, high * step))
+    return Within(name, tuple((a * step + plus, b * step + plus) for a, b in ranges), (low * step + plus, high * step + plus))
 
 
 def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
@@ -72,16 +74,6 @@ def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
             good, bad = (middle, bad) if near.accepts(middle) else (good, middle)
         ends.append(good)
     return ends[0], ends[1]
-
-
-def _limits(name: str, step: int, derivation: Derivation) -> tuple[int, int]:
-    """In multiples of ``step``. Positions are not exceeded: T stays at most C."""
-    sizes = derivation.sizes
-    if name == "T" and "C" in sizes:
-        return 1, sizes["C"]
-    if name == "C" and "T" in sizes:
-        return sizes["T"], max(FARTHEST, sizes["T"])
-    return 1, max(FARTHEST // step, sizes[name] // step, 1)
 
 
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
@@ -126,13 +118,3 @@ class _Memo:
             except NapkinError:
                 self._known[size] = None
         return self._known[size]
-
-
-def _dims(derivation: Derivation) -> dict[str, Dim]:
-    """The model's dimensions again, with each value as default where it is no longer its default expression."""
-    found: dict[str, Dim] = {}
-    for dim in derivation.dims:
-        follows = dim.expr is not None and (dim.tied or dims_.evaluate(dim.expr, derivation.sizes) == dim.value)
-        default: int | str = dim.expr if follows and dim.expr is not None else dim.value
-        found[dim.name] = Dim(default, dim.meaning, dim.multiple_of, dim.tied)
-    return found

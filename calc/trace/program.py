@@ -30,11 +30,6 @@ from calc.trace.symbols import SizeEnv, hints
 
 _LIFT = torch.ops.aten.lift_fresh.default
 _MOST_ELEMENTS = 4096
-# What a real step draws anew each time: constants to the chain rule.
-RANDOM = frozenset(
-    """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial
-    exponential_ dropout poisson""".split()  # noqa: SIM905  # names of operators
-)
 
 
 class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's modes are untyped

@@ -24,10 +24,11 @@ from calc.trace.choices import Choices
 from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats
 from calc.trace.shadow import Shadows
-from calc.trace.sites import LOSS, TOP, ModulePath
+from calc.trace.sites import LOSS, OPTIMIZER, TOP, ModulePath
 from calc.trace.symbols import DIVIDING, NUMBERING
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
+_OF_OPTIMIZERS = ("optimizer", "zero_grad")
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.start
 _STRIDED = torch.ops.aten.as_strided.default
@@ -109,7 +110,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         values.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
-            self.tensor(out, self.path.current)
+            self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         elif self.phase:
             self._record(func, args, kwargs, out)
         return out
@@ -267,7 +268,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.alive.add(index)
         self.events.append(Event(1, index, len(self.ops)))
         self._refs[key] = (index, weakref.ref(untyped, functools.partial(self._die, key, index)))
-        if self.phase in ("optimizer", "zero_grad") and site:
+        if self.phase in _OF_OPTIMIZERS and site:
             self.owner.setdefault(index, site)
         return index
 

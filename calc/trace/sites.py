@@ -11,6 +11,7 @@ from torch import nn
 
 TOP = "(model)"
 LOSS = "(loss)"
+OPTIMIZER = "(optimizer)"
 
 
 class ModulePath:

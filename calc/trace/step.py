@@ -28,6 +28,7 @@ from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.refusing import refusing
 from calc.trace.remember import remembered
+from calc.trace.sites import OPTIMIZER
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv
 
@@ -212,7 +213,7 @@ class _Run:
             return ()
         names = {id(p): name for name, p in self.masters.named()}
         # A class may keep lists of tensors for a parameter, and keep some for none in particular.
-        kept = [(names.get(id(key), _OF_ALL), part) for key, part in self.optimizer.state.items()]
+        kept = [(names.get(id(key), OPTIMIZER), part) for key, part in self.optimizer.state.items()]
         return tuple(
             (name, str(key), self.recorder.tensor(tensor, name))
             for name, part in kept
@@ -322,7 +323,6 @@ class _Run:
         return roles
 
 
-_OF_ALL = "(optimizer)"
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 

@@ -17,7 +17,7 @@ from calc.errors import BadInputError
 from reports.live import units
 from reports.live.document import Statement
 from reports.live.language import LanguageError, Value, evaluate
-from reports.request import pair
+from reports.request import pairs
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
@@ -115,7 +115,7 @@ class Engine:
         at = len(words) - 1 - words[::-1].index("as")
         if at + 1 >= len(words):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
-        name, given = scope.free(words[at + 1]), _given([*words[2:at], *words[at + 2 :]])
+        name, given = scope.free(words[at + 1]), pairs([*words[2:at], *words[at + 2 :]])
         scope.named[name] = makers[word](words[1], given)
 
     def _model(self, model: str, given: Mapping[str, str]) -> Named:
@@ -137,10 +137,13 @@ class Engine:
         if ".py" not in model:
             return model
         file, colon, name = model.rpartition(":")
-        for named in self.files:
-            if colon and named.name == Path(file).name:
-                return f"{named}:{name}"
-        raise BadInputError(f"{model[:60]} is code: it runs only where you name the file, as napkin verify … --source {file[:60]}")
+        alike = [named for named in self.files if colon and named.name == Path(file).name]
+        meant = [named for named in alike if named.resolve() == (self.folder / file).resolve()] or alike
+        if not meant:
+            raise BadInputError(f"{model[:60]} is code: it runs only where you name the file, as napkin verify … --source {file[:60]}")
+        if len(meant) > 1:
+            raise BadInputError(f"{model[:60]} may be any of {len(meant)} files: name only one {Path(file).name[:40]} by --source")
+        return f"{meant[0]}:{name}"
 
     def _ask(self, question: str, given: Mapping[str, str]) -> Named:
         from calc.questions.asking import answered
@@ -182,16 +185,6 @@ class Model:
         if quantity.value is None:
             raise BadInputError(f"{path} of {self.word[:40]} is unknown: {quantity.unknown}")
         return Value(Fraction(quantity.value), _KINDS[str(quantity.unit)])
-
-
-def _given(words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        key, value = pair(word)
-        if key in found:
-            raise BadInputError(f"{key[:40]} is given twice: give it once")
-        found[key] = value
-    return found
 
 
 def _answered(answer: Any) -> dict[str, Value]:

@@ -139,3 +139,12 @@ def test_what_does_not_differ_says_so() -> None:
     assert "Nothing differs." in texts["compare.md"]
     assert "The sides have the same sizes and options." in texts["compare.html"]
     assert re.search(r"\| parameters \| 20\u00a0elements \| 20\u00a0elements \| 0 \| 1\.00 \|", texts["compare.md"])
+
+
+def test_a_model_with_options_is_a_side_and_no_change() -> None:
+    """mlp:n=1 is a model's name; a key given twice within a side or for both is refused, one of both may be set by a side."""
+    assert compared.sides("mlp B=5", "gpt2:dropout=0.1 T=7", {}).right == ("gpt2:dropout=0.1", "T=7")
+    assert compared.sides("mlp B=5", "B=7 zero-grad=zero", {}).right == ("mlp", "B=7", "zero-grad=zero")
+    for words in (("compare", "mlp B=5 B=7", "d=3"), ("compare", "mlp B=5", "mlp B=5 B=7"), ("compare", "mlp", "d=3", "B=5", "B=7")):
+        found = run(*words)
+        assert (found.exit_code, found.stderr) == (2, "napkin: B is given twice: give it once\n")

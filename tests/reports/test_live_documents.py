@@ -342,6 +342,21 @@ def test_code_of_a_document_is_run_only_from_a_file_that_is_named(tmp_path: Path
     assert (refused.exit_code, run_.exit_code) == (2, 2)
 
 
+def test_of_files_of_one_name_the_one_beside_the_document_is_meant(tmp_path: Path) -> None:
+    """a/mine.py and b/mine.py are both named, and the document says b; where it says neither of them, nothing is run."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(f"raise RuntimeError('{folder} was run')\n")
+    named = [word for folder in ("a", "b") for word in ("--source", str(tmp_path / folder / "mine.py"))]
+
+    meant = run(tmp_path, "```napkin\nmodel b/mine.py:spec as m\n```\n", *named)
+    either = run(tmp_path, "```napkin\nmodel mine.py:spec as m\n```\n", *named)
+
+    assert "b was run" in meant.stderr
+    assert "was run" not in either.stderr
+    assert either.stderr.endswith("mine.py:spec may be any of 2 files: name only one mine.py by --source\n")
+
+
 def test_code_is_not_run_for_a_question_either(tmp_path: Path) -> None:
     """Of a model that a question names."""
     (tmp_path / "mine.py").write_text("raise RuntimeError('was run')\n")
