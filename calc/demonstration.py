@@ -73,6 +73,8 @@ class Wanted:
                 raise BadInputError(f"{name} = {value} is no number of steps here: give 1 to {_MOST_STEPS:,}")
         if self.resume and self.folder is None:
             raise BadInputError("--resume needs the folder of the run to go on with: give it with -o")
+        if self.folder is not None and self.resume and not (self.folder / CHECKPOINT).is_file():
+            raise BadInputError(f"there is no {CHECKPOINT} in {self.folder} to resume from: train without --resume first")
         if self.folder is not None and not self.resume and os.path.exists(self.folder / CHECKPOINT):
             raise BadInputError(f"{self.folder} holds a run already: go on with it by --resume, or name another folder")
 

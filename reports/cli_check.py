@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, model_arguments, request_of, require_device, say_written, talk
+from reports.cli_common import FAILED, HELD, model_arguments, output_folder, request_of, require_device, say_written, talk
 
 
 @click.command()
@@ -49,9 +48,9 @@ def report(output: str, device: str, gpu: str, template: str, templates: str, la
     from reports.render import look_of
 
     require_device(device)
-    look = look_of(template, templates)
+    look, folder = look_of(template, templates), output_folder(output)
     with talk() as say:
-        outcome = job.report(request, Path(output), device, say, latex, look, gpu)
+        outcome = job.report(request, folder, device, say, latex, look, gpu)
     out = terminal.console()
     terminal.show_derivation(outcome.page, out)
     out.print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import sys
@@ -17,6 +18,41 @@ if TYPE_CHECKING:
     from reports.request import Request
 
 HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+
+class Integer(click.IntRange):
+    """An integer of a range, by a name that people use: click's own is "integer range"."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number of a range, likewise."""
+
+    name = "number"
+
+
+def option_of(command: click.Command, name: str) -> click.Option:
+    """An option of a command, which shares it with others, to say what it is there."""
+    return next(p for p in command.params if isinstance(p, click.Option) and p.name == name)
+
+
+def output_folder(text: str) -> Path:
+    """The folder that ``-o`` names, refused before any work where none can be written to there; nothing is made yet."""
+    from calc.errors import BadInputError
+
+    if not text:
+        raise BadInputError("-o names no folder: give one, or . for this one")
+    folder = Path(text)
+    try:
+        above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    except OSError as error:
+        raise BadInputError(f"cannot write a report to {folder}: {error.strerror}") from None
+    if not above.is_dir():
+        raise BadInputError(f"cannot write a report to {folder}: {above} is a file; -o names a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise BadInputError(f"cannot write a report to {folder}: nothing may be written to {above}")
+    return folder
 
 
 def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from reports.cli_common import Integer
+
 
 @click.command()
 @click.argument("model")
 @click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
-@click.option("--draws", type=click.IntRange(30, 100_000), metavar="INTEGER", help="Sample so many real modules (at least 30) beside it.")
+@click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Sample so many real modules (at least 30) beside it.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
     """Second moments of every module's result at initialisation, from the laws the model's own initialisers draw from.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from reports.cli_common import say_written, talk
+from reports.cli_common import output_folder, say_written, talk
 
 
 @click.command()
@@ -20,8 +18,9 @@ def lecture(output: str, as_json: bool) -> int:
     from reports import job
     from reports.lecture import document, lecture, summary
 
+    folder = output_folder(output)
     with talk() as say:
-        outcome = lecture(Path(output), say)
+        outcome = lecture(folder, say)
     click.echo(job.json_text(document(outcome)) if as_json else f"{len(outcome.audit.claims)} claims: {summary(outcome.audit)}\n", nl=False)
     say_written(*outcome.files)
     return 0 if outcome.ok else 1

@@ -7,9 +7,21 @@ from typing import Any
 
 import click
 
-from reports.cli_common import HELD, command_line, device_here, hand_over, measuring_arguments, rate_of, require_gpu, talk, unmeasured
+from reports.cli_common import (
+    HELD,
+    Integer,
+    Number,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    rate_of,
+    require_gpu,
+    talk,
+    unmeasured,
+)
 
-_SIZE: dict[str, Any] = {"type": click.IntRange(1, 2**24), "metavar": "INTEGER"}
+_SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
 
 
 @click.command("measure-matmul")
@@ -18,8 +30,8 @@ _SIZE: dict[str, Any] = {"type": click.IntRange(1, 2**24), "metavar": "INTEGER"}
 @click.option("--k", **_SIZE, help="Its columns, the rows of the second: 32768, and 1024 on a CPU.")
 @click.option("--n", **_SIZE, help="Columns of the second: 8192, and 256 on a CPU.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="fp32, tf32, bf16, fp16 or fp8; may be repeated. By default all.")
-@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
 @click.option("--peak", metavar="RATE", help="FLOP/s to compare with, of the one format given: 100e9, 71.2TFLOP/s.")
 @click.option("--gpu", metavar="ID", help="The accelerator whose peaks count, where it is not known by its name (napkin list hardware).")
 def measure_matmul(

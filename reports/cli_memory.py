@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, model_arguments, request_of, talk
+from reports.cli_common import FAILED, HELD, model_arguments, option_of, request_of, talk
 
 
 @click.command()
@@ -54,6 +55,9 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
         recomputing.show(found, terminal.console())
 
 
+option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it
+
+
 @click.command()
 @model_arguments
 @click.option("--save-seconds", type=float, metavar="SECONDS", help="How long a checkpoint takes to write, for how often to save.")
@@ -63,6 +67,9 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
     """What a checkpoint takes on disk, and whether training resumes from one bit for bit, in a real run."""
     if (save_seconds is None) != (failure_hours is None):
         raise click.UsageError("how often to save needs both --save-seconds and --failure-hours")
+    for name, value in (("--save-seconds", save_seconds), ("--failure-hours", failure_hours)):
+        if value is not None and not 0 < value < math.inf:
+            raise click.UsageError(f"{name} is {value:g}: give a number above 0")
     from calc.saving import document
     from reports import job
 

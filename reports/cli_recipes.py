@@ -7,12 +7,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from reports.cli_common import model_arguments, request_of, talk
+from reports.cli_common import Integer, model_arguments, option_of, request_of, talk
 
 
 @click.command("bytes-per-parameter")
 @model_arguments
-@click.option("--devices", type=int, metavar="INTEGER", help="Also bytes on each of so many devices, in the stages of ZeRO.")
+@click.option("--devices", type=Integer(1), metavar="INTEGER", help="Also bytes on each of so many devices, in the stages of ZeRO.")
 @click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
 @click.pass_context
 def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **words: Any) -> None:
@@ -30,3 +30,7 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
         click.echo(job.json_text(document(found)), nl=False)
     else:
         recipes.show(found, terminal.console())
+
+
+_PRECISION = option_of(bytes_per_parameter, "precision")
+_PRECISION.show_default, _PRECISION.help = False, "The one recipe to show; without it, all."

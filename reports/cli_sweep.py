@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reports.cli_common import step_options, talk
+from reports.cli_common import Integer, step_options, talk
 
 if TYPE_CHECKING:
     from calc.sweep import Sweep
@@ -25,7 +25,7 @@ _MOST = 20_000_000
 @click.option("--csv", "target", metavar="FILE", help="Write the table to a file; without it, to standard output.")
 @click.option("--plot", metavar="FILE", help="Draw the quantities over one size, as SVG.")
 @click.option("--over", metavar="NAME", help="The size along the plot: the last of several, unless said otherwise.")
-@click.option("--most", default=_MOST, show_default=True, type=click.IntRange(1, 10**12), metavar="INTEGER", help="Refuse more points.")
+@click.option("--most", default=_MOST, show_default=True, type=Integer(1, 10**12), metavar="INTEGER", help="Refuse more points.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @step_options
 def sweep(

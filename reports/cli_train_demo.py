@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, device_here, rate_of, require_gpu, talk, unmeasured
+from reports.cli_common import FAILED, HELD, Integer, device_here, rate_of, require_gpu, talk, unmeasured
 
-_COUNT: dict[str, Any] = {"type": click.IntRange(1, 10**6), "show_default": True, "metavar": "INTEGER"}
+_COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 
 
 @click.command("train-demo")

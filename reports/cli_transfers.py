@@ -6,16 +6,26 @@ from dataclasses import replace
 
 import click
 
-from reports.cli_common import HELD, command_line, device_here, hand_over, measuring_arguments, talk, unmeasured
+from reports.cli_common import (
+    HELD,
+    Integer,
+    Number,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    talk,
+    unmeasured,
+)
 
 
 @click.command()
 @measuring_arguments
 @click.option("--bytes", "size", metavar="SIZE", help="Bytes of each copy, as 64MiB or 1GB: 64 MiB, and 256 MiB with a CUDA device.")
-@click.option("--batch", default=32, show_default=True, type=click.IntRange(1, 2**20), metavar="INTEGER", help="Sequences of a batch.")
-@click.option("--length", default=1024, show_default=True, type=click.IntRange(1, 2**24), metavar="INTEGER", help="Tokens of each.")
-@click.option("--repeat", default=5, show_default=True, type=click.IntRange(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
-@click.option("--seconds", default=0.5, show_default=True, type=click.FloatRange(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--batch", default=32, show_default=True, type=Integer(1, 2**20), metavar="INTEGER", help="Sequences of a batch.")
+@click.option("--length", default=1024, show_default=True, type=Integer(1, 2**24), metavar="INTEGER", help="Tokens of each.")
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
+@click.option("--seconds", default=0.5, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
 def transfers(
     size: str | None,
     batch: int,

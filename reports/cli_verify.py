@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calc.errors import BadInputError
-from reports.cli_common import FAILED, HELD, talk
+from reports.cli_common import FAILED, HELD, Integer, talk
 
 if TYPE_CHECKING:
     from reports.live.document import Document
@@ -25,7 +25,7 @@ _FORMATS = ("text", "github", "json")
 )
 @click.option("--diff", "diff", is_flag=True, help="Of a live document: show what --fix would change, and change nothing.")
 @click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Of messages: text, github or json.")
-@click.option("--require-claims", type=click.IntRange(0), default=0, metavar="INTEGER", help="Fail a live document with fewer claims.")
+@click.option("--require-claims", type=Integer(0), default=0, metavar="INTEGER", help="Fail a live document with fewer claims.")
 @click.option("--unmarked", is_flag=True, help="Of a live document: list the numbers that no comment stands behind.")
 @click.option(
     "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."
@@ -35,9 +35,9 @@ _FORMATS = ("text", "github", "json")
 def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Make reports again and compare, or check every marked number of live documents.
 
-    A FILE that Napkin wrote (.html, .md, .json) is made again from the inputs it carries: any number that was edited, and any drift since,
-    is pointed out. Any other .md is a live document: ```napkin blocks, or <!--napkin ... --> ones that no reader sees, define models and
-    names, and <!--= EXPRESSION --> behind a number says what it must equal. Exit 1 where something does not hold or cannot be verified.
+    A FILE that Napkin wrote (.html, .md, .json, .tex) is made again from the inputs it carries: any number that was edited, and any drift
+    since, is pointed out. Any other .md is a live document: ```napkin blocks, or <!--napkin ... --> ones that no reader sees, define models
+    and names, and <!--= EXPRESSION --> behind a number says what it must equal. Exit 1 where something does not hold or cannot be verified.
     """
     if form not in _FORMATS:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")

@@ -252,7 +252,7 @@ def show_inference(found: Inference, out: Console) -> None:
     for title, made in (("weights", found.weights), ("keys and values", found.cache)):
         out.print()
         if made is None:
-            out.print(Text.assemble((title, "bold"), f": unknown: {visible(found.unknown)}"))
+            out.print(Text.assemble((title, "bold"), f": {visible(found.unknown)}"))
             continue
         out.print(Text.assemble((title, "bold"), f" in {made.format} = {visible(made.expr)}"))
         table = _table("What", ("Bytes", "right"), "Closed form", "Because")
@@ -261,6 +261,7 @@ def show_inference(found: Inference, out: Console) -> None:
             table.add_row(Text(visible(line.what)), Text(integer(line.value)), Text(visible(line.expr)), because)
         out.print(table)
         out.print(Text.assemble(f"{title} = ", _amount(amount(made.value, Unit.BYTE))))
+    out.print(Text("weights are the parameters: buffers, as the running averages of a batch norm, are not counted", style="dim"))
     if found.total is not None:
         out.print()
         out.print(Text.assemble("together ", _amount(amount(found.total, Unit.BYTE)), "; what operators hold while they run is not in it"))

@@ -63,6 +63,8 @@ def _of_other_unit(claim: Claim, written: Written, value: Value, says: str) -> F
     unit = units.named(value.kind) or "a bare number"
     if not written.unit:
         why = f"the number has no unit and the value is in {unit}: write the unit"
+    elif written.unit.removesuffix("s") in ("month", "year"):
+        why = f"{written.unit} are not all equally long: write days"
     elif not units.meanings(written.unit):
         why = f"{written.unit} is no unit that is known here"
     else:
@@ -101,8 +103,9 @@ def _off(says: Fraction, is_: Fraction) -> str:
 
 
 def shown(value: Value) -> str:
-    """A value in the largest decimal unit that leaves it above 1."""
-    fitting = [w for w in units.words_of(value.kind) if w.text and "i" not in w.text and abs(value.number) >= w.scale]
+    """A value in the largest decimal unit that leaves it above 1; a time in days at most, as nobody says weeks of what takes months."""
+    usual = (w for w in units.words_of(value.kind) if w.text and "i" not in w.text and not w.text.startswith("week"))
+    fitting = [w for w in usual if abs(value.number) >= w.scale]
     if value.kind == units.NUMBER or not fitting:
         exact = value.number.denominator == 1 and abs(value.number) < 10**15
         text = f"{int(value.number):,}" if exact else f"{float(value.number):.6g}"

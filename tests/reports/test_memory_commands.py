@@ -49,7 +49,7 @@ def test_what_is_unknown_is_said_and_null(monkeypatch: pytest.MonkeyPatch) -> No
     """Never 0: the total is unknown as well."""
     monkeypatch.setattr(job, "inference", lambda *_, **__: Inference("tiny", "here", SIZES, WEIGHTS, None, "it keeps none", ()))
 
-    assert "keys and values: unknown: it keeps none" in run("inference", "tiny").stdout
+    assert "keys and values: it keeps none" in run("inference", "tiny").stdout
     made = json.loads(run("inference", "tiny", "--json").stdout)
     assert (None, None, "it keeps none") == (
         made["total"],
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_does_not_resume_fails(monkeypatch: pytest.MonkeyPatch
     [
         (["--save-seconds", "60"], "napkin: how often to save needs both --save-seconds and --failure-hours"),
         (["--mode", "infer"], "napkin: mode infer trains nothing, so there is nothing to resume: use mode train"),
-        (["--save-seconds", "0", "--failure-hours", "1"], "napkin: saving interval, first order: delta = 0.0 is no positive number"),
+        (["--save-seconds", "0", "--failure-hours", "1"], "napkin: --save-seconds is 0: give a number above 0"),
     ],
 )
 def test_what_cannot_be_saved_is_one_line(words: list[str], said: str) -> None:

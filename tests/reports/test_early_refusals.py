@@ -1,0 +1,80 @@
+"""What is refused is refused before any work, under the name of the option that is wrong; help says what a command really takes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import calc
+from calc import pipeline
+from calc.inference import Amount, Inference, Line
+from reports import cli, job
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Loading a model, recording a step or writing a file fails the test."""
+
+    def work(*_: Any, **__: Any) -> None:
+        pytest.fail("work began before the refusal")
+
+    for module, name in ((calc, "load"), (pipeline, "trace"), (job, "derive"), (job, "write_all")):
+        monkeypatch.setattr(module, name, work)
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text("kept", encoding="utf-8")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli.napkin, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("report gpt2 -o FILE", "cannot write a report to FILE: FILE is a file; -o names a folder"),
+        ("lecture -o FILE/in", "cannot write a report to FILE/in: {cwd}/FILE is a file; -o names a folder"),
+        ("bytes-per-parameter gpt2 --devices 0", "Invalid value for '--devices': 0 is not in the range x>=1."),
+        ("train-demo --resume -o d", "there is no checkpoint.pt in d to resume from: train without --resume first"),
+        ("initialisation gpt2 --draws abc", "Invalid value for '--draws': 'abc' is not a valid integer."),
+        ("measure-matmul --seconds abc", "Invalid value for '--seconds': 'abc' is not a valid number."),
+        ("checkpoint gpt2 --save-seconds -1 --failure-hours 5", "--save-seconds is -1: give a number above 0"),
+        ("checkpoint gpt2 --save-seconds 1 --failure-hours nan", "--failure-hours is nan: give a number above 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(words: str, said: str) -> None:
+    """One line, exit status 2, and nothing recorded, derived or written before."""
+    found = run(*words.split())
+
+    assert (2, f"napkin: {said.format(cwd=os.getcwd())}\n") == (found.exit_code, found.stderr)
+    assert ["FILE"] == os.listdir()
+
+
+@pytest.mark.parametrize("command", [("lecture",), ("report", "gpt2")])
+def test_an_empty_name_is_no_folder(command: tuple[str, ...]) -> None:
+    """It would have been the current one."""
+    assert run(*command, "-o", "").stderr == "napkin: -o names no folder: give one, or . for this one\n"
+
+
+def test_help_says_what_a_command_takes() -> None:
+    """Every recipe where no --precision is given; no option that is refused when it is used; each format that is made again."""
+    recipes, choices, verify = (" ".join(run(name, "--help").stdout.split()) for name in ("bytes-per-parameter", "checkpointing", "verify"))
+
+    assert "--precision NAME The one recipe to show; without it, all. --" in recipes
+    assert "[default: fp32]" in " ".join(run("derive", "--help").stdout.split())
+    assert "--checkpointing" not in choices
+    assert "A FILE that Napkin wrote (.html, .md, .json, .tex) is made again" in verify
+
+
+def test_a_model_that_keeps_no_cache_says_so_and_that_buffers_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing about it is unknown; what is not counted is named."""
+    weights = Amount("bf16", "2*K", 4, (Line("w", "2*K", 4, "2 bytes each"),))
+    made = Inference("net", "here", {"K": 2}, weights, None, "net does not write token after token: it keeps no keys and values", ())
+    monkeypatch.setattr(job, "inference", lambda *_, **__: made)
+
+    shown = run("inference", "net").stdout
+    assert "\nkeys and values: net does not write token after token: it keeps no keys and values\n" in shown
+    assert "\nweights are the parameters: buffers, as the running averages of a batch norm, are not counted\n" in shown
