@@ -42,13 +42,18 @@ def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
     return left == derivation["activations.bytes"].value
 
 
-def stepped_of(derivation: Derivation, own: Iterable[Tensor]) -> tuple[int, int]:
-    """Bytes that the optimizer has for a moment: of each parameter beside its gradient, and of each element of the largest tensor."""
+def stepped_of(derivation: Derivation, own: Iterable[Tensor]) -> tuple[int, int] | None:
+    """Bytes that the optimizer has for a moment: of each parameter beside its gradient, and of each element of the largest tensor.
+
+    Unknown where no moment of the optimizer can be the peak of one device: on a stage without a loss it still may be.
+    """
     number, gradients = derivation["parameters"].value or 1, derivation["gradients.bytes"].value or 0
     largest = max((int(t.rows) * int(t.rest) for t in own), default=number)
     steps = [c.part_values for c in derivation["memory.peak"].candidates if _steps(c.at)]
-    each = max((Fraction(values.get("gradient", 0) - gradients, number) for values in steps), default=Fraction(0))
-    return max(0, ceil(each)), max((-(-values.get("temporary", 0) // largest) for values in steps), default=0)
+    if not steps:
+        return None
+    each = max(Fraction(values.get("gradient", 0) - gradients, number) for values in steps)
+    return max(0, ceil(each)), max(-(-values.get("temporary", 0) // largest) for values in steps)
 
 
 def _steps(at: str) -> bool:
