@@ -198,6 +198,8 @@ class Model:
 
     def weights_read(self) -> tuple[Fraction, str]:
         """For one token, which is the least for any number of them."""
+        if "T" not in self._own:
+            raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T, so it generates no tokens")
         found = self.in_use.weights(self.format)
         parts = " and ".join(str(share) for share in sorted({place.share for place in found.partial}))
         experts = f"{parts} of the experts', and " if parts else ""

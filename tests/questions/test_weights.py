@@ -89,6 +89,11 @@ def test_weights_of_a_model_are_those_of_the_account_of_inference() -> None:
     assert found.thumb.value == 18
 
 
+def test_a_model_without_a_sequence_generates_no_tokens() -> None:
+    with pytest.raises(BadInputError, match=r"^mlp reads no sequence: it has no dimension T, so it generates no tokens$"):
+        ask("quantised", model="mlp", gpu="h100-sxm")
+
+
 @pytest.mark.slow
 def test_bytes_of_a_weight_have_no_part_beside_a_model() -> None:
     """The model says which of its weights are in which format."""
