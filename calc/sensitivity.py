@@ -27,7 +27,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Doubling:
-    """How a quantity grows when one dimension doubles and the others are held. ``factor`` is ``None`` where it cannot double."""
+    """How a quantity grows when one dimension doubles, with what follows it by default. ``factor`` is ``None`` where it cannot double."""
 
     dim: str
     factor: Fraction | None

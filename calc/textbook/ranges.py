@@ -1,4 +1,4 @@
-"""Where in size a rule of thumb is near the exact count: one dimension moved, the others held."""
+"""Where in size a rule of thumb is near the exact count: one dimension moved, with what follows it by default."""
 
 from __future__ import annotations
 
