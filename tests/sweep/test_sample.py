@@ -37,10 +37,15 @@ def test_an_architecture_that_was_exact_is_exact(row: Row, tmp_path: Path) -> No
     assert _again(row, tmp_path) == row
 
 
+def _ended() -> list[Row]:
+    """Rows of what came to an end, the longest first; how far others would have come is not known."""
+    return sorted((row for row in _rows() if not row.why.startswith("not done within")), key=lambda row: -row.seconds)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sorted(_rows(), key=lambda row: -row.seconds), ids=lambda row: row.model_type)
+@pytest.mark.parametrize("row", _ended(), ids=lambda row: row.model_type)
 def test_every_row_of_the_table_comes_out_again(row: Row, tmp_path: Path) -> None:
-    """Exact with the same sizes as symbols, refused for the same reason, or not built by the library; the longest first."""
+    """Exact with the same sizes as symbols, refused for the same reason, or not built by the library."""
     assert _again(row, tmp_path) == row
 
 
