@@ -263,7 +263,8 @@ class CheckRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule that steps use: what it states of which shapes, where that is from, and what tests it."""
+    """A rule that steps use: what it states of which shapes, where that is from, and what tests it. ``inside``: no step is made by it
+    alone, but operators that steps add up are counted by it."""
 
     name: str
     anchor: str
@@ -272,6 +273,7 @@ class RuleRow:
     source: str
     test: str
     use: str
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

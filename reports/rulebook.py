@@ -61,7 +61,8 @@ def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
     for step in steps:
         for name in dict.fromkeys((step.rule, *filter(_counted, step.operators))):
             uses[name] = uses.get(name, 0) + 1
-    return tuple(_row(name, count) for name, count in uses.items())
+    alone = {step.rule for step in steps}
+    return tuple(_row(name, count, name not in alone) for name, count in uses.items())
 
 
 def _counted(operator: str) -> bool:
@@ -69,9 +70,9 @@ def _counted(operator: str) -> bool:
     return known is not None and known.kind == "counted"
 
 
-def _row(name: str, count: int) -> RuleRow:
+def _row(name: str, count: int, inside: bool) -> RuleRow:
     entry = find(name) or Entry("stated in the step itself", "", "the step's reason", "")
-    return RuleRow(name, rule_anchor(name), entry.statement, entry.shapes, entry.source, entry.test, several(count, "step"))
+    return RuleRow(name, rule_anchor(name), entry.statement, entry.shapes, entry.source, entry.test, several(count, "step"), inside)
 
 
 def find(name: str) -> Entry | None:
