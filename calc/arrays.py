@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from calc.errors import NapkinError
-from calc.exact import FUNCTIONS
+from calc.exact import FUNCTIONS, parsed
 from calc.stored.polynomials import Monomial, Polynomial, Table
 
 Array = npt.NDArray[Any]
 Terms = tuple[tuple[Monomial, int], ...]
 LIMIT = 2**63
 _LONGEST = 4096
+_HIGHEST = 64
 
 
 class UnevenError(NapkinError):
@@ -35,28 +35,23 @@ def widest(largest: int) -> type:
 
 def evaluate(text: str, values: Mapping[str, Array]) -> Array:
     """The value of an expression of sizes at every point. Arrays of sizes broadcast; a quotient by ``/`` must be an integer at all."""
-    tree = _parsed(text)
+    tree = parsed(text)
     wide = widest(_magnitude(tree, {name: int(array.max()) for name, array in values.items()}))
     return _evaluate(tree, {name: array.astype(wide, copy=False) for name, array in values.items()})
 
 
 def holds(text: str, values: Mapping[str, Array]) -> Array:
     """Whether a condition holds, at every point."""
-    return _holds(_parsed(text), values)
+    return _holds(parsed(text), values)
 
 
 def side(text: str, values: Mapping[str, Array]) -> Array | None:
     """On which side of an inequality each point lies: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
-    match _parsed(text):
+    match parsed(text):
         case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
             a, b = _both(left, right, values)
             return np.greater(a, b).astype(np.int8) - np.less(a, b).astype(np.int8)
     return None
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, Array]) -> Array:
@@ -69,7 +64,9 @@ def _evaluate(node: ast.expr, values: Mapping[str, Array]) -> Array:
             return values[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_evaluate(operand, values)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if 0 <= power <= 64:
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            if power > _HIGHEST:
+                raise NapkinError(f"{ast.unparse(node)[:60]} has a power above {_HIGHEST}: write one up to that")
             return np.asarray(_evaluate(left, values) ** power)
         case ast.BinOp(left=left, op=op, right=right):
             return _combined(_evaluate(left, values), op, _evaluate(right, values), node)
@@ -173,7 +170,7 @@ def _magnitude(node: ast.expr, maxima: Mapping[str, int]) -> int:
                     return a + b
                 case ast.Mult():
                     return max(a * b, a, b)
-                case ast.Pow() if b <= 64:
+                case ast.Pow() if b <= _HIGHEST:
                     if a.bit_length() * b > _LONGEST:
                         raise NapkinError(f"{ast.unparse(node)[:60]} is too large: numbers here have up to {_LONGEST} binary digits")
                     return int(max(a**b, a, b))

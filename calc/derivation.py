@@ -61,6 +61,11 @@ class QuantityTerm:
     because: str
     parts: tuple[tuple[str, str], ...] = ()
 
+    def stands_for(self, name: str) -> bool:
+        """Whether the site, with * for a loop's index, is the place of the parameter ``name``."""
+        parts, of = self.site.split("."), name.split(".")
+        return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class SavedTensor:

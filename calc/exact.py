@@ -20,7 +20,7 @@ FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
     """Exact value of a size's text at integer sizes."""
-    return Fraction(_evaluate(_parsed(text), values))
+    return Fraction(_evaluate(parsed(text), values))
 
 
 Exact = int | Fraction
@@ -72,12 +72,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Exact, Exact], bool]] = {
 
 def holds(text: str, values: Mapping[str, int]) -> bool:
     """Whether a condition on sizes holds at integer sizes, e.g. ``"T <= C"``."""
-    return _holds(_parsed(text), values)
+    return _holds(parsed(text), values)
 
 
 def side(text: str, values: Mapping[str, int]) -> int | None:
     """On which side of an inequality sizes lie: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
-    match _parsed(text):
+    match parsed(text):
         case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
             apart = _evaluate(left, values) - _evaluate(right, values)
             return (apart > 0) - (apart < 0)
@@ -85,7 +85,8 @@ def side(text: str, values: Mapping[str, int]) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> ast.expr:
+def parsed(text: str) -> ast.expr:
+    """A text as Python's syntax tree, parsed once."""
     return ast.parse(text, mode="eval").body
 
 

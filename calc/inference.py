@@ -138,7 +138,7 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
     shapes, tables = _shapes(graph), _looked_up(graph)
     lines = []
     for term in derivation["parameters"].terms:
-        parameter = next((p for p in shapes if _stands_for(term.site, p)), None)
+        parameter = next((p for p in shapes if term.stands_for(p)), None)
         if parameter is None:
             raise UnknownQuantityError(f"{term.site[:60]}: no recorded parameter has this name, so its shape is not known")
         text, because = _bytes_of(term.expr, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
@@ -190,12 +190,6 @@ def _looked_up(graph: Graph) -> set[str]:
     record = graph.records[0]
     read = {dict(op.args)["weight"].storage for op in record.ops if op.name == "aten.embedding.default"}
     return {name for name, tensor in record.parameters if tensor.storage in read}
-
-
-def _stands_for(site: str, name: str) -> bool:
-    """Whether a term's site, with * for a loop's index, is the place of a parameter."""
-    parts, of = site.split("."), name.split(".")
-    return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
 # -- keys and values -----------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class InUse:
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
         """Terms of parameters all of whose recorded tensors are such."""
         for term in self.derivation["parameters"].terms:
-            tensors = [tensor for name, tensor in self.graph.records[0].parameters if _stands_for(term.site, name)]
+            tensors = [tensor for name, tensor in self.graph.records[0].parameters if term.stands_for(name)]
             if tensors and all(map(which, tensors)):
                 yield term.site
 
@@ -130,12 +130,6 @@ def _is_matrix(tensor: Any) -> bool:
 
 def _module(site: str) -> str:
     return site.rpartition(".")[0]
-
-
-def _stands_for(site: str, name: str) -> bool:
-    """Whether a term's site, with * for a loop's index, is the place of a parameter."""
-    parts, of = site.split("."), name.split(".")
-    return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
 def _storages(values: Iterable[Any]) -> Iterator[int]:

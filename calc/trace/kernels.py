@@ -30,9 +30,6 @@ _REDUCE_IN_PLACE = frozenset(
 )
 
 
-_by_decomposition: set[Any] = set()
-
-
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``func`` on fake tensors. Where its own code wants plain numbers for sizes, torch's Python decomposition runs
     instead: it gives the same result, and the record holds ``func`` either way."""
@@ -48,14 +45,12 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in RESULTS:
         return RESULTS[func](*args, **kwargs)
-    if func not in _by_decomposition:
-        try:
-            return func(*args, **kwargs)
-        except (PinnedSizeError, RuntimeError) as error:
-            wants_numbers = isinstance(error, PinnedSizeError) or "concrete integers" in str(error)
-            if not wants_numbers or func not in decomposition_table:
-                raise
-            _by_decomposition.add(func)
+    try:
+        return func(*args, **kwargs)
+    except (PinnedSizeError, RuntimeError) as error:
+        wants_numbers = isinstance(error, PinnedSizeError) or "concrete integers" in str(error)
+        if not wants_numbers or func not in decomposition_table:
+            raise
     return decomposition_table[func](*args, **kwargs)
 
 

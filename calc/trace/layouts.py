@@ -36,6 +36,7 @@ _PLAIN = frozenset(
         aten.angle.default,
         aten.isin.Tensor_Tensor,
         aten.poisson.default,
+        aten.baddbmm.default,
     }
 )
 # The result is laid out as torch's iterator lays out one of all tensor arguments together.
@@ -69,6 +70,9 @@ _LIKE_IMAGES = {
     aten.native_batch_norm_backward.default: 1,
     aten.max_unpool2d.default: 0,
     aten.channel_shuffle.default: 0,
+    aten.pixel_shuffle.default: 0,
+    aten.reflection_pad2d.default: 0,
+    aten.replication_pad2d.default: 0,
     aten.reflection_pad2d_backward.default: 1,
     aten.replication_pad2d_backward.default: 1,
     aten.reflection_pad3d.default: 0,
