@@ -46,7 +46,7 @@ test: lint
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu'
 
 test-all: lint
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # Every architecture of the installed transformers; what was done is kept in out/sweep, so that it goes on where it stopped.
 SEED ?= 0

@@ -55,7 +55,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the sizes that are drawn")
     parser.add_argument("--work", default="out/sweep", help="where rows are kept: what is there is not run again")
     parser.add_argument("--output", default="reports/gallery", help="where the table goes")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one architecture")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for one architecture")
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args()
 
