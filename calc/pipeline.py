@@ -208,11 +208,15 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
     Dimensions that the spec lets give way stay numbers where the step has no closed form in them: those that are ``asked``.
     """
     held: dict[str, str] = {}
-    values = spec.sizes()
+    turning: list[dict[str, str]] = []
     left = list(spec.gives_way)
+
+    def recorded(held: Mapping[str, str]) -> tuple[Graph, Analysis]:
+        return _deep_enough(spec, {**spec.sizes(), **{name: asked[name] for name in held}}, options, None, progress, held)
+
     while True:
         try:
-            graph, analysis = _deep_enough(spec, values, options, None, progress, held)
+            graph, analysis = recorded(held)
             break
         except (UnknownOperatorError, DataDependentError):
             raise
@@ -221,8 +225,13 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
             if not more:
                 raise
             held |= more
-            values = {**values, **{name: asked[name] for name in held}}
+            turning += [more] if isinstance(error, NoPeakError | CertificateError) else []
             progress(f"no closed form in {_as_numbers(more)}")
+    for sooner in turning[:-1]:  # it may have been another's fault, which is a number by now
+        progress(f"trying {', '.join(sooner)} as a symbol again")
+        with contextlib.suppress(TraceError):
+            graph, analysis = recorded({name: why for name, why in held.items() if name not in sooner})
+            held = {name: why for name, why in held.items() if name not in sooner}
     return _probed(spec, graph, analysis, degenerate(graph), progress), analysis
 
 
@@ -242,7 +251,17 @@ def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]]
         more = [name for name in _with_quotients(spec, left.pop(0)) if name not in held]
         if more:
             return dict.fromkeys(more, why)
+    if isinstance(error, CertificateError) and _tells_no_peak(error):
+        counts = [name for name in spec.pinned if name not in held]
+        return dict.fromkeys(_with_quotients(spec, counts[-1:]), _NO_PEAK.format(f"pinned={spec.pinned} of the spec"))
     return {}
+
+
+def _tells_no_peak(error: CertificateError) -> bool:
+    """Whether it says that a peak has no closed form. Of a wrong closed form the sizes are known."""
+    from calc.derive.analysis import PEAKS
+
+    return error.quantity in PEAKS and not error.sizes
 
 
 _NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which turn needs most depends on other sizes"
@@ -374,8 +393,6 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
 
 def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError) -> TraceError:
     """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw."""
-    from calc.derive.analysis import PEAKS
-
     for name, where in reversed([*pins.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
@@ -383,8 +400,7 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
         )
         if name in spec.walked:
             return PinnedSizeError(name, where, said)
-        no_peak = failure.quantity in PEAKS and not failure.sizes and name in spec.dims  # of a wrong closed form the sizes are known
-        return NoPeakError(name, where, said) if no_peak else TraceError(said)
+        return NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said)
     return failure
 
 

@@ -30,7 +30,7 @@ class Given:
 
 
 # What autograd and Python make of a tensor for themselves: the same one under another name.
-_SAME = ("aten.detach.default", "aten.alias.default", "aten.lift_fresh.default")
+_SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
 
 
 class _Watch(TorchDispatchMode):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
 
 from calc.errors import BadInputError, MeasurementError
 from calc.measure.again import measure_repeated
+from calc.measure.asked import AllAsked
 from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
@@ -54,7 +55,7 @@ def measure(
 
     tell("matmul FLOPs")
     fused = fused_attention(observer.names)
-    with _no_fast_path(), training(spec, sizes, replace(options, attention="math"), device) as run:
+    with _no_fast_path(), AllAsked() if fused else nullcontext(), training(spec, sizes, replace(options, attention="math"), device) as run:
         run.step()
         flops = measure_flops(run, fused)
     again = flops.get(RECOMPUTE)

@@ -188,7 +188,7 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     "aten.native_batch_norm_backward.default",
     statement="dx = (dy - (x - mean) rstd² Σ dy (x - mean)/m - Σ dy/m) rstd weight; dweight = rstd Σ dy (x - mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
-    convention="reads the statistics it uses: those of the batch in training, the running ones else",
+    convention="reads the statistics it uses: those of the batch in training, the running ones else; dx counts, asked for or not",
 )
 def batch_norm_backward(op: Operator) -> Cost:
     """Shapes: dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks."""

@@ -45,6 +45,7 @@ free("aten.expand.default", because="a view with stride 0: no element is read or
 free(
     "aten.alias.default",
     "aten.detach.default",
+    "aten.detach_.default",
     "aten.lift_fresh.default",
     because="the same tensor under another name: no element is read or written",
 )

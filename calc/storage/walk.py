@@ -19,7 +19,7 @@ from calc.program import Instruction, Program, Ref, Value
 from calc.spec import Spec
 
 # The same tensor under another name: what autograd and Python's own bookkeeping do with it, no operation of the model.
-SAME = ("aten.detach.default", "aten.alias.default", "aten.lift_fresh.default")
+SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
 VIEW, ALLOCATES, IN_PLACE = "view", "allocates", "in place"
 
 

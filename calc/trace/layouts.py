@@ -55,11 +55,11 @@ _ITERATED = frozenset(
         aten.polar.default,
         aten.floor_divide.default,
         aten.div.Tensor_mode,
+        aten.native_dropout_backward.default,
     }
 )
 # The result is laid out as that argument.
 _LIKE = {
-    aten.native_dropout_backward.default: 0,
     aten.binary_cross_entropy.default: 0,
     aten.binary_cross_entropy_backward.default: 1,
     aten.rrelu_with_noise_backward.default: 2,
@@ -87,6 +87,8 @@ _WITH_STATISTICS = (aten.native_batch_norm.default, aten.native_layer_norm.defau
 
 def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     """The result of ``func`` in the layout that a real run gives it."""
+    if func in _CORRECTED:
+        out = _CORRECTED[func](args, out)
     if func in _WITH_STATISTICS:
         out = (out[0], *_in_the_format_of_parameters(args, out[1:]))
     if func is aten.native_group_norm_backward.default and out[0] is not None:
@@ -96,7 +98,7 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return _each(out, lambda t: t.new_empty(t.shape))
     if func in _LIKE and out.dim():
         return torch.empty_like(args[_LIKE[func]])
-    if func in _ITERATED:
+    if func in _ITERATED or _widened(func, args, out):
         strides = compute_elementwise_output_strides(*_laid(args, out))
         return torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device)
     place = _LIKE_IMAGES.get(func)
@@ -107,6 +109,42 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
     if isinstance(first, torch.Tensor):
         first = torch.empty(first.shape, dtype=first.dtype, device=first.device, memory_format=form)
     return (first, *rest) if isinstance(out, tuple) else first
+
+
+def _batch_norm_gradients(args: tuple[Any, ...], out: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Torch's decomposition gives the input's gradient whether it is asked for or not."""
+    return out if args[-1][0] else (None, *out[1:])
+
+
+def _convolution_gradients(args: tuple[Any, ...], out: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The kernel that gives the bias's gradient gives the weight's with it, asked for or not."""
+    _, of_weight, of_bias = args[-1]
+    return (out[0], torch.empty_like(args[2]), out[2]) if of_bias and not of_weight else out
+
+
+def _dropped(args: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
+    """What is left and its mask. Of an expanded tensor torch's fake kernel keeps the strides."""
+    return torch.empty_like(args[0]), torch.empty_like(args[0], dtype=torch.bool)
+
+
+# Results that real kernels give, asked for or not, or not as the fake ones do.
+_CORRECTED = {
+    aten.native_batch_norm_backward.default: _batch_norm_gradients,
+    aten.convolution_backward.default: _convolution_gradients,
+    aten.native_dropout.default: _dropped,
+}
+
+
+def _widened(func: Any, args: tuple[Any, ...], out: Any) -> bool:
+    """Whether torch's decomposition made a plain fp32 copy of an expanded operand of two bytes, and the layout followed the copy."""
+    return (
+        isinstance(out, torch.Tensor)
+        and out.dtype in (torch.bfloat16, torch.float16)
+        and torch.Tag.pointwise in func.tags
+        and not func._schema.is_mutable
+        and func is not aten.masked_fill.Scalar  # copies and fills in place
+        and any(isinstance(a, torch.Tensor) and any(isinstance(stride, int) and stride == 0 for stride in a.stride()) for a in args)
+    )
 
 
 def _in_the_format_of_parameters(args: tuple[Any, ...], kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:

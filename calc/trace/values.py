@@ -61,8 +61,9 @@ NEVER = OneIn((), Fraction(0))
 ALWAYS = OneIn((), Fraction(1))
 
 _CARRYING = frozenset(
-    """view _unsafe_view _reshape_alias permute transpose t expand unsqueeze squeeze clone _to_copy detach alias slice select index
-    index_select gather split split_with_sizes unbind flip repeat roll lift_fresh take""".split()  # noqa: SIM905  # names of operators
+    """view _unsafe_view _reshape_alias permute transpose t expand unsqueeze squeeze clone _to_copy detach detach_ alias slice select index
+    index_select gather split split_with_sizes unbind flip repeat roll
+    lift_fresh take""".split()  # noqa: SIM905  # names of operators
 )
 _MAKING: dict[str, Callable[..., Any]] = {}
 

@@ -145,6 +145,44 @@ def test_layers_that_double_leave_their_number_a_number() -> None:
     assert derivation["parameters"].value == 42 * 7**2 + 14 * 7
 
 
+class Rays(nn.Module):
+    """As radiance fields are: the input comes in again at the middle layer, and a product runs along the samples of each ray."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        widths = [3] + [n.w + 3 * (i == n.D // 2) for i in range(1, n.D)]
+        self.layers = nn.ModuleList([nn.Linear(width, n.w) for width in widths])
+        self.density = nn.Linear(n.w, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for i, layer in enumerate(self.layers):
+            y = torch.relu(layer(torch.cat([y, x], -1) if i and i == len(self.layers) // 2 else y))
+        opaque = torch.sigmoid(self.density(y)).squeeze(-1)
+        return (opaque * torch.cumprod(1 - opaque, 1)).sum()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pinned", [(), ("D",)])
+def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> None:
+    """The peak has no closed form in the depth D. The samples S are a loop count too, found later, and stay a symbol."""
+    s = Spec(
+        "rays",
+        {"R": 3, "S": 5, "w": 7, "D": 4},
+        Rays,
+        lambda n: (torch.randn(n.R, n.S, 3),),
+        lambda module, x: module(x),
+        pinned=pinned,
+    )
+
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert derivation.held == {"D": 4}
+    # (3 + 1) w + (w + 1) w + (w + 4) w + (w + 1) w, and w + 1 for the density.
+    assert derivation["parameters"].at(w=11) == 4 * 11 + 2 * 12 * 11 + 15 * 11 + 12
+    assert derivation["parameters"].at(w=11, S=13) == derivation["parameters"].at(w=11)
+
+
 # -- models that raise ----------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from tests.zoo import (  # noqa: F401  # each puts its models into the zoo
     architectures_sequence,
     architectures_vision,
     architectures_wiring,
+    asked,
     decided,
     images,
     in_place,

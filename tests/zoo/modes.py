@@ -79,3 +79,18 @@ for averaged in (True, False):
         _sequences,
         {name: size for name, size in OTHER.items() if name != "f"},
     )
+
+
+class Written(nn.Module):
+    """Columns named by a list in the code, which becomes a tensor at each call."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n.d, n.f)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear(x).index_select(1, torch.tensor([0, 2]))
+        return y
+
+
+used("a list in the code", "infer", {"B": 3, "d": 5, "f": 7}, Written, lambda n: (torch.randn(n.B, n.d),), {"B": 2, "d": 3, "f": 11})
