@@ -119,12 +119,16 @@ def overload(op: str) -> Any:
     return getattr(getattr(aten, packet), name)
 
 
+# Outside of inference mode autograd does this by itself.
+ANSWERED_BEFORE = {"aten.detach_.default"}
+
+
 def observe(op: str, case: Case) -> Observed:
     """Make the call under the measuring side's counter."""
     func = overload(op)
     counter, capture = ReferenceCounter(), _Capture()
     with torch.no_grad():
-        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd) or op in ANSWERED_BEFORE:
             # This device would take the operator apart before any mode sees it: hand it over as another device would.
             capture.__torch_dispatch__(func, (), case.args, case.kwargs)
             outputs = counter.__torch_dispatch__(func, (), case.args, case.kwargs)
