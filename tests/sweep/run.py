@@ -75,9 +75,12 @@ def sweep_one(model_type: str, architecture: str, seed: int, folder: Path) -> Ro
 
 
 def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path:
+    import torch
+
     from calc.models.hf.source import source_of
     from tests.sweep.reduce import reduced
 
+    torch.manual_seed(seed)  # a default that is tried on data is tried on the same
     kind = model_type.partition(":")[0]
     raw: dict[str, Any] = {"model_type": kind, "architectures": [architecture]}
     if architecture.endswith("ForConditionalGeneration"):
