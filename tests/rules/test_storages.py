@@ -64,15 +64,22 @@ def all_others(change: Callable[[Tensor], Tensor], values: Any) -> Any:
     return mapped(lambda tensor: tensor if tensor is first else change(tensor), values)
 
 
+def taken(func: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """What the real kernel gives, alone; nothing where it does not take this layout."""
+    try:
+        return (func(*args, **kwargs),)
+    except RuntimeError:
+        return ()
+
+
 def results(op: str, case: Case, layout: Callable[[Tensor], Tensor], which: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """(real, traced): each fresh result of the call as text."""
     func = overload(op)
     given = which(layout, (tuple(case.args), dict(case.kwargs)))
     args, kwargs = mapped(torch.clone, given)
-    try:
-        real = func(*args, **kwargs)
-    except RuntimeError:
-        return  # the real kernel does not take this layout
+    real = taken(func, args, kwargs)
+    if not real:
+        return
     with FakeTensorMode() as mode:
         fake_args, fake_kwargs = mapped(mode.from_tensor, given)
         try:
@@ -166,11 +173,9 @@ def symbolic_results(op: str, case: Case, layout: Callable[[Tensor], Tensor], wh
     """(real, traced with symbolic sizes): each result of the call as text."""
     func = overload(op)
     given = which(layout, (tuple(case.args), dict(case.kwargs)))
-    args, kwargs = mapped(torch.clone, given)
-    try:
-        real = func(*args, **kwargs)
-    except RuntimeError:
-        return  # the real kernel does not take this layout
+    real = taken(func, *mapped(torch.clone, given))
+    if not real:
+        return
     env = SizeEnv({f"s{n}": n for t in tree_leaves(given) if isinstance(t, Tensor) for n in t.shape if n > 1})
     with _fake(env):
         try:
