@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 
 import pytest
@@ -19,6 +21,13 @@ gc.set_threshold(200_000)  # as the command line does
 # every time: a run that fails does so for a change of the code.
 settings.register_profile("napkin", deadline=None, derandomize=True, database=None)
 settings.load_profile("napkin")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A cache of recordings that the workers share and no other run has seen: what a model is like is recorded once."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has it from the process that started it
+        os.environ["NAPKIN_CACHE"] = folder = tempfile.mkdtemp(prefix="napkin-cache-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -7,10 +7,7 @@ CS336 lecture 2 counts 36 parameters, 16 activations, 36 gradients and 36 optimi
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +21,7 @@ Document = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def napkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def napkin() -> Any:
     """The command at the lecture's sizes, with an optimizer: its standard output."""
 
     def run(optimizer: str, *words: str) -> str:
@@ -33,8 +30,7 @@ def napkin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    with mock.patch.dict(os.environ, NAPKIN_CACHE=str(tmp_path_factory.mktemp("cache"))):
-        yield run
+    return run
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,9 @@
-"""Derived models, each recorded once for all tests, and shared by the workers of a parallel run."""
+"""Derived models, each made once for the tests of a worker."""
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
-from unittest import mock
 
 import pytest
 
@@ -16,14 +14,11 @@ Derived = Callable[..., Derivation]
 
 
 @pytest.fixture(scope="session")
-def derived(tmp_path_factory: pytest.TempPathFactory) -> Derived:
+def derived() -> Derived:
     """``derived("gpt2", optimizer="sgd")``: the derivation at the model's own sizes."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "napkin-cache"
 
     @functools.cache
     def derive(name: str, optimizer: str = "adamw", attention: str = "fused") -> Derivation:
-        with mock.patch.dict(os.environ, NAPKIN_CACHE=str(folder)):
-            return calc.derive(calc.load(name), optimizer=optimizer, attention=attention)
+        return calc.derive(calc.load(name), optimizer=optimizer, attention=attention)
 
     return derive

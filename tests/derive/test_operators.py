@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from unittest import mock
 
 import pytest
 
@@ -35,14 +33,12 @@ Traced = Callable[[str], tuple[Graph, Derivation]]
 
 
 @pytest.fixture(scope="session")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Traced:
+def traced() -> Traced:
     """A built-in model's graph with the derivation from it, each made once."""
-    folder = tmp_path_factory.getbasetemp() / "operators-cache"
 
     @cache
     def make(name: str) -> tuple[Graph, Derivation]:
-        with mock.patch.dict(os.environ, NAPKIN_CACHE=str(folder)):
-            graph = calc.trace(calc.load(name), optimizer="spec" if name == "cruncher" else "adamw")
+        graph = calc.trace(calc.load(name), optimizer="spec" if name == "cruncher" else "adamw")
         return graph, calc.derive(graph)
 
     return make

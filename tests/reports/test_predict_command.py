@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from reports import cli
 from tests.calibrated import GIGA, LAUNCH, OVERHEAD, RATE, VIEW, added, made
 
 SIZES = ("-d", "B=3", "-d", "D=7", "-d", "K=5", "--optimizer", "sgd")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NAPKIN_CACHE", str(tmp_path_factory.getbasetemp() / "predict-cache"))
-        yield
 
 
 @pytest.fixture
