@@ -31,7 +31,7 @@ SLOPE_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One comparison with autograd at ``sizes``. Errors are the largest difference over ``scale``, the module's largest gradient.
+    """One comparison with autograd at ``sizes``. Errors are the largest difference over ``scale``, the module's largest gradient (or 1e-3).
     ``places`` have a central difference beside them; ``kinks`` and ``held`` ones do not: a kink is near, or torch holds it constant."""
 
     sizes: Mapping[str, int]
@@ -122,13 +122,12 @@ def check(
 
 def trial(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, seed: int) -> Trial:
     """One comparison."""
-    from calc.measure.gradients import observe
+    from calc.measure.gradients import observe, scale_of
 
     real = observe(spec, sizes, options, seed)
     leaves = {**real.leaves, **_drawn(found, real.drawn)}
     _, mine = found.values(basis_of(spec.dimensions).values(sizes), leaves)
-    largest = (float(np.abs(g[np.isfinite(g)]).max()) for g in real.gradients.values() if np.isfinite(g).any())
-    scale = max(largest, default=0.0) or 1.0
+    scale = scale_of(real.gradients)
     errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
     errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
     where = max(errors, key=lambda n: errors[n], default="")

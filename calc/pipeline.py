@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calc import decided, multiples
+from calc import decided, multiples, turns
 from calc.coincidences import as_asked, coincidences, degenerate, held_instead, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
@@ -32,7 +32,6 @@ from calc.options import Options
 from calc.patterns import in_patterns
 from calc.recordings import Cache
 from calc.spec import Spec
-from calc.turns import next_attempt
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
@@ -174,7 +173,7 @@ def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: 
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
     """The graph recorded anew where a dimension that stays a number has another value."""
     held = {name: why for name, (_, why) in general.held.items()}
-    graph, analysis = _deep_enough(spec, values, options, None, progress, held)
+    graph, analysis = _deep_enough(spec, values, options, None, progress, held, _attempt_of(general))
     graph = _probed(spec, graph, analysis, degenerate(graph), progress)
     return _completed(spec, graph, analysis, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
@@ -316,7 +315,7 @@ def _apart(
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
-    case, inner = _deep_enough(spec, values, options, equal, progress, held)
+    case, inner = _deep_enough(spec, values, options, equal, progress, held, _attempt_of(graph))
     case = _probed(spec, case, inner, [*degenerate(case), *as_asked(case, values)], progress)
     for condition in case.unmet(values):
         kind = TraceError if {*names_in(condition.expr)} & {*graph.loops} else SizesError
@@ -345,7 +344,9 @@ def _deep_enough(
     equal: Mapping[str, str] | None,
     progress: Progress,
     held: Mapping[str, str] | None = None,
+    first: int = 0,
 ) -> tuple[Graph, Analysis]:
+    """The graph recorded with as many turns of its loops as its closed forms need, from the attempt ``first`` on."""
     from calc import rules  # noqa: F401  # registers the rules
     from calc.derive.analysis import PEAKS, analyse
     from calc.trace import Recordings, certificate_sizes, record
@@ -353,7 +354,7 @@ def _deep_enough(
     known: Recordings = {}
     failure: CertificateError | None = None
     pins: Mapping[str, str] = {}
-    attempt: int | None = 0
+    attempt: int | None = first
     tries = 0
     while attempt is not None:
         analysis: Analysis | None = None
@@ -367,7 +368,7 @@ def _deep_enough(
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
                 raise  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
-            attempt = next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
+            attempt = turns.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
             if tries == _TRIES_OF_WALKED and spec.walked and pins:
                 break
             progress("the depths recorded do not tell enough: recording deeper")
@@ -375,6 +376,11 @@ def _deep_enough(
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
     raise _no_polynomial(spec, pins, failure)
+
+
+def _attempt_of(graph: Graph) -> int:
+    """The attempt whose counts of turns told enough: a case of the same step is likely to need no fewer."""
+    return turns.attempt_of(graph.loops, [record.sizes for record in graph.records])
 
 
 def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, error: CertificateError, progress: Progress) -> bool:

@@ -46,6 +46,13 @@ def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None
     return None
 
 
+def attempt_of(loops: Sequence[str], records: Sequence[Mapping[str, int]]) -> int:
+    """The first attempt that has the counts which were recorded; that of no loop is the first of all."""
+    met = {name: tuple(sorted({sizes[name] for sizes in records})) for name in loops}
+    tried = range(len(_ALONE if len(loops) < 2 else _NESTED))
+    return next((attempt for attempt in tried if recorded(attempt, loops) == met), 0)
+
+
 def _points(attempt: int, loops: Sequence[str]) -> int:
     return sum(map(len, recorded(attempt, loops).values()))
 

@@ -30,6 +30,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file's tests leave behind is searched for garbage once: recordings that are kept are millions of objects."""
+    if nextitem is not None and item.path != nextitem.path:
+        gc.collect()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """What needs a CUDA device is skipped where there is none, and says so."""
     needing = [item for item in items if item.get_closest_marker("gpu")]

@@ -34,6 +34,9 @@ _MOVED = 0.1
 _STEPS = (1e-5, 1e-6)
 _SMOOTH = 1e-6
 _MOST_PLACES = 12
+# Gradients smaller than this are compared as if they were as large: sums that cancel, as those of a normalised row, leave only the
+# rounding of terms of order one, which agrees with nothing.
+_LEAST_SCALE = 1e-3
 _DRAWS = frozenset(
     """bernoulli bernoulli_ rand rand_like randn randn_like randint randint_like randperm normal normal_ uniform_ multinomial exponential_
     poisson native_dropout""".split()  # noqa: SIM905  # names of operators
@@ -109,12 +112,17 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     return Observed(float(loss.detach()), leaves, tuple(draws.found), gradients, slopes, len(found) - len(slopes))
 
 
+def scale_of(gradients: Mapping[str, Array]) -> float:
+    """What differences are relative to: the largest finite gradient, or the least that tells more than rounding."""
+    return max((float(np.abs(g[np.isfinite(g)]).max(initial=_LEAST_SCALE)) for g in gradients.values()), default=_LEAST_SCALE)
+
+
 def _slopes(
     gradients: Mapping[str, Array], parameters: Mapping[str, Tensor], forward: Any, places: int, seed: int
 ) -> list[tuple[str, tuple[int, ...], float | None]]:
     """(L(w + s) - L(w - s))/2s, one element at a time; nothing where two steps s disagree."""
     generator = np.random.default_rng(seed)
-    scale = max((float(np.abs(g).max()) for g in gradients.values() if g.size), default=1.0)
+    scale = scale_of(gradients)
     chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=places) if parameters[n].numel()]
     if len(chosen) > _MOST_PLACES:
         chosen = [chosen[i] for i in generator.choice(len(chosen), size=_MOST_PLACES, replace=False)]

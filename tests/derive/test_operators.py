@@ -74,7 +74,7 @@ def test_operators_add_up_to_the_quantities(name: str, traced: Traced) -> None:
 def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> None:
     """Of each operator, fused bytes are at most the eager ones; a fused run launches once."""
     exhibit = ZOO[name]
-    graph = calc.trace(exhibit.make(), exhibit.sizes, cache=False, **exhibit.options.to_json())
+    graph = calc.trace(exhibit.kept(), exhibit.sizes, **exhibit.options.to_json())
     found = operators(graph)
     try:
         works = found.at()

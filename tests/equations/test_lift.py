@@ -84,6 +84,16 @@ def test_what_is_detached_is_a_constant() -> None:
     assert holds(spec_of(partly))
 
 
+def test_gradients_that_cancel_agree_however_they_are_rounded() -> None:
+    """The sum of a normalised row is nought whatever the weights are: what is left of its gradient is rounding, in both."""
+    s = spec_of(lambda y: F.layer_norm(y, (y.shape[1],)).sum(1) + 1)
+    found = calc.gradients(s)
+    t = trial(found, s, {"B": 4, "d": 5}, Options(), 0)
+
+    assert t.ok
+    assert (t.scale, t.kinks) == (1e-3, 0)
+
+
 def test_a_hand_written_backward_is_noted_and_compared() -> None:
     """The equations are those of its forward; a backward of its own that is another fails the comparison."""
 

@@ -75,10 +75,11 @@ _EMPHASIS |= {"inline", "paragraph_open", "paragraph_close"}  # a name of spaces
 
 
 def read(text: str) -> tuple[Counter[str], list[str], list[str]]:
-    """Kinds of tokens, raw HTML, and addresses, as a Markdown reader sees them. Text and emphasis are left out of the count."""
+    """Kinds of tokens, raw HTML, and addresses, as a Markdown reader sees them. Text and emphasis are left out of the count, and so are
+    formulas, whose lines are parted by their length: what a sign is written as is longer than a letter."""
     tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
     every = [*tokens, *(child for token in tokens for child in token.children or ())]
-    kinds = Counter(token.type for token in every if token.type not in _EMPHASIS)
+    kinds = Counter(token.type for token in every if token.type not in _EMPHASIS and (token.type, token.info) != ("fence", "math"))
     raw = [token.content for token in every if token.type in ("html_block", "html_inline")]
     return kinds, raw, [str(token.attrs.get("href", token.attrs.get("src"))) for token in every if {"href", "src"} & token.attrs.keys()]
 

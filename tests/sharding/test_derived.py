@@ -28,7 +28,7 @@ H100 = machine_of(accelerator("h100-sxm"))
 
 @cache
 def derived(name: str, attention: str = "fused") -> Derivation:
-    return calc.derive(calc.load(name), SIZES[name], cache=False, precision="bf16", attention=attention, optimizer="sgd")
+    return calc.derive(calc.load(name), SIZES[name], precision="bf16", attention=attention, optimizer="sgd")
 
 
 def read(name: str, attention: str = "fused") -> Model:
@@ -91,7 +91,7 @@ def test_a_config_of_the_library_is_a_decoder_too(tmp_path: Path, batch: int) ->
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, **heads, **widths}
     (tmp_path / "config.json").write_text(json.dumps(config))
     spec = calc.load(f"hf:{tmp_path}")
-    derivation = calc.derive(spec, {"B": batch, "T": 16}, cache=False, precision="bf16", optimizer="sgd")
+    derivation = calc.derive(spec, {"B": batch, "T": 16}, precision="bf16", optimizer="sgd")
     found = model_of(derivation, own_tensors(spec, derivation.sizes))
 
     assert found.only_data == ""

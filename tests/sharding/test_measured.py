@@ -132,7 +132,7 @@ def test_sequence_parallel_gathers_and_scatters() -> None:
 
 @pytest.fixture(scope="module")
 def llama() -> Model:
-    return model_of(calc.derive(calc.load("llama3-8b"), jobs.DIVISIBLE, cache=False, precision="fp32"))
+    return model_of(calc.derive(calc.load("llama3-8b"), jobs.DIVISIBLE, precision="fp32"))
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ SIZES = {
 @cache
 def read(name: str, optimizer: str, precision: str, batch: int = 2) -> tuple[Derivation, Model]:
     spec = calc.load(name)
-    found = calc.derive(spec, {**SIZES[name], "B": batch}, cache=False, precision=precision, optimizer=optimizer)
+    found = calc.derive(spec, {**SIZES[name], "B": batch}, precision=precision, optimizer=optimizer)
     return found, model_of(found, own_tensors(spec, found.sizes))
 
 

@@ -76,7 +76,9 @@ def _relatives(
     """All sizes small; then without those that go by their own names; then depth and vocabulary alone; then all but the depth."""
     depth = _depth(fields, layers)
     letters = {**_letters(source, config, fields, random_), **depth}
-    own = {field: _own(field, value, random_) for field, value in source.given(config).items() if _reducible(field, fields)}
+    sizes = {field: value for field, value in source.given(config).items() if _reducible(field, fields)}
+    most_heads = max((value for field, value in sizes.items() if field.endswith("_heads")), default=0)
+    own = {field: _own(field, value, most_heads, random_) for field, value in sizes.items()}
     yield {**own, **letters}
     yield letters
     yield {**own, **letters, **_in_proportion(config, fields, letters)}
@@ -138,7 +140,8 @@ def _reducible(field: str, fields: Mapping[str, tuple[str, ...]]) -> bool:
     return FIELDS.is_named_as_size(field) or "vocab" in field or field.endswith(("_layers", "_ffn_dim", "_source_positions"))
 
 
-def _own(field: str, value: int, random_: random.Random) -> int:
+def _own(field: str, value: int, most_heads: int, random_: random.Random) -> int:
+    """A size that goes by its own name. Heads of which there are fewer than of others stay fewer: equal ones may run otherwise."""
     if "vocab" in field:
         return min(value, random_.choice([211, 223]))  # no smaller than the words that are fed
     if field.endswith("_source_positions"):
@@ -146,7 +149,7 @@ def _own(field: str, value: int, random_: random.Random) -> int:
     if field.endswith("_layers"):
         return min(value, 2)
     if field.endswith("_heads"):
-        return min(value, _HEADS)
+        return min(value, _HEADS if value == most_heads else _HEADS // 2)
     if field.endswith("_rank"):
         return min(value, 4 * random_.choice([3, 5]))
     if any(word in field for word in FIELDS.in_pairs):

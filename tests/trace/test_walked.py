@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -135,3 +136,14 @@ def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones()
 
     assert later is not None
     assert turns.recorded(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
+
+
+@pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_case_apart_starts_with_the_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
+    """They are told from what was recorded; where nothing is a loop, there is but one."""
+    counts = turns.recorded(attempt, loops)
+    records = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
+
+    assert turns.attempt_of(loops, records) == attempt
+    assert turns.attempt_of([], [{"B": 3}]) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,10 @@ class Exhibit:
     unmeasured: frozenset[str] = frozenset()
     slow: bool = False
     wrong: str = ""
+
+    def kept(self) -> Spec:
+        """The spec with a name for its recordings, so that the tests of a run record it once."""
+        return replace(self.make(), key=f"zoo: {self.name}")
 
 
 def show(
