@@ -7,7 +7,7 @@ T + C', where T ≤ C is known). Coefficients stand in matrices, a polynomial a 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -113,12 +113,27 @@ def _some_weight(row: Matrix, x: Matrix, mates: Matrix) -> bool:
 
     Each column asks w·(x - y) ≥ W·(row - y): at least so much where x > y, at most where x < y, and nothing of w where they are equal.
     """
-    gain, need = x - mates, _WEIGHTS * (row - mates)
-    more, less = gain > 0, gain < 0
-    least = np.where(more, -(-need // np.where(more, gain, 1)), 1).max(axis=1)
-    most = np.where(less, need // np.where(less, gain, -1), _WEIGHTS - 1).min(axis=1)
-    possible = ~((gain == 0) & (need > 0)).any(axis=1)
-    return bool((possible & (np.maximum(least, 1) <= np.minimum(most, _WEIGHTS - 1))).any())
+    asking = (x < row) | (mates < row).any(axis=0)  # where none of them is below the row, no mean is
+    row, x, mates = row[asking], x[asking], mates[:, asking]
+    least, most = np.ones(len(mates), dtype=row.dtype), np.full(len(mates), _WEIGHTS - 1, dtype=row.dtype)
+    for columns in _few_first(len(row)):  # most mates are out after a few
+        gain, need = x[columns] - mates[:, columns], _WEIGHTS * (row[columns] - mates[:, columns])
+        more, less = gain > 0, gain < 0
+        least = np.maximum(least, np.where(more, -(-need // np.where(more, gain, 1)), 1).max(axis=1))
+        most = np.minimum(most, np.where(less, need // np.where(less, gain, -1), _WEIGHTS - 1).min(axis=1))
+        possible = (least <= most) & ~((gain == 0) & (need > 0)).any(axis=1)
+        if not possible.any():
+            return False
+        mates, least, most = mates[possible], least[possible], most[possible]
+    return True
+
+
+def _few_first(columns: int) -> Iterator[slice]:
+    """All columns in parts, each several times as large as the one before."""
+    start, size = 0, 16
+    while start < columns:
+        yield slice(start, start + size)
+        start, size = start + size, 4 * size
 
 
 def _matrix(rows: Sequence[Mapping[Monomial, Any]]) -> Matrix:

@@ -14,34 +14,38 @@ from calc.graph import Record
 
 
 class Interpolation:
-    """Tensor-product Lagrange interpolation over the loop counts of ``records``, which form a full grid."""
+    """Newton interpolation over the loop counts of ``records``, which form a full grid, one loop after the other.
+
+    Amounts of two depths differ in few terms, and only those are multiplied.
+    """
 
     def __init__(self, records: Sequence[Record], loops: Sequence[str], algebra: Algebra) -> None:
         self._algebra = algebra
-        points = {name: sorted({r.sizes[name] for r in records}) for name in loops}
-        self.weights: list[Poly] = []
-        for record in records:
-            weight = algebra.constant(1)
-            for name in loops:
-                weight *= self._basis(name, points[name], record.sizes[name])
-            self.weights.append(weight)
-
-    def _basis(self, name: str, points: Sequence[int], at: int) -> Poly:
-        """The Lagrange polynomial in ``name`` that is 1 at ``at`` and 0 at the other points."""
-        result = self._algebra.constant(1)
-        for other in points:
-            if other != at:
-                result *= (self._algebra.gen(name) - other) * self._algebra.constant(Fraction(1, at - other))
-        return result
+        counts = [tuple(record.sizes[name] for name in loops) for record in records]
+        self._order = sorted(range(len(counts)), key=counts.__getitem__)
+        self._loops = [(algebra.gen(name), sorted({at[i] for at in counts})) for i, name in enumerate(loops)]
 
     def __call__(self, values: Sequence[Poly]) -> Poly:
         """The polynomial that takes ``values``, one a record."""
         if all(v == values[0] for v in values):
             return values[0]
-        total = self._algebra.constant(0)
-        for weight, value in zip(self.weights, values, strict=True):
-            total += weight * value
-        return total
+        return self._through([values[i] for i in self._order], self._loops)
+
+    def _through(self, values: Sequence[Poly], loops: Sequence[tuple[Poly, Sequence[int]]]) -> Poly:
+        """The polynomial through the values on a grid, those of the innermost loop next to each other."""
+        if not loops:
+            return values[0]
+        (count, points), *inner = loops
+        share = len(values) // len(points)
+        differences = [self._through(values[i * share : (i + 1) * share], inner) for i in range(len(points))]
+        for order in range(1, len(points)):
+            for i in reversed(range(order, len(points))):
+                change = differences[i] - differences[i - 1]
+                differences[i] = change * self._algebra.constant(Fraction(1, points[i] - points[i - order]))
+        found = differences[-1]
+        for point, difference in reversed([*zip(points, differences[:-1], strict=False)]):
+            found = found * (count - point) + difference
+        return found
 
 
 class Sites:

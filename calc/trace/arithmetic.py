@@ -176,8 +176,8 @@ def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's functions, keep sizes symbolic."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
-        taken = {*names, *_element_types(names["__file__"])}
-        changed += [(names, name, None) for name in ("int", "float") if name not in taken]
+        taken = _element_types(names["__file__"])
+        changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in taken]
         changed += [(names, "range", None)] if "range" not in names else []
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
@@ -217,7 +217,12 @@ def _element_types(file: str) -> frozenset[str]:
 def _of_a_model(module: ModuleType) -> bool:
     """Whether a file may hold a model's code: not torch, not Python's own, not what records and measures."""
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py") or module.__name__.partition(".")[0] in _LEFT_ALONE:
+    return isinstance(file, str) and _is_of_a_model(module.__name__, file)
+
+
+@functools.cache
+def _is_of_a_model(name: str, file: str) -> bool:
+    if not file.endswith(".py") or name.partition(".")[0] in _LEFT_ALONE:
         return False
     if file.startswith(_INSTALLED):
         return False
