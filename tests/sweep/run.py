@@ -6,9 +6,14 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calc.spec import Spec
 
 EXACT, REFUSED, WRONG, NOT_BUILT = "exact", "refused", "wrong", "not built"
+
+_FEW = 7  # tokens
 
 # What has to be equal, as integers.
 REQUIRED = ("parameters", "flops.forward.matmul", "flops.backward.matmul", "activations.bytes", "optimizer_state.bytes")
@@ -103,7 +108,7 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
 
     try:
         spec = calc.load(f"hf:{config}")
-        derivation = calc.derive(spec, dict(spec.check_at), cache=False)
+        derivation = calc.derive(spec, _few(spec), cache=False)
         report = calc.check(derivation)
     except NapkinError as error:
         return Row(model_type, architecture, REFUSED, _line(error).replace(f"hf:{config}", model_type))
@@ -124,6 +129,11 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
         sum(v.verdict == EQUAL for v in report.verdicts),
         len(derivation.coverage),
     )
+
+
+def _few(spec: Spec) -> dict[str, int]:
+    """Where the step is checked. A length that is walked turn by turn is short: each turn is recorded, and run again."""
+    return {**spec.check_at, **{name: min(spec.check_at[name], _FEW) for name in spec.walked if name in spec.check_at}}
 
 
 def _line(error: BaseException) -> str:
