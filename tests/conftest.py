@@ -15,7 +15,7 @@ from hypothesis import settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-gc.set_threshold(1_000_000)  # what is searched is mostly recordings that tests keep, and there is little garbage in them
+gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly recordings that tests keep, and there is little garbage in them
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.
@@ -31,10 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests leave behind is searched for garbage once: recordings that are kept are millions of objects."""
+    """What a file's tests leave behind is searched for garbage once, and what a large one does at once: recordings that are kept are
+    millions of objects."""
     if nextitem is not None and item.path != nextitem.path:
         gc.collect()
         gc.freeze()
+    elif any(gc.get_count()[1:]):
+        gc.collect()
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -46,7 +46,7 @@ def traced() -> Traced:
 
 def _recorded_again(exhibit: Exhibit) -> tuple[Operators, tuple[Work, ...]]:
     """From a record at the very sizes, where operators differ from turn to turn."""
-    made = step_work(exhibit.make(), exhibit.sizes, options=exhibit.options, cache=False)
+    made = step_work(exhibit.kept(), exhibit.sizes, options=exhibit.options)
     return made.operators, made.works
 
 

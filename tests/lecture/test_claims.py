@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -188,6 +189,17 @@ def test_the_gallery_names_no_place_of_ours() -> None:
         assert not re.search(r"/(work|home|tmp|root)/", text), name
 
 
+def _same(kept: Any, made: Any) -> bool:
+    """Equal but for a float's last digits: those of a logarithm or an arc sine are the processor's."""
+    if isinstance(kept, float) and isinstance(made, float):
+        return math.isclose(kept, made, rel_tol=1e-12)
+    if isinstance(kept, list) and isinstance(made, list):
+        return len(kept) == len(made) and all(map(_same, kept, made))
+    if isinstance(kept, dict) and isinstance(made, dict):
+        return kept.keys() == made.keys() and all(_same(value, made[key]) for key, value in kept.items())
+    return bool(kept == made)
+
+
 @pytest.mark.slow
 def test_the_gallery_is_what_the_command_makes(tmp_path: Path) -> None:
     """Every finding and every answer of a system computed anew: the same verdicts, values and reasons; no check fails."""
@@ -196,9 +208,9 @@ def test_the_gallery_is_what_the_command_makes(tmp_path: Path) -> None:
     document, again = (json.loads((folder / "lecture.json").read_text(encoding="utf-8")) for folder in (GALLERY, tmp_path))
 
     short = ("id", "verdict", "value", "computed_by")
-    assert [[c[k] for k in short] for c in document["claims"]] == [[c[k] for k in short] for c in again["claims"]]
+    assert _same([[c[k] for k in short] for c in document["claims"]], [[c[k] for k in short] for c in again["claims"]])
     assert document["contradictions"] == again["contradictions"]
     if document["provenance"] == again["provenance"]:  # reasons quote messages, and systems numbers, of torch's very version
-        assert document["claims"] == again["claims"]
-        assert [s["answers"] for s in document["systems"]] == [s["answers"] for s in again["systems"]]
-        assert [s["calculations"] for s in document["systems"]] == [s["calculations"] for s in again["systems"]]
+        assert _same(document["claims"], again["claims"])
+        for part in ("answers", "calculations"):
+            assert _same([s[part] for s in document["systems"]], [s[part] for s in again["systems"]])
