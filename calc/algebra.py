@@ -49,6 +49,7 @@ class Algebra:
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
+        self._factors = {name: f"({name})" if _is_operation(name) else name for name in self.names}
 
     def parse(self, size: str | int) -> Poly:
         """The polynomial of a size as written in a record."""
@@ -79,6 +80,8 @@ class Algebra:
                 return self.gen(ast.unparse(node))
             case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as number)) if number:
                 return self._build(left) * self.constant(Fraction(1, number))
+            case ast.BinOp(op=ast.Div()) if (quotient := ast.unparse(node)) in self._index:
+                return self.gen(quotient)
             case ast.BinOp(left=left, op=op, right=right):
                 a, b = self._build(left), self._build(right)
                 match op:
@@ -126,7 +129,7 @@ class Algebra:
         """``poly`` as SymPy would read it: ``12*L*d**2 + 13*L*d``."""
         parts: list[str] = []
         for coefficient, powers in self.terms(poly):
-            factors = [f"{name}**{p}" if p > 1 else name for name, p in powers.items()]
+            factors = [f"{self._factors[name]}**{p}" if p > 1 else self._factors[name] for name, p in powers.items()]
             number = abs(coefficient)
             head = [] if number.numerator == 1 and factors else [str(number.numerator)]
             body = "*".join([*head, *factors]) + (f"/{number.denominator}" if number.denominator != 1 else "")
@@ -159,6 +162,11 @@ def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
     """The largest of ``items``, or the only one. Of more than two SymPy would compare every pair, which takes seconds and finds
     nothing: none is below another."""
     return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
+
+
+def _is_operation(name: str) -> bool:
+    """Whether an atom is written with an operator (``S / P``), which would fall apart as a factor."""
+    return not name.isidentifier() and isinstance(ast.parse(name, mode="eval").body, ast.BinOp)
 
 
 def _is_atom(node: ast.AST) -> bool:

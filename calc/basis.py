@@ -7,6 +7,7 @@ divisibility remains. Afterwards ``h*k`` is written ``d`` again (*folding*). Tor
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +17,7 @@ import sympy as sp
 
 from calc.algebra import Algebra, Poly, to_sympy
 from calc.dims import Dim, names_in
-from calc.errors import SpecError
+from calc.errors import NapkinError, SpecError
 from calc.folds import Basis as Basis
 from calc.folds import Fold as Fold
 
@@ -105,6 +106,19 @@ def _substitute(text: str, known: Mapping[str, str]) -> str:
     return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
 
 
+def with_quotients(text: str, basis: Basis) -> str:
+    """``text`` with the symbol of a quotient that is no dimension in place of ``S / P``."""
+    symbols = {of.replace(" ", ""): symbol for symbol, of in basis.hidden.items()}
+
+    class Quotients(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+            symbol = symbols.get(ast.unparse(node).replace(" ", ""))
+            self.generic_visit(node)
+            return node if symbol is None else ast.Name(symbol)
+
+    return ast.unparse(Quotients().visit(ast.parse(text, mode="eval").body)) if "/" in text and symbols else text
+
+
 def _with_number(fold: Fold, basis: Basis) -> Fold:
     """The fold with its part as a number, where this basis fixes that dimension to one."""
     if isinstance(fold.part, str) and basis.define[fold.part].isdigit():
@@ -119,9 +133,18 @@ class Folding:
         self.inner = algebra
         self.folds = [_with_number(fold, basis) for fold in basis.folds]
         names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]
-        extra = [n for n in algebra.names if n not in names]
-        self.outer = Algebra([*names, *(n for n in extra if n.isidentifier())], [n for n in extra if not n.isidentifier()])
+        self._written = {n: _written(n, basis, algebra) for n in algebra.names if n not in names}
+        self._unfolded = {written: n for n, written in self._written.items()}
+        atoms = [ast.parse(n, mode="eval").body for n in self._written.values()]
+        self.outer = Algebra(
+            [*names, *(ast.unparse(a) for a in atoms if not isinstance(a, ast.Call))],
+            [ast.unparse(a) for a in atoms if isinstance(a, ast.Call)],
+        )
         self._cache: dict[Any, Poly] = {}
+
+    def in_basis(self, name: str) -> str:
+        """What a symbol or an atom of ``outer`` is called in ``inner``."""
+        return self._unfolded.get(name, name)
 
     def __call__(self, poly: Poly) -> Poly:
         if isinstance(poly, int):
@@ -159,5 +182,38 @@ class Folding:
         product = self.outer.constant(coefficient) * wholes
         for name, power in powers.items():
             if power:
-                product *= self.outer.gen(name) ** power
+                product *= self.outer.gen(self._written.get(name, name)) ** power
         return product
+
+
+def _written(name: str, basis: Basis, algebra: Algebra) -> str:
+    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is none as such, sizes inside an atom folded."""
+    quotients = {fold.quotient: fold for fold in basis.folds}
+    if name in quotients:
+        return name if name in basis.define or isinstance(quotients[name].part, int) else ast.unparse(ast.parse(basis.hidden[name]))
+    if name.isidentifier() or not quotients.keys() & set(names_in(name)):
+        return name
+    match ast.parse(name, mode="eval").body:
+        case ast.Call(func=ast.Name(id=function), args=args):
+            text = f"{function}({', '.join(_folded(a, basis, algebra) for a in args)})"
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _folded(left, basis, algebra), _folded(right, basis, algebra)
+            text = f"({a}) {'//' if isinstance(op, ast.FloorDiv) else '%'} ({b})"
+        case _:
+            return name
+    return ast.unparse(ast.parse(text, mode="eval"))
+
+
+def _folded(size: ast.expr, basis: Basis, algebra: Algebra) -> str:
+    """A size inside an atom in the model's dimensions, over one denominator."""
+    text = ast.unparse(size)
+    inner = Algebra([n for n in algebra.names if n.isidentifier()], [text])
+    try:
+        poly = inner.parse(text)
+    except (NapkinError, KeyError):  # a logarithm, or a quotient of sizes
+        return _substitute(text, basis.hidden)
+    fold = Folding(basis, inner)
+    folded = fold(poly)
+    terms = fold.outer.terms(folded)
+    over = math.lcm(*(coefficient.denominator for coefficient, _ in terms))
+    return fold.outer.text(folded) if over == 1 or len(terms) == 1 else f"({fold.outer.text(folded * over)})/{over}"

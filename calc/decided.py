@@ -58,11 +58,13 @@ def as_recorded(spec: Spec, graph: Graph) -> Spec:
         for d in graph.dims
         if d.name not in known or (known[d.name].at_most, known[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
-    return replace(spec, dims={**spec.dims, **more}) if more else spec
+    recorded = {d.name for d in graph.dims}
+    others = {name for name, dim in known.items() if dim.tied and dim.because and name not in recorded}  # found for other sizes
+    return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
 
 
 def _dim(d: DimRecord) -> Dim:
-    return Dim(d.expr or d.value, d.meaning, at_most=d.at_most, decided_at=d.decided_at)
+    return Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
 
 
 def assumptions(spec: Spec) -> list[Assumption]:

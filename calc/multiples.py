@@ -2,7 +2,9 @@
 
 Symbols divide only what is declared to be a multiple of them. Where the step raises with symbols in place of sizes, and runs at the
 sizes asked for, a size that these allow (an image of 32 that is halved twice is a multiple of 4) is taken for such a multiple, and
-the recording starts anew; the assumption says so. Where no multiple is enough, sizes stay numbers, and that is said as well. Torch-free.
+the recording starts anew; the assumption says so. A size that is split among others may have to be a multiple once more: a width of
+which each head rotates pairs is one of twice the heads. Where no multiple is enough, sizes stay numbers, and that is said as well.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from calc.spec import Spec
 Recorded = TypeVar("Recorded")
 
 _POWERS = (2, 4, 8, 16, 32, 64)
+_DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *// *\(*(\w+)")
+_LINE = re.compile(r"\S+\.py:\d+")
 # How often recording with a further multiple is tried.
 _MOST_TRIED = 40
 # A batch is divided by nothing.
@@ -39,7 +43,7 @@ def first_that_records(
     ``sizes`` are those asked for, ``error`` is what recording without multiples came to, ``left`` how many tries are left.
     """
     left = [_MOST_TRIED] if left is None else left
-    further: list[tuple[Spec, SizesError]] = []
+    no_further: list[tuple[Spec, SizesError]] = []
     for more in candidates(spec, sizes, str(error)):
         if not left[0]:
             break
@@ -48,11 +52,16 @@ def first_that_records(
         try:
             return record(more.spec)
         except SizesError as other:
-            if str(other) != str(error):
-                further.append((more.spec, other))
+            reason = other
         except NapkinError:
             continue
-    for nearer, reason in further:
+        if _situation(spec, str(reason)) == _situation(spec, str(error)):
+            no_further += [(more.spec, reason)] if str(reason) != str(error) else []
+            continue
+        found = first_that_records(more.spec, sizes, reason, record, progress, left)
+        if found is not None:
+            return found
+    for nearer, reason in no_further:  # what fails for the same reason at the same line, with other sizes
         found = first_that_records(nearer, sizes, reason, record, progress, left)
         if found is not None:
             return found
@@ -60,24 +69,64 @@ def first_that_records(
 
 
 def candidates(spec: Spec, sizes: Mapping[str, int], error: str) -> Iterator[Declared]:
-    """``spec`` with one more size declared a multiple: first of what ``error`` names, by numbers and sizes that it names too."""
-    numbers = [int(word) for word in _words(error) if word.isdigit()]
-    for name in _named_first(spec, error):
+    """``spec`` with one more size declared a multiple: first what ``error`` divides, then what else it names, by what it names too."""
+    named = _named(spec, error)
+    numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
+    parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
+    wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
+    for name, part in dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts))):
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.decided_at:
             continue
-        for part in dict.fromkeys((*sorted(n for n in numbers if 1 < n <= 4096), *_POWERS)):
-            if _finer(dim, part) and sizes[name] % part == 0:
-                yield _declared(spec, name, part, error)
-        for other in spec.dims if dim.multiple_of is None else ():
-            if other != name and other not in _NEVER_DIVIDES and 1 < sizes[other] and sizes[name] % sizes[other] == 0:
-                yield _declared(spec, name, other, error)
+        multiples = _finer(spec, sizes, name, part)
+        if multiples:
+            yield _declared(spec, multiples, error)
+
+
+def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
+    """Sizes that ``error`` has divided and rounded, with what they are divided by: ``(S - P)//P`` would be exact for multiples of P."""
+    found = [(_dimension(spec, whole), part) for whole, part in _DIVISION.findall(error.partition(": ")[2])]
+    return [(name, int(part) if part.isdigit() else part) for name, part in found if name and (part.isdigit() or part in spec.dims)]
+
+
+def _dimension(spec: Spec, symbol: str) -> str:
+    """The dimension that a symbol is, or is a quotient of; of none the empty string."""
+    return next((name for name in spec.dims if symbol == name or symbol.startswith(f"{name}_per_")), "")
+
+
+def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> dict[str, Dim]:
+    """``name`` as a multiple of ``part`` too, where that says more than is declared and ``sizes`` allow it; else nothing."""
+    dim = spec.dimensions[name]
+    if isinstance(part, int) and isinstance(dim.multiple_of, str):
+        quotient, known = _quotient(spec, name, dim.multiple_of)
+        share = sizes[name] // sizes[dim.multiple_of]
+        return {quotient: replace(known, multiple_of=part)} if _says_more(known, part) and share % part == 0 else {}
+    if isinstance(part, int):
+        return {name: replace(dim, multiple_of=part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
+    if isinstance(dim.multiple_of, str) or part in (name, *_NEVER_DIVIDES) or sizes.get(part, 1) == 1:
+        return {}
+    return _split(spec, name, dim, part) if sizes[name] % ((dim.multiple_of or 1) * sizes[part]) == 0 else {}
+
+
+def _split(spec: Spec, name: str, dim: Dim, other: str) -> dict[str, Dim]:
+    """``name`` as a multiple of ``other``; what it was a multiple of is a part of the quotient from then on."""
+    quotient, known = _quotient(spec, name, other)
+    kept = {quotient: replace(known, multiple_of=dim.multiple_of)} if dim.multiple_of else {}
+    return {name: replace(dim, multiple_of=other), **kept}
+
+
+def _quotient(spec: Spec, whole: str, part: str) -> tuple[str, Dim]:
+    """The dimension that is tied to ``whole/part``; a new one where the model names none."""
+    known = spec.dimensions
+    of = f"{whole}/{part}"
+    name = next((n for n, d in known.items() if d.tied and str(d.default).replace(" ", "") == of), f"{whole}_per_{part}")
+    return name, known.get(name, Dim(of, of, tied=True))
 
 
 def as_numbers(spec: Spec, error: str) -> Spec:
     """``spec`` that lets its sizes stay numbers one after the other: first what ``error`` divides by, then what else it names."""
-    divisors = [name for name in _named_first(spec, error) if re.search(rf"// *{name}\b", error)]
-    order = sorted(_named_first(spec, error), key=lambda name: (name in _NEVER_DIVIDES, name not in divisors))
+    names = dict.fromkeys((*_named(spec, error), *spec.dims))
+    order = sorted(names, key=lambda name: (name in _NEVER_DIVIDES, not re.search(rf"// *{name}\b", error)))
     return replace(spec, gives_way=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
@@ -85,19 +134,25 @@ def _words(error: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*|\d+", error.partition(": ")[2])
 
 
-def _named_first(spec: Spec, error: str) -> list[str]:
-    words = _words(error)
-    named = [name for name in spec.dims if any(word == name or word.startswith(f"{name}_per_") for word in words)]
-    return [*named, *(name for name in spec.dims if name not in named)]
+def _named(spec: Spec, error: str) -> list[str]:
+    named = {_dimension(spec, word) for word in _words(error)}
+    return [name for name in spec.dims if name in named]
 
 
-def _finer(dim: Dim, part: int) -> bool:
+def _says_more(dim: Dim, part: int) -> bool:
     """Whether being a multiple of ``part`` says more than is declared."""
     known = dim.multiple_of
     return known is None or (isinstance(known, int) and part > known and part % known == 0)
 
 
-def _declared(spec: Spec, name: str, part: int | str, error: str) -> Declared:
+def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Declared:
     why = error.removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; ")[0]
-    dim = replace(spec.dimensions[name], multiple_of=part, because=f"found by recording: without it {why}")
-    return Declared(replace(spec, dims={**spec.dims, name: dim}), f"taking {name} to be a multiple of {part}")
+    dims = {name: replace(dim, because=f"found by recording: without it {why}") for name, dim in multiples.items()}
+    said = " and ".join(f"{dim.default if dim.tied else name} to be a multiple of {dim.multiple_of}" for name, dim in dims.items())
+    return Declared(replace(spec, dims={**spec.dims, **dims}), f"taking {said}")
+
+
+def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:
+    """The line that an error names, and what it says but for sizes."""
+    line = _LINE.search(error)
+    return line[0] if line else "", tuple(word for word in _words(error) if not word.isdigit() and not _dimension(spec, word))

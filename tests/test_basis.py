@@ -205,11 +205,12 @@ def test_head_products_read_as_the_width(inner: str, outer: str) -> None:
         ("k_per_2", "k/2"),
         ("g*k_per_2", "g*k/2"),
         ("g**2*h_per_g*k_per_2", "g*d/2"),
-        ("h_per_g", "h_per_g"),
+        ("h_per_g", "h/g"),
+        ("B*h_per_g**2", "B*(h/g)**2"),
     ],
 )
 def test_nested_products_fold_from_the_inside(inner: str, outer: str) -> None:
-    """g*(h/g) is h, 2*(k/2) is k, and h*k is d; half a head width reads k/2."""
+    """g*(h/g) is h, 2*(k/2) is k, and h*k is d; half a head width reads k/2, and a group is h/g where no dimension is called so."""
     basis = basis_of(LLAMA)
     algebra = Algebra(basis.symbols)
     fold = Folding(basis, algebra)
@@ -231,3 +232,26 @@ def test_atoms_survive_folding() -> None:
     fold = Folding(basis, algebra)
 
     assert fold.outer.text(fold(algebra.parse("h*k*floor(f/2)"))) == "d*floor(f / 2)"
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer"),
+    [
+        ("floor(8*g*h_per_g*2*k_per_2/3)", "floor(8 * d / 3)"),
+        ("floor((floor(4*k_per_2/3) + 7)/8)", "floor((floor(2 * k / 3) + 7) / 8)"),
+        ("B*floor(B*h_per_g/2)", "B*floor(B * (h / g) / 2)"),
+        ("(g*h_per_g + 1)//(2*k_per_2)", "((h + 1) // k)"),
+        ("ceiling(log(h_per_g, 2))", "ceiling(log(h / g, 2))"),
+        ("floor(B/2)", "floor(B / 2)"),
+    ],
+)
+def test_sizes_inside_what_is_rounded_are_folded_too(inner: str, outer: str) -> None:
+    """No symbol of the basis is left in them; over one denominator, as people write it."""
+    basis = basis_of(LLAMA)
+    algebra = Algebra(basis.symbols, [inner])
+    fold = Folding(basis, algebra)
+    text = fold.outer.text(fold(algebra.parse(inner)))
+
+    assert outer == text
+    sizes = {"B": 5, "g": 3, "h": 21, "k": 22, "d": 462}
+    assert evaluate_text(text, sizes) == evaluate_text(inner, {"B": 5, "g": 3, "h_per_g": 7, "k_per_2": 11})

@@ -13,6 +13,7 @@ import calc
 from calc import Spec
 from calc.derivation import Derivation
 from calc.errors import SizesError
+from calc.textbook import compare
 
 
 class Heads(nn.Module):
@@ -74,3 +75,66 @@ def test_a_multiple_that_was_found_at_other_sizes_does_not_bind(tmp_path: Path, 
 
     assert [at(32)["parameters"].value, at(24)["parameters"].value] == [32 * 33, 24 * 25]
     assert at(32)["parameters"].text == at(24)["parameters"].text == "d**2 + d"
+
+
+class Pairs(nn.Module):
+    """Rotates pairs of each head's columns, behind a feed-forward width of eight thirds, rounded up to a multiple of 8."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        width = 8 * ((int(8 * n.d / 3) + 7) // 8)
+        self.h, self.up, self.down = n.h, nn.Linear(n.d, width), nn.Linear(width, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down(self.up(x).relu())
+        pairs = torch.view_as_complex(y.view(x.shape[0], self.h, -1).unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * torch.polar(torch.ones(()), torch.ones(()))).flatten(1)
+
+
+def test_the_share_of_each_head_is_a_multiple_too() -> None:
+    """24 columns are 3 heads of 4 pairs: d/h is even. Nothing stays a number, and d is d inside what is rounded."""
+    derivation = calc.derive(_spec(Pairs, B=2, d=24, h=3), cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.held
+    assert "16*d*floor((floor(8 * d / 3) + 7) / 8) + d + 8*floor((floor(8 * d / 3) + 7) / 8)" == derivation["parameters"].text
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+    assert compare(derivation)
+
+
+def test_two_multiples_of_one_width_are_found_in_either_order() -> None:
+    """The width is halved before it is split among heads, so its evenness is found first; it becomes that of each head's share."""
+
+    class Halves(Pairs):
+        def forward(self, x: Tensor) -> Tensor:
+            left, right = x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :]
+            return super().forward(torch.cat([left + right, left - right], 1))
+
+    derivation = calc.derive(_spec(Halves, B=2, d=24, h=3), cache=False, optimizer="sgd")
+
+    assert not derivation.held
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
+
+
+def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
+    """12 are three squares of 4 along a side: S/P stands in the closed forms, and is what it says at other sizes."""
+
+    class Squares(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.side, self.cut = n.P, nn.Conv2d(1, n.d, n.P, n.P)
+            self.places = nn.Parameter(torch.zeros((n.S // n.P) ** 2, n.d))
+
+        def forward(self, x: Tensor) -> Tensor:
+            batch, size, _ = x.shape
+            count = size // self.side
+            y: Tensor = self.cut(x.unsqueeze(1)).flatten(2).transpose(1, 2) + self.places
+            return y.view(batch, count, count, -1).repeat_interleave(self.side, 1) * x.unsqueeze(-1)[:, :, :count]
+
+    dims = {"B": 2, "S": 12, "P": 4, "d": 7}
+    s = Spec("squares", dims, Squares, lambda n: (torch.randn(n.B, n.S, n.S),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "(S / P)" in derivation["parameters"].text or "S_per_P" not in derivation["parameters"].text
+    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=15, P=5, d=11).verdicts if v.verdict == "failed"]
+    assert compare(derivation)

@@ -106,7 +106,8 @@ class StepMaker:
 
     def _inner_value(self, before: Display) -> Poly:
         algebra, define = self.analysis.algebra, self.analysis.graph.basis
-        return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(n))
+        named = self.analysis.fold.in_basis
+        return algebra.constant(1) * display.value(before, lambda n: algebra.parse(define[n]) if n in define else algebra.gen(named(n)))
 
     # -- counted quantities -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from calc import branches, display
 from calc.algebra import Algebra, Poly
-from calc.basis import Basis, Folding, basis_of
+from calc.basis import Basis, Folding, basis_of, with_quotients
 from calc.derivation import Derivation
 from calc.derive.steps import tree
 from calc.display import Display
@@ -38,7 +38,7 @@ class Common:
         return self._fold(self._inner.parse(self._rewritten(text)))
 
     def _rewritten(self, text: str) -> str:
-        return substituted(branches.at_hand(text, self._sizes), self._known)
+        return substituted(with_quotients(branches.at_hand(text, self._sizes), self._basis), self._known)
 
     def tree(self, poly: Poly) -> Display:
         return tree(self.algebra, poly)
@@ -55,7 +55,7 @@ class Common:
             raise NapkinError(f"internal error: {what} does not hold; please report it")
 
     def _in_basis(self, name: str) -> Poly:
-        return self._inner.parse(self._rewritten(name))
+        return self._inner.parse(self._rewritten(self._fold.in_basis(name)))
 
 
 def _tied_basis(derivation: Derivation) -> Basis:

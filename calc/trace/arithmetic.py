@@ -1,4 +1,4 @@
-"""``int(size)``, ``float(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
+"""``int(size)``, ``float(size)``, ``round(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
 
 Python's own must return plain numbers, so ``int(width * 0.25)`` would read the width as one number. While a model is built and
 run, its own files see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that comes out of a
@@ -96,6 +96,14 @@ class _Math(ModuleType):
         return torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
 
     @staticmethod
+    def floor(x: Any) -> Any:
+        return _truncated(x) if isinstance(x, torch.SymFloat) else math.floor(x)
+
+    @staticmethod
+    def ceil(x: Any) -> Any:
+        return _truncated(x, up=True) if isinstance(x, torch.SymFloat) else math.ceil(x)
+
+    @staticmethod
     def log2(x: Any) -> Any:
         return _log2(x) if _is_symbolic(x) else math.log2(x)
 
@@ -141,14 +149,43 @@ class _Range(metaclass=_LooksLikeRange):
         return builtins.range(*bounds)
 
 
-def _truncated(value: torch.SymFloat) -> Any:
-    """The integer part of a positive number made of sizes, with its decimal factors as the fractions they stand for."""
+def _truncated(value: torch.SymFloat, up: bool = False) -> Any:
+    """The integer part of a positive number made of sizes, or the next integer, with its decimal factors as the fractions they are."""
+    made = _fraction(value)
+    if made is None:
+        return math.ceil(value) if up else builtins.int(value)
+    numerator, denominator, env = made
+    return _divided(numerator + denominator - 1 if up else numerator, denominator, env)
+
+
+def _rounded(value: Any, *digits: Any, **named: Any) -> Any:
+    """What a model's files call ``round``."""
+    if digits or named or not _is_symbolic(value):
+        return builtins.round(value, *digits, **named)
+    made = None if isinstance(value, torch.SymInt) else _fraction(value)
+    if made is None:
+        return value if isinstance(value, torch.SymInt) else builtins.round(value)
+    numerator, denominator, env = made
+    if denominator == 1:
+        return _divided(numerator, denominator, env)
+    # A half goes to the even side, which no closed form says: that there is none is a condition of the step.
+    if denominator % 2 == 0 and _divided(2 * numerator + denominator, 1, env) % (2 * builtins.int(denominator)) == 0:
+        return builtins.round(value)
+    return _divided(2 * numerator + denominator, 2 * denominator, env)
+
+
+def _fraction(value: torch.SymFloat) -> tuple[Any, Any, SizeEnv] | None:
+    """A number made of sizes as numerator and denominator, or nothing where it is no such number."""
     exact, env = _exact(value.node.expr), value.node.shape_env
     if exact is None or not isinstance(env, SizeEnv):
-        return builtins.int(value)
+        return None
     numerator, denominator = sp.fraction(sp.together(sp.expand(exact)))
+    return sp.expand(numerator), sp.expand(denominator), env
+
+
+def _divided(numerator: Any, denominator: Any, env: SizeEnv) -> Any:
     whole = sp.expand(numerator) if denominator == 1 else FloorDiv(sp.expand(numerator), denominator)
-    return env.create_symintnode(whole, hint=builtins.int(env.hint(value)))
+    return env.create_symintnode(whole, hint=env.at_hints(whole))
 
 
 def _exact(expr: Any) -> Any:
@@ -173,15 +210,16 @@ def _exact(expr: Any) -> Any:
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's functions, keep sizes symbolic."""
+    """Context in which ``int``, ``float``, ``range``, ``round`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
+    symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
         taken = _element_types(names["__file__"])
         changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in taken]
-        changed += [(names, "range", None)] if "range" not in names else []
+        changed += [(names, name, None) for name in ("range", "round") if name not in names]
         changed += [(names, "math", math)] if names.get("math") is math else []
     for names, name, _ in changed:
-        names[name] = {"int": _Int, "float": _Float, "math": _MATH, "range": _Range}[name]
+        names[name] = {"int": _Int, "float": _Float, "math": _MATH, "range": _Range, "round": _rounded}[name]
     for kind, name in _AS_METHODS:
         setattr(kind, name, getattr(_MATH, name))
     power = torch.SymInt.__rpow__

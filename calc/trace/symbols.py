@@ -199,6 +199,10 @@ class SizeEnv(ShapeEnv):
             return expr
         return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))
 
+    def at_hints(self, expr: sp.Expr) -> int:
+        """What an expression is at the hints."""
+        return int(expr.xreplace(self._at))
+
     def hint(self, value: Any) -> Any:
         """The number a symbolic value has at the hints; other values as they are."""
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
