@@ -8,7 +8,7 @@ The same code runs on plain integers, which is how a closed form is compared wit
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -43,9 +43,8 @@ class Algebra:
         atoms: dict[str, None] = {}
         trees = {text: ast.parse(text, mode="eval").body for text in set(texts)}
         for tree in trees.values():
-            for node in ast.walk(tree):
-                if _is_atom(node):
-                    atoms[ast.unparse(node)] = None
+            found = [node for node in ast.walk(tree) if _is_atom(node)]
+            atoms |= {ast.unparse(node): None for node in (*found, *_quotients(tree))}
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
@@ -174,6 +173,18 @@ def _is_atom(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return not (isinstance(node.func, ast.Name) and node.func.id == "log")
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)
+
+
+def _quotients(node: ast.expr) -> Iterator[ast.expr]:
+    """Quotients of sizes (``S / P``) that a size is made of; those inside an atom are a part of it."""
+    match node:
+        case ast.BinOp(op=ast.Div(), right=right) if not isinstance(right, ast.Constant):
+            yield node
+        case ast.BinOp(left=left, right=right) if not _is_atom(node):
+            yield from _quotients(left)
+            yield from _quotients(right)
+        case ast.UnaryOp(operand=operand):
+            yield from _quotients(operand)
 
 
 def to_sympy(text: str) -> sp.Expr:

@@ -213,12 +213,14 @@ def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[
 
 
 def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
-    """The basis symbols on the mesh: quotients beside dimensions."""
+    """The basis symbols on the mesh: quotients beside dimensions, also as closed forms write them (``S / P``). Where a size does not divide
+    is a gap."""
     found = {name: mesh[name] for name in basis.symbols if name in mesh}
     for fold in basis.folds:
         part = fold.part if isinstance(fold.part, int) else mesh[fold.part]
         found[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
-    return {name: found[name] for name in basis.symbols}
+    written = {of.replace("/", " / "): found[name] for name, of in basis.hidden.items()}
+    return {name: found[name] for name in basis.symbols} | written
 
 
 # -- where the closed forms stand -----------------------------------------------------------------------------------------

@@ -192,11 +192,14 @@ def _bracketed(written: str) -> str:
 
 def _base(tree: Display) -> str:
     inner = bare(tree)
+    written = latex(tree)
     if isinstance(inner, Name) and name_latex(inner.name).isalpha():
-        return latex(tree)
+        return written
+    if isinstance(inner, Name) and (written.startswith(r"\frac") or r"\bmod" in written):
+        return _bracketed(written)
     if isinstance(inner, Number | Name) and not (isinstance(inner, Number) and inner.value < 0):
-        return f"{{{latex(tree)}}}"
-    return _bracketed(latex(tree))
+        return f"{{{written}}}"
+    return _bracketed(written)
 
 
 def _is_word(tree: Display) -> bool:

@@ -13,6 +13,8 @@ import calc
 from calc import Spec
 from calc.derivation import Derivation
 from calc.errors import SizesError
+from calc.stored import form_of
+from calc.sweep import sweep
 from calc.textbook import compare
 
 
@@ -135,6 +137,28 @@ def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
     s = Spec("squares", dims, Squares, lambda n: (torch.randn(n.B, n.S, n.S),), lambda module, x: module(x).sum())
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert "(S / P)" in derivation["parameters"].text or "S_per_P" not in derivation["parameters"].text
+    assert "P**2*d + d*(S / P)**2 + d" == derivation["parameters"].text
     assert [] == [v.quantity for v in calc.check(derivation, B=3, S=15, P=5, d=11).verdicts if v.verdict == "failed"]
     assert compare(derivation)
+
+
+SQUARES = """
+import torch
+from torch import nn
+from calc import Spec
+from calc.dims import Dim
+
+def squares(n):
+    return (n.S // n.P) * (n.S // n.P)
+
+spec = Spec("squares", {"B": 2, "S": Dim(12, multiple_of="P"), "P": 4}, lambda n: nn.Linear(squares(n), 1, bias=False),
+            lambda n: (torch.randn(n.B, squares(n)),), lambda module, x: module(x).sum())
+"""
+
+
+def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
+    """Squares of 4 in 8 and 12, and none in 9: (S/P)² parameters, 4 and 9."""
+    (tmp_path / "squares.py").write_text(SQUARES)
+    found = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
+
+    assert [(4,), (None,), (9,)] == [values for _, values in found.rows()]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.display import is_operator
 from calc.errors import NapkinError
 from calc.exact import evaluate_text
 
@@ -38,7 +39,7 @@ class Table:
         parts: list[str] = []
         for number, numerator in polynomial.terms:
             coefficient = Fraction(abs(numerator), polynomial.over)
-            factors = [self.names[i] if power == 1 else f"{self.names[i]}**{power}" for i, power in self.monomials[number]]
+            factors = [_factor(self.names[i]) + (f"**{power}" if power > 1 else "") for i, power in self.monomials[number]]
             head = [] if coefficient.numerator == 1 and factors else [str(coefficient.numerator)]
             body = "*".join([*head, *factors]) + (f"/{coefficient.denominator}" if coefficient.denominator != 1 else "")
             sign = "-" if numerator < 0 else "+"
@@ -54,6 +55,10 @@ class Table:
             for number, numerator in p.terms:
                 total[number] = total.get(number, 0) + scale * numerator
         return Polynomial(over, tuple((number, total[number]) for number in sorted(total) if total[number]))
+
+
+def _factor(name: str) -> str:
+    return f"({name})" if is_operator(name) else name
 
 
 class Point:

@@ -90,6 +90,8 @@ def test_brackets_balance_over_all_pieces(tree):
         (Product((Number(4), Name("B"), Name("kv_lora_rank"))), r"4\,B\,\mathrm{kv\_lora\_rank}"),
         (Product((Name("q_lora_rank"), Name("kv_lora_rank"))), r"\mathrm{q\_lora\_rank} \cdot \mathrm{kv\_lora\_rank}"),
         (Power(Name("kv_lora_rank"), 2), r"{\mathrm{kv\_lora\_rank}}^{2}"),
+        (Power(Name("S / P"), 2), r"\left(\frac{S}{P}\right)^{2}"),
+        (Power(Name("T % 2"), 2), r"(T \bmod 2)^{2}"),
         (Product((Number(3), Name("T % 2"))), r"3(T \bmod 2)"),
         (Name("n1"), "n_{1}"),
         (Name("floor(T/2)"), r"\left\lfloor \frac{T}{2} \right\rfloor"),
