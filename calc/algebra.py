@@ -18,6 +18,7 @@ from sympy.polys.domains import QQ
 from sympy.polys.orderings import lex
 from sympy.polys.rings import PolyElement, PolyRing
 
+from calc.display import as_factor, joined
 from calc.errors import NapkinError
 from calc.exact import FUNCTIONS
 from calc.exact import evaluate_text as evaluate_text
@@ -48,7 +49,7 @@ class Algebra:
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
-        self._factors = {name: f"({name})" if _is_operation(name) else name for name in self.names}
+        self._factors = {name: as_factor(name) for name in self.names}
 
     def parse(self, size: str | int) -> Poly:
         """The polynomial of a size as written in a record."""
@@ -126,15 +127,7 @@ class Algebra:
 
     def text(self, poly: Poly) -> str:
         """``poly`` as SymPy would read it: ``12*L*d**2 + 13*L*d``."""
-        parts: list[str] = []
-        for coefficient, powers in self.terms(poly):
-            factors = [f"{self._factors[name]}**{p}" if p > 1 else self._factors[name] for name, p in powers.items()]
-            number = abs(coefficient)
-            head = [] if number.numerator == 1 and factors else [str(number.numerator)]
-            body = "*".join([*head, *factors]) + (f"/{number.denominator}" if number.denominator != 1 else "")
-            sign = "-" if coefficient < 0 else "+"
-            parts.append(body if not parts and sign == "+" else f"{sign}{body}" if not parts else f" {sign} {body}")
-        return "".join(parts) or "0"
+        return joined((coefficient, [(self._factors[name], p) for name, p in powers.items()]) for coefficient, powers in self.terms(poly))
 
     @cached_property
     def _locals(self) -> dict[str, sp.Symbol]:
@@ -161,11 +154,6 @@ def maximum(items: Sequence[sp.Expr]) -> sp.Expr:
     """The largest of ``items``, or the only one. Of more than two SymPy would compare every pair, which takes seconds and finds
     nothing: none is below another."""
     return items[0] if len(items) == 1 else sp.Max(*items, evaluate=len(items) == 2)
-
-
-def _is_operation(name: str) -> bool:
-    """Whether an atom is written with an operator (``S / P``), which would fall apart as a factor."""
-    return not name.isidentifier() and isinstance(ast.parse(name, mode="eval").body, ast.BinOp)
 
 
 def _is_atom(node: ast.AST) -> bool:

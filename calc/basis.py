@@ -135,11 +135,8 @@ class Folding:
         names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]
         self._written = {n: _written(n, basis, algebra) for n in algebra.names if n not in names}
         self._unfolded = {written: n for n, written in self._written.items()}
-        atoms = [ast.parse(n, mode="eval").body for n in self._written.values()]
-        self.outer = Algebra(
-            [*names, *(ast.unparse(a) for a in atoms if not isinstance(a, ast.Call))],
-            [ast.unparse(a) for a in atoms if isinstance(a, ast.Call)],
-        )
+        written = self._written.values()
+        self.outer = Algebra([*names, *filter(str.isidentifier, written)], [text for text in written if not text.isidentifier()])
         self._cache: dict[Any, Poly] = {}
 
     def in_basis(self, name: str) -> str:
@@ -196,6 +193,8 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
     match ast.parse(name, mode="eval").body:
         case ast.Call(func=ast.Name(id=function), args=args):
             text = f"{function}({', '.join(_folded(a, basis, algebra) for a in args)})"
+        case ast.BinOp(op=ast.Div()):
+            text = in_dimensions(name, basis)
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _folded(left, basis, algebra), _folded(right, basis, algebra)
             text = f"({a}) {'//' if isinstance(op, ast.FloorDiv) else '%'} ({b})"

@@ -33,8 +33,9 @@ _ALIKE = 6
 def degenerate(graph: Graph) -> list[dict[str, int]]:
     """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
     chosen by each mask."""
-    certified = graph.certificates[0].sizes
-    most = max((fewest(_counts(graph), name) for name in graph.loops), default=0)
+    counts = {name: fewest(_counts(graph), name) for name in graph.loops}
+    certified = {**graph.certificates[0].sizes, **counts}  # no more turns than a closed form needs: each is recorded
+    most = max(counts.values(), default=0)
     few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
     batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
     alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
@@ -51,10 +52,10 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
 
 
 def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
-    """The very sizes asked for, with no more turns of a loop than a certificate has; and first, if there are fewer, with as many: few
+    """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
     turns may be a case of their own where the other sizes are none."""
     asked = graph.as_basis().values(values)
-    deep = {**asked, **{name: graph.certificates[0].sizes[name] for name in graph.loops}}
+    deep = {**asked, **{name: fewest(_counts(graph), name) for name in graph.loops}}
     few = {**asked, **{name: min(asked[name], deep[name]) for name in graph.loops}}
     return [few] if few == deep else [deep, few]
 

@@ -8,7 +8,7 @@ is compared with the polynomial it stands for when a step is made.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction as Rational
 from typing import Any
@@ -193,6 +193,24 @@ def _factor(tree: Display) -> str:
 def is_operator(name: str) -> bool:
     """Whether an atom is written with an operator (``T // 2``), which would fall apart beside another one."""
     return not name.isidentifier() and not isinstance(ast.parse(name, mode="eval").body, ast.Call)
+
+
+def as_factor(name: str) -> str:
+    """A dimension or an atom as it is written in a product."""
+    return f"({name})" if is_operator(name) else name
+
+
+def joined(terms: Iterable[tuple[Rational, Sequence[tuple[str, int]]]]) -> str:
+    """A polynomial as SymPy would read it, ``12*L*d**2 + 13*L*d``, of coefficients and of (factor, power) as factors are written."""
+    parts: list[str] = []
+    for coefficient, powers in terms:
+        number = abs(coefficient)
+        factors = [f"{factor}**{power}" if power > 1 else factor for factor, power in powers]
+        head = [] if number.numerator == 1 and factors else [str(number.numerator)]
+        body = "*".join([*head, *factors]) + (f"/{number.denominator}" if number.denominator != 1 else "")
+        sign = "-" if coefficient < 0 else "+"
+        parts.append(body if not parts and sign == "+" else f"{sign}{body}" if not parts else f" {sign} {body}")
+    return "".join(parts) or "0"
 
 
 def _over(top: Any, bottom: Any) -> Any:

@@ -6,12 +6,22 @@ Anything else that escapes is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from calc.coverage import Ledger
+
+
+_LINE = re.compile(r"\S+\.py:\d+")
+
+
+def line_in(message: str) -> str:
+    """The line of a file that a message names, ``model.py:12``, or nothing."""
+    found = _LINE.search(message)
+    return found[0] if found else ""
 
 
 class NapkinError(Exception):

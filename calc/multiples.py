@@ -16,14 +16,13 @@ from typing import TypeVar
 
 from calc.decided import Declared
 from calc.dims import Dim
-from calc.errors import NapkinError, SizesError
+from calc.errors import NapkinError, SizesError, line_in
 from calc.spec import Spec
 
 Recorded = TypeVar("Recorded")
 
 _POWERS = (2, 4, 8, 16, 32, 64)
-_DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *// *\(*(\w+)")
-_LINE = re.compile(r"\S+\.py:\d+")
+_DIVISION = re.compile(r"([A-Za-z_]\w*)\)* *//? *\(*(\w+)")
 # How often recording with a further multiple is tried.
 _MOST_TRIED = 40
 # A batch is divided by nothing.
@@ -85,7 +84,9 @@ def candidates(spec: Spec, sizes: Mapping[str, int], error: str) -> Iterator[Dec
 
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
     """Sizes that ``error`` has divided and rounded, with what they are divided by: ``(S - P)//P`` would be exact for multiples of P."""
-    found = [(_dimension(spec, whole), part) for whole, part in _DIVISION.findall(error.partition(": ")[2])]
+    found: list[tuple[str, str]] = []
+    for whole, part in _DIVISION.findall(error.partition(": ")[2]):
+        found += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
     return [(name, int(part) if part.isdigit() else part) for name, part in found if name and (part.isdigit() or part in spec.dims)]
 
 
@@ -154,5 +155,4 @@ def _declared(spec: Spec, multiples: Mapping[str, Dim], error: str) -> Declared:
 
 def _situation(spec: Spec, error: str) -> tuple[str, tuple[str, ...]]:
     """The line that an error names, and what it says but for sizes."""
-    line = _LINE.search(error)
-    return line[0] if line else "", tuple(word for word in _words(error) if not word.isdigit() and not _dimension(spec, word))
+    return line_in(error), tuple(word for word in _words(error) if not word.isdigit() and not _dimension(spec, word))

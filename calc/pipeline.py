@@ -45,7 +45,7 @@ def _silent(_: str) -> None:
 
 
 # How often counts are tried of a loop that may stay a number just as well.
-_TRIES_OF_WALKED = 3
+_TRIES_OF_WALKED = 2
 
 
 def trace(
@@ -312,22 +312,37 @@ def _apart(
     progress: Progress,
 ) -> tuple[Graph, Analysis]:
     """The graph with the case where ``equal`` dimensions are 1 or equal, recorded apart; nothing equal: the case itself."""
+    if not equal and values == spec.sizes():
+        raise _another_path(spec, graph, graph.unmet(values))  # these are the sizes that it was recorded for
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
     case, inner = _deep_enough(spec, values, options, equal, progress, held, _attempt_of(graph))
-    case = _probed(spec, case, inner, [*degenerate(case), *as_asked(case, values)], progress)
-    for condition in case.unmet(values):
-        kind = TraceError if {*names_in(condition.expr)} & {*graph.loops} else SizesError
-        raise kind(
-            f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
-            f" {condition.holds}), asked at {condition.where}: choose other sizes"
-        )
+    case = _probed(spec, case, inner, as_asked(case, values), progress)
+    if not all(_about_turns(condition, graph) for condition in case.unmet(values)):  # these may be met below
+        raise _another_path(spec, graph, case.unmet(values))
+    case = _probed(spec, case, inner, degenerate(case), progress)
+    if case.unmet(values):
+        raise _another_path(spec, graph, case.unmet(values))
     if not equal:
         return case, inner
     because = f"there {changed.expr} is {not changed.holds}, asked at {changed.where}; that case was recorded apart"
     noted = (*graph.assumptions, Assumption(f"the closed forms have a case of their own where {at}", because))
     return replace(graph, special=(Special(equal, case),), assumptions=noted), replace(analysis, special=inner)
+
+
+def _about_turns(condition: Condition, graph: Graph) -> bool:
+    return not {*names_in(condition.expr)}.isdisjoint(graph.loops)
+
+
+def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> TraceError:
+    """What to say of ``unmet`` conditions: other sizes may help where one is about more than turns."""
+    of_sizes = [condition for condition in unmet if not _about_turns(condition, graph)]
+    condition, kind = (of_sizes[0], SizesError) if of_sizes else (unmet[0], TraceError)
+    return kind(
+        f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
+        f" {condition.holds}), asked at {condition.where}: choose other sizes"
+    )
 
 
 def _analysed(graph: Graph) -> Analysis:

@@ -243,6 +243,7 @@ def test_atoms_survive_folding() -> None:
         ("(g*h_per_g + 1)//(2*k_per_2)", "((h + 1) // k)"),
         ("ceiling(log(h_per_g, 2))", "ceiling(log(h / g, 2))"),
         ("floor(B/2)", "floor(B / 2)"),
+        ("floor(h_per_g/(2*k_per_2))", "floor(h / (g * k))"),
     ],
 )
 def test_sizes_inside_what_is_rounded_are_folded_too(inner: str, outer: str) -> None:

@@ -142,6 +142,28 @@ def test_squares_of_an_image_are_a_multiple_of_their_side() -> None:
     assert compare(derivation)
 
 
+def test_what_the_sizes_asked_for_divide_is_found_before_they_become_numbers() -> None:
+    """The step runs at any S and P, but otherwise where P does not divide S; heads are a number in the code, so d is a multiple of 3."""
+
+    class Patches(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.cut, self.mix = nn.Conv2d(1, n.d, n.P, n.P), nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            tokens = self.cut(x.unsqueeze(1)).flatten(2).transpose(1, 2)
+            y: Tensor = self.mix(tokens).view(x.shape[0], -1, 3, tokens.shape[2] // 3).softmax(-1)
+            return y
+
+    dims = {"B": 2, "S": 12, "P": 4, "d": 21}
+    s = Spec("patches", dims, Patches, lambda n: (torch.randn(n.B, n.S, n.S),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"Eq(Mod(S, P), 0)", "Eq(Mod(d, 3), 0)"} <= {a.expr for a in derivation.assumptions}
+    assert not derivation.held
+    assert [] == [v.quantity for v in calc.check(derivation, B=3, S=35, P=5, d=33).verdicts if v.verdict == "failed"]
+
+
 SQUARES = """
 import torch
 from torch import nn

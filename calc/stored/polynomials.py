@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.display import is_operator
+from calc.display import as_factor, joined
 from calc.errors import NapkinError
 from calc.exact import evaluate_text
 
@@ -36,15 +36,10 @@ class Table:
 
     def text(self, polynomial: Polynomial) -> str:
         """The polynomial as SymPy would read it: ``12*L*d**2 + 13*L*d``."""
-        parts: list[str] = []
-        for number, numerator in polynomial.terms:
-            coefficient = Fraction(abs(numerator), polynomial.over)
-            factors = [_factor(self.names[i]) + (f"**{power}" if power > 1 else "") for i, power in self.monomials[number]]
-            head = [] if coefficient.numerator == 1 and factors else [str(coefficient.numerator)]
-            body = "*".join([*head, *factors]) + (f"/{coefficient.denominator}" if coefficient.denominator != 1 else "")
-            sign = "-" if numerator < 0 else "+"
-            parts.append(body if not parts and sign == "+" else f"{sign}{body}" if not parts else f" {sign} {body}")
-        return "".join(parts) or "0"
+        return joined(
+            (Fraction(numerator, polynomial.over), [(as_factor(self.names[i]), power) for i, power in self.monomials[number]])
+            for number, numerator in polynomial.terms
+        )
 
     def added(self, polynomials: Sequence[Polynomial]) -> Polynomial:
         """The sum of several. Numbers of monomials rise in the order in which a sum is written."""
@@ -55,10 +50,6 @@ class Table:
             for number, numerator in p.terms:
                 total[number] = total.get(number, 0) + scale * numerator
         return Polynomial(over, tuple((number, total[number]) for number in sorted(total) if total[number]))
-
-
-def _factor(name: str) -> str:
-    return f"({name})" if is_operator(name) else name
 
 
 class Point:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import platform
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ import torch
 from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
-from calc.errors import DataDependentError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError
+from calc.errors import DataDependentError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
@@ -31,7 +30,6 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 _MOST_LOOPS = 3
 # What a step fails with where one size exceeds another, a loop count.
 _MAY_EXCEED = (TraceError, SizesError)
-_LINE = re.compile(r"\S+\.py:\d+")
 # No loop is recorded with fewer turns.
 _MOST_BOUNDED = 3
 
@@ -114,8 +112,7 @@ def _require_unbounded(
 
 def _place(error: TraceError) -> str:
     """The line that an error names: the same line says something else for other hints. Of an error without one, what it says."""
-    line = _LINE.search(str(error))
-    return line[0] if line else str(error)
+    return line_in(str(error)) or str(error)
 
 
 def _records(spec: Spec, basis: Basis, sizes: Mapping[str, int], fixed: Mapping[str, int], options: Options) -> bool:

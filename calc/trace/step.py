@@ -25,6 +25,7 @@ from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing
+from calc.trace.products import by_symbols
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.refusing import refusing
 from calc.trace.remember import remembered
@@ -77,6 +78,7 @@ def record_step(
         _fake(env),
         recorder,
         taken_by_strides(recorder.shown),
+        by_symbols(),
     ):
         run = _Run(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):

@@ -1,0 +1,32 @@
+"""Matrix products of symbolic sizes, on versions of torch that take ``matmul`` apart by plain numbers.
+
+Before 2.12, ``matmul`` of more than two axes (a linear layer without bias) reads its sizes as numbers in C++, where those of a
+product, ``h*k``, are lost. Torch has the same in Python, with symbols: it comes to the same operators, but for the kind of a view.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch._decomp import decompositions
+
+_KEEPS_SYMBOLS = (2, 12)
+
+
+@contextlib.contextmanager
+def by_symbols() -> Iterator[None]:
+    """Context in which ``matmul`` is taken apart by symbolic sizes, whatever the version."""
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= _KEEPS_SYMBOLS:
+        yield
+        return
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that its own kernel is not used for a while
+        library.impl("matmul", decompositions.matmul, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]  # as above
+    try:
+        yield
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]  # as above
