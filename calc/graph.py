@@ -137,7 +137,8 @@ class Special:
 class Graph:
     """Everything a derivation needs. ``basis`` maps each dimension to its expression in the basis symbols.
 
-    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone.
+    ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone. ``rewrites``: whether an operator in
+    place changes a tensor that autograd follows, in which case it takes views of that tensor again.
     ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
     them as a number.
     """
@@ -159,6 +160,7 @@ class Graph:
     special: tuple[Special, ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    rewrites: bool = True
 
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""

@@ -113,6 +113,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "notes": list(graph.notes),
         "pins": dict(graph.pins),
         "held": {name: list(kept) for name, kept in graph.held.items()},
+        "rewrites": graph.rewrites,
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
@@ -170,6 +171,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         notes=tuple(data["notes"]),
         pins=data["pins"],
         held={name: (value, why) for name, (value, why) in data["held"].items()},
+        rewrites=data.get("rewrites", True),
         special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 

@@ -173,7 +173,8 @@ def _recorded(
         at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
         progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
         try:
-            known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins))
+            rewrites = any(run.rewrites for run in known.values()) if known else True
+            known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins), rewrites=rewrites)
         except UndecidedSizeError as found:
             raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, pins, options), basis) from None
     return known[key]
@@ -257,7 +258,7 @@ def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
     """One more concrete record of the step of ``graph``, at the given values of its basis symbols."""
-    return record_step(spec, graph.as_basis(), {}, values, Options(**graph.options)).record
+    return record_step(spec, graph.as_basis(), {}, values, Options(**graph.options), rewrites=graph.rewrites).record
 
 
 def again(spec: Spec, held: Mapping[str, int], sizes: Mapping[str, int], met: Mapping[str, Sequence[int]], options: Options) -> Record:
@@ -314,6 +315,7 @@ def _graph(
         provenance=_provenance(),
         notes=tuple(spec.notes),
         pins=dict(pins),
+        rewrites=any(run.rewrites for run in runs),
     )
 
 

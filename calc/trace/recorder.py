@@ -64,6 +64,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
         self.symbolic = True
+        self.rewrites = False
         self._shown: torch.Tensor | None = None
         self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
         self.owner: dict[int, str] = {}
@@ -113,7 +114,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
         elif self.phase:
             self._record(func, args, kwargs, out)
+            self.rewrites = self.rewrites or self._changes_what_is_followed(func, args)
         return out
+
+    def _changes_what_is_followed(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Whether autograd takes part in an operator in place. The optimizer works without it."""
+        return torch.is_grad_enabled() and bool(self._schema(func)[1]) and any(t.requires_grad for t in tensors_in(args))
 
     def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""

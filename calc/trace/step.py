@@ -37,12 +37,13 @@ from calc.trace.symbols import SizeEnv
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` says
-    who read numbers out of data and only calculated with them: the optimizer, or which line."""
+    who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``."""
 
     record: Record
     env: SizeEnv | None
     answers: Mapping[str, str]
     numbers_read: tuple[str, ...] = ()
+    rewrites: bool = True
 
 
 def record_step(
@@ -53,13 +54,15 @@ def record_step(
     options: Options,
     turns: Collection[str] = (),
     met: Mapping[str, Sequence[int]] | None = None,
+    rewrites: bool = True,
 ) -> Traced:
     """Record two training steps of ``spec``.
 
     ``hint_of`` gives the hint of each symbolic basis symbol, ``fixed`` the basis symbols that are plain integers in this
     run (loop counts; all of them for a concrete run). Those of ``turns`` are sizes beside: they stay symbols, which are read as these
     numbers. ``met`` has the sizes that data decide, one each time, where they are not the same every time. The second step is the
-    one that counts.
+    one that counts. ``rewrites`` is that of other recordings of the step: without it, views are made as torch makes them, which
+    is quicker; a step that turns out to rewrite is recorded once more.
     """
     known = {**hint_of, **{name: fixed[name] for name in turns}}
     free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
@@ -77,13 +80,15 @@ def record_step(
         refusing(spec, env),
         _fake(env),
         recorder,
-        taken_by_strides(recorder.shown),
+        taken_by_strides(recorder.shown) if rewrites else contextlib.nullcontext(),
         by_symbols(),
     ):
         run = _Run(spec, sizes, recorder, options)
         with run.reading(certifying=env is None):
             record = run.record(fixed)
-    return Traced(record, env, recorder.shadows.answers, tuple(recorder.choices.readers))
+    if recorder.rewrites and not rewrites:
+        return record_step(spec, basis, hint_of, fixed, options, turns, met)
+    return Traced(record, env, recorder.shadows.answers, tuple(recorder.choices.readers), recorder.rewrites)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.

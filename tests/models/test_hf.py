@@ -133,6 +133,20 @@ def test_layers_that_are_counted_by_kind_follow_the_depth(tmp_path: Path) -> Non
     assert [block.attn.attention_type for block in module.transformer.h] == ["global", "local"] * 2
 
 
+def test_layers_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> None:
+    """Every layer has experts, said as 0, 1, 2, …; three have rotary positions and one has none: eight layers are that pattern twice."""
+    llama4 = {"model_type": "llama4_text", "architectures": ["Llama4ForCausalLM"], "hidden_size": 64, "num_attention_heads": 4}
+    llama4 |= {"num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 52, "intermediate_size_mlp": 68, "num_local_experts": 4}
+    spec = spec_of(tmp_path, llama4 | {"vocab_size": 97, "num_hidden_layers": 12})
+
+    with torch.device("meta"):
+        module = spec.build(Sizes(**spec.sizes({"L": 8})))
+
+    assert spec.dimensions["L"].multiple_of == 4
+    assert module.config.moe_layers == [*range(8)]
+    assert module.config.no_rope_layers == [1, 1, 1, 0] * 2
+
+
 def test_the_length_is_at_most_1024_by_default(tmp_path: Path) -> None:
     """T = min(C, 1024)."""
     assert spec_of(tmp_path, LLAMA | {"max_position_embeddings": 8192}).sizes()["T"] == 1024

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -61,7 +62,42 @@ def _part(source: Source, config: Any, name: str, module: Any) -> Part:
     fields = layout_of(part, known)
     depth = known.__dict__[fields["L"][0]] if "L" in fields else 1
     layers = pattern_of(part, known, depth, module) if "L" in fields else None
-    return Part(f"{name}." if name else "", part, known, fields, layers)
+    return Part(f"{name}." if name else "", part, known, fields, layers and _thinned(source, name, fields["L"], layers))
+
+
+def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
+    """The pattern with no more than two layers alike in a row, if the library's layers repeat such a one: five sliding layers and a
+    full one are told from two and one by nothing but the time they take."""
+    kinds = [*zip(*(map(str, entries) for name, entries in layers.lists.items() if name not in layers.numbered), strict=True)]
+    if not kinds:
+        return layers
+    repeated = layers.before + layers.period
+    before, after = _in_twos(range(layers.before), kinds), _in_twos(range(len(kinds) - layers.after, len(kinds)), kinds)
+    period = _in_twos(range(layers.before, repeated), kinds)
+    while len(period) > 2 and _most_in_a_row([kinds[i] for i in period * 2]) > 2:
+        period.pop()  # the next turn begins with those
+    kept = [*before, *period, *after]
+    if len(kept) == layers.apart + layers.period:
+        return layers
+    lists = {field: tuple(entries[i] for i in kept) for field, entries in layers.lists.items()}
+    thin = replace(layers, before=len(before), period=len(period), after=len(after), lists=lists)
+    changes = _depth({"L": tuple(depth_fields)}, thin)
+    try:
+        config = source.config({f"{name}.{field}" if name else field: value for field, value in changes.items()})
+        part, own = (source.part(name), getattr(config, name)) if name else (source, config)
+        found = pattern_of(part, own, thin.apart + 3 * thin.period, without_memory(source, config))
+    except Exception:  # the class's own demands on its layers
+        return layers
+    return found if found is not None and found.period + found.apart <= thin.period + thin.apart else layers
+
+
+def _most_in_a_row(kinds: Sequence[tuple[str, ...]]) -> int:
+    return max(len([*run]) for _, run in itertools.groupby(kinds))
+
+
+def _in_twos(positions: Sequence[int], kinds: Sequence[tuple[str, ...]]) -> list[int]:
+    """``positions`` without those of which the two before are of the same kind."""
+    return [i for i in positions if i - 2 not in positions or not kinds[i - 2] == kinds[i - 1] == kinds[i]]
 
 
 def _nothing_by_chance(config: Any) -> dict[str, Any]:

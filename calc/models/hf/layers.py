@@ -17,13 +17,14 @@ from calc.models.hf.source import Source, module_class, quiet
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """``lists`` are the config's fields with an entry per layer. Those in ``counted`` the config has as kinds of layers with how
-    often they repeat (``[[["global", "local"], 12]]``)."""
+    often they repeat (``[[["global", "local"], 12]]``); those in ``numbered`` are the numbers of all layers."""
 
     before: int
     period: int
     after: int
     lists: Mapping[str, tuple[Any, ...]]
     counted: frozenset[str] = frozenset()
+    numbered: frozenset[str] = frozenset()
 
     @property
     def apart(self) -> int:
@@ -31,7 +32,8 @@ class Pattern:
 
     def stretched(self, depth: int) -> dict[str, list[Any]]:
         """The lists for another depth of the same pattern."""
-        found = {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
+        known = {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
+        found = known | {name: [*range(depth)] for name in self.numbered}
         return {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
 
     def _same(self, i: int, depth: int, known: int) -> int:
@@ -65,10 +67,11 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
     counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value)) == depth}
     lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted
-    kinds = [tuple(str(entries[i]) for entries in lists.values()) for i in range(depth)]
+    numbered = frozenset(name for name, entries in lists.items() if entries == (*range(depth),))
+    kinds = [tuple(str(entries[i]) for name, entries in lists.items() if name not in numbered) for i in range(depth)]
     stacks = _stacks(module, depth)
     found = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
-    return None if found is None else Pattern(*found, lists, frozenset(counted))
+    return None if found is None else Pattern(*found, lists, frozenset(counted), numbered)
 
 
 def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
