@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -33,6 +33,14 @@ ALL = {"gpt2": GPT2, "llama": LLAMA, "free heads": FREE_HEADS, "tied sum": TIED_
 
 def numbers(basis: Basis, seed: list[int]) -> dict[str, int]:
     return {name: seed[i % len(seed)] for i, name in enumerate(basis.symbols)}
+
+
+def folded(dims: Mapping[str, Dim], size: str, texts: Sequence[str] = ()) -> tuple[Folding, str]:
+    """A size in basis symbols, in the dimensions: with what folds it, which knows the atoms of ``texts``."""
+    basis = basis_of(dims)
+    algebra = Algebra(basis.symbols, texts)
+    fold = Folding(basis, algebra)
+    return fold, fold.outer.text(fold(algebra.parse(size)))
 
 
 SEEDS = st.lists(st.integers(1, 1000), min_size=8, max_size=8)
@@ -189,11 +197,9 @@ def test_folding_changes_no_value(dims: Mapping[str, Dim], data: st.DataObject, 
 )
 def test_head_products_read_as_the_width(inner: str, outer: str) -> None:
     """Every pair of h and k becomes a d; what is left over stays."""
-    basis = basis_of(GPT2)
-    algebra = Algebra(basis.symbols)
-    fold = Folding(basis, algebra)
+    fold, text = folded(GPT2, inner)
 
-    assert fold.outer.text(fold(algebra.parse(inner))) == fold.outer.text(fold.outer.parse(outer))
+    assert text == fold.outer.text(fold.outer.parse(outer))
 
 
 @pytest.mark.parametrize(
@@ -211,11 +217,9 @@ def test_head_products_read_as_the_width(inner: str, outer: str) -> None:
 )
 def test_nested_products_fold_from_the_inside(inner: str, outer: str) -> None:
     """g*(h/g) is h, 2*(k/2) is k, and h*k is d; half a head width reads k/2, and a group is h/g where no dimension is called so."""
-    basis = basis_of(LLAMA)
-    algebra = Algebra(basis.symbols)
-    fold = Folding(basis, algebra)
+    fold, text = folded(LLAMA, inner)
 
-    assert fold.outer.text(fold(algebra.parse(inner))) == fold.outer.text(fold.outer.parse(outer))
+    assert text == fold.outer.text(fold.outer.parse(outer))
 
 
 def test_a_plain_integer_folds_to_itself() -> None:
@@ -227,11 +231,7 @@ def test_a_plain_integer_folds_to_itself() -> None:
 
 def test_atoms_survive_folding() -> None:
     """floor(f/2) is a generator inside and outside."""
-    basis = basis_of(GPT2)
-    algebra = Algebra(basis.symbols, ["floor(f/2)"])
-    fold = Folding(basis, algebra)
-
-    assert fold.outer.text(fold(algebra.parse("h*k*floor(f/2)"))) == "d*floor(f / 2)"
+    assert folded(GPT2, "h*k*floor(f/2)", ["floor(f/2)"])[1] == "d*floor(f / 2)"
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,7 @@ def test_atoms_survive_folding() -> None:
 )
 def test_sizes_inside_what_is_rounded_are_folded_too(inner: str, outer: str) -> None:
     """No symbol of the basis is left in them; over one denominator, as people write it."""
-    basis = basis_of(LLAMA)
-    algebra = Algebra(basis.symbols, [inner])
-    fold = Folding(basis, algebra)
-    text = fold.outer.text(fold(algebra.parse(inner)))
+    _, text = folded(LLAMA, inner, [inner])
 
     assert outer == text
     sizes = {"B": 5, "g": 3, "h": 21, "k": 22, "d": 462}

@@ -68,7 +68,7 @@ def _part(source: Source, config: Any, name: str, module: Any) -> Part:
 def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
     """The pattern with no more than two layers alike in a row, if the library's layers repeat such a one: five sliding layers and a
     full one are told from two and one by nothing but the time they take."""
-    kinds = [*zip(*(map(str, entries) for name, entries in layers.lists.items() if name not in layers.numbered), strict=True)]
+    kinds = [*zip(*(map(str, entries) for field, entries in layers.lists.items() if field not in layers.numbered), strict=True)]
     if not kinds:
         return layers
     repeated = layers.before + layers.period
