@@ -174,7 +174,8 @@ def _recorded(
         progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
         try:
             rewrites = any(run.rewrites for run in known.values()) if known else True
-            known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins), rewrites=rewrites)
+            like = next((run.repeats for run in known.values()), None)
+            known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins), rewrites=rewrites, like=like)
         except UndecidedSizeError as found:
             raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, pins, options), basis) from None
     return known[key]

@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import functools
 import math
+import operator
 import re
 import sys
 import sysconfig
@@ -213,7 +214,7 @@ def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float``, ``range``, ``round`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
     symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
-    for names in [vars(module) for module in list(sys.modules.values()) if _of_a_model(module)]:
+    for names in _FILES.of_models([*sys.modules.values()]):
         taken = _element_types(names["__file__"])
         changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in taken]
         changed += [(names, name, None) for name in ("range", "round") if name not in names]
@@ -250,6 +251,22 @@ def _element_types(file: str) -> frozenset[str]:
     except OSError:  # a module without its source
         return frozenset()
     return frozenset(_ELEMENT_TYPE.findall(source))
+
+
+class _Files:
+    """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once."""
+
+    def __init__(self) -> None:
+        self._loaded: list[ModuleType] = []
+        self._found: list[dict[str, Any]] = []
+
+    def of_models(self, loaded: list[ModuleType]) -> list[dict[str, Any]]:
+        if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
+            self._loaded, self._found = loaded, [vars(module) for module in loaded if _of_a_model(module)]
+        return self._found
+
+
+_FILES = _Files()
 
 
 def _of_a_model(module: ModuleType) -> bool:

@@ -17,7 +17,7 @@ _ANY_COUNT = 2**63
 
 def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
     """The questions of all runs, but for those about the number of turns that a run happened to have."""
-    asked = [(c, run) for run in runs if run.env is not None for c in run.env.conditions()]
+    asked = [(c, run) for run in runs for c in run.conditions]
     kept = {c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
     return list(kept.values())
 
@@ -70,7 +70,7 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
-    asked = [({c.expr for c in run.env.conditions()}, run.record.sizes) for run in runs if run.env is not None]
+    asked = [({c.expr for c in run.conditions}, run.record.sizes) for run in runs]
     found = [c for c in conditions if any(not c.same_at(at) for at in points) and not _asked_of_every_count(c, asked, pins)]
     return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
 

@@ -25,6 +25,7 @@ from calc.trace import disguise, kernels, recurrent, step, values
 from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.refusing import refusing
+from calc.trace.repeated import Repeats
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv, hints
 
@@ -36,7 +37,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
     """Records one forward: set ``phase`` to ``"forward"`` around it."""
 
     def __init__(self, env: SizeEnv | None, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
-        super().__init__(size, hint, {})
+        super().__init__(size, hint, Repeats(env), {})
         self._env = env
         self.made: list[tuple[torch.Tensor, Value]] = []
         self.leaves: list[Leaf] = []

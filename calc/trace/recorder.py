@@ -45,6 +45,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self,
         size: Callable[[Any], int | str],
         hint: Callable[[Any], Any],
+        repeats: Repeats,
         decided: Mapping[str, Any],
         met: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
@@ -53,7 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._hint = hint
         self.shadows = Shadows(hint)
         self.choices = Choices(decided, size, self.storage, met or {})
-        self.repeats = Repeats()
+        self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""
         self.step = 0

@@ -16,9 +16,8 @@ _BINARY = ("add", "sub", "mul", "mod", "int_floordiv", "eq", "ne", "gt", "lt", "
 
 
 @contextlib.contextmanager
-def remembered() -> Iterator[None]:
-    """Context in which arithmetic on symbolic sizes is remembered. Sizes keep no history, so equal operands are equal."""
-    known: dict[Any, SymNode] = {}
+def remembered(known: dict[Any, SymNode]) -> Iterator[None]:
+    """Context in which arithmetic on symbolic sizes is ``known`` from then on. Sizes keep no history, so equal operands are equal."""
     methods = {f"_{name}": _once(name, getattr(SymNode, f"_{name}"), known) for name in _BINARY if hasattr(SymNode, f"_{name}")}
     # A size's expression never changes here: no symbol is ever replaced by another.
     with replaced(SymNode, expr=property(lambda node: node._expr), **methods):

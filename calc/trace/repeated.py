@@ -8,8 +8,8 @@ result that aliases what its schema does not say, a storage larger than its shap
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy as sp
@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manag
 
 from calc.trace.symbols import SizeEnv
 
+_INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
 
 
@@ -45,10 +46,11 @@ class _Form:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an operator returns: its first argument (in place), a tensor, or several."""
+    """What an operator returns: its first argument (in place), a tensor, or several; with the ``questions`` that it asks of sizes."""
 
     forms: tuple[_Form, ...]
     kind: type | None
+    questions: Mapping[Any, tuple[Any, str]] = field(default_factory=dict)
 
     def make(self, args: tuple[Any, ...], mode: Any) -> Any:
         if self.kind is None:
@@ -60,27 +62,50 @@ class _Plan:
 
 
 class Repeats:
-    """Descriptions of results seen in one run."""
+    """Descriptions of results seen in one run, or in several that have their symbols in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: SizeEnv | None) -> None:
+        self.env = env
         self._plans: dict[Any, _Plan | None] = {}
+        self._used: set[Any] = set()
+
+    def serve(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
+        """Whether they are of the symbols that a run with those hints has."""
+        return self.env is not None and self.env.serves(hint_of, turns)
+
+    def begin(self) -> None:
+        """Start of a run, in which each question counts that it asks itself."""
+        self._used = set()
+        if self.env is not None:
+            self.env.begin()
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
         """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
         key = _key(func, args, kwargs)
         if key is None:
             return compute(func, args, kwargs)
-        if key in self._plans:
-            plan = self._plans[key]
-            return compute(func, args, kwargs) if plan is None else plan.make(args, args[_first_tensor(args)].fake_mode)
-        out = compute(func, args, kwargs)
-        self._plans[key] = _plan(func, args, out)
-        return out
+        if key not in self._plans:
+            with self._noted() as questions:
+                out = compute(func, args, kwargs)
+            plan = _plan(func, args, out)
+            self._plans[key] = None if plan is None else replace(plan, questions=questions)
+            self._used.add(key)
+            return out
+        plan = self._plans[key]
+        if plan is None:
+            return compute(func, args, kwargs)
+        if self.env is not None and key not in self._used:  # worked out in an earlier run
+            self._used.add(key)
+            self.env.ask(plan.questions)
+        return plan.make(args, _first_tensor(args).fake_mode)  # type: ignore[union-attr]  # what has a plan has one
+
+    def _noted(self) -> contextlib.AbstractContextManager[Mapping[Any, tuple[Any, str]]]:
+        return self.env.noted() if self.env is not None else contextlib.nullcontext({})
 
 
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What decides the form of the results, or nothing where that is not known."""
-    if not args or _NEVER & set(func.tags) or not any(type(a) is FakeTensor for a in args):
+    if _first_tensor(args) is None or (_NEVER & set(func.tags) and not _takes_rows(func, args)):
         return None
     try:
         key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
@@ -88,6 +113,11 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except (TypeError, _Unknown):
         return None
     return key
+
+
+def _takes_rows(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether this takes the elements at given places: as many as there are places, which a mask would leave to data."""
+    return func is _INDEX and all(index is None or index.dtype not in _MASKS for index in args[1])
 
 
 class _Unknown(Exception):
@@ -115,8 +145,10 @@ def _size(size: Any) -> Any:
     return size if type(size) is int else size.node._expr
 
 
-def _first_tensor(args: tuple[Any, ...]) -> int:
-    return next(i for i, a in enumerate(args) if type(a) is FakeTensor)
+def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
+    """Of the arguments, or of a list among them."""
+    inside = (t for a in args for t in (a if isinstance(a, list | tuple) else (a,)))
+    return next((t for t in inside if type(t) is FakeTensor), None)
 
 
 def _plan(func: Any, args: tuple[Any, ...], out: Any) -> _Plan | None:

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
 from calc.errors import SpecError
-from calc.graph import Call, Record, Storage, Tensor
+from calc.graph import Call, Condition, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
@@ -29,6 +29,7 @@ from calc.trace.products import by_symbols
 from calc.trace.recorder import Recorder, tensors_in
 from calc.trace.refusing import refusing
 from calc.trace.remember import remembered
+from calc.trace.repeated import Repeats
 from calc.trace.sites import OPTIMIZER
 from calc.trace.standins import standing_in
 from calc.trace.symbols import SizeEnv
@@ -37,11 +38,13 @@ from calc.trace.symbols import SizeEnv
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` says
-    who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``."""
+    who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
+    ``repeats`` are the forms of its results, for a run with the same symbols."""
 
     record: Record
-    env: SizeEnv | None
+    conditions: Sequence[Condition]
     answers: Mapping[str, str]
+    repeats: Repeats
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
 
@@ -55,6 +58,7 @@ def record_step(
     turns: Collection[str] = (),
     met: Mapping[str, Sequence[int]] | None = None,
     rewrites: bool = True,
+    like: Repeats | None = None,
 ) -> Traced:
     """Record two training steps of ``spec``.
 
@@ -62,16 +66,18 @@ def record_step(
     run (loop counts; all of them for a concrete run). Those of ``turns`` are sizes beside: they stay symbols, which are read as these
     numbers. ``met`` has the sizes that data decide, one each time, where they are not the same every time. The second step is the
     one that counts. ``rewrites`` is that of other recordings of the step: without it, views are made as torch makes them, which
-    is quicker; a step that turns out to rewrite is recorded once more.
+    is quicker; a step that turns out to rewrite is recorded once more. ``like`` are the forms of results in an earlier run of it.
     """
     known = {**hint_of, **{name: fixed[name] for name in turns}}
     free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
-    env = SizeEnv(free, turns) if free else None
+    repeats = like if like is not None and like.serve(free, turns) else Repeats(SizeEnv(free, turns) if free else None)
+    repeats.begin()
+    env = repeats.env
     size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
-    recorder = Recorder(size, hint, decided, met)
+    recorder = Recorder(size, hint, repeats, decided, met)
     recorder.symbolic = env is not None
     # What the model prints is talk, and stdout is for data.
     with (
@@ -87,8 +93,9 @@ def record_step(
         with run.reading(certifying=env is None):
             record = run.record(fixed)
     if recorder.rewrites and not rewrites:
-        return record_step(spec, basis, hint_of, fixed, options, turns, met)
-    return Traced(record, env, recorder.shadows.answers, tuple(recorder.choices.readers), recorder.rewrites)
+        return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
+    conditions = env.conditions() if env is not None else ()
+    return Traced(record, conditions, recorder.shadows.answers, repeats, tuple(recorder.choices.readers), recorder.rewrites)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -104,7 +111,8 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
-    with mode, disguise.unrecognised(), _convolving(env), remembered(), symbolic_numbers(), _quiet(), _no_collection():
+    arithmetic = env.arithmetic if env is not None else {}
+    with mode, disguise.unrecognised(), _convolving(env), remembered(arithmetic), symbolic_numbers(), _quiet(), _no_collection():
         yield
 
 

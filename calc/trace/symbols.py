@@ -83,7 +83,10 @@ class SizeEnv(ShapeEnv):
 
     def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
         super().__init__()
+        self.hint_of = dict(hint_of)
+        self.arithmetic: dict[Any, Any] = {}
         self._turns = turns
+        self._noted: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
@@ -101,6 +104,17 @@ class SizeEnv(ShapeEnv):
         node = self.create_symintnode(made, hint=hint)
         assert isinstance(node, torch.SymInt)
         return node
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def serves(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
+        """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
+        return not turns and not self._turns and self.hint_of == hint_of
+
+    def begin(self) -> None:
+        """Start of a run: nothing was asked in it yet."""
+        self.asked = {}
+        self._written = {}
 
     # -- guards ---------------------------------------------------------------------------------------------------
 
@@ -130,7 +144,23 @@ class SizeEnv(ShapeEnv):
             if pinned and not self._constant(expr) and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
                 raise self._pinned(expr)
             known = asked[expr] = (expr.xreplace(self._at), user_line())
+        if self._noted is not None and self._aside is None:
+            self._noted[expr] = known
         return known[0]
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
+        """Context whose questions are in the dictionary that it gives, those that were asked before included."""
+        outer, self._noted = self._noted, {}
+        try:
+            yield self._noted
+        finally:
+            self._noted = outer
+
+    def ask(self, questions: Mapping[Any, tuple[Any, str]]) -> None:
+        """Write down ``questions`` of an earlier run that this run asks as well."""
+        for expr, known in questions.items():
+            self.asked.setdefault(expr, known)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
