@@ -58,7 +58,7 @@ def test_a_large_stored_form_is_shown_as_its_derivation_is(line: dict[str, Any])
     """The same, at its own sizes; and its quantities as JSON."""
     from calc.options import made
 
-    request = Request(line["name"], {}, made(**line["options"]), cache=False)
+    request = Request(line["name"], {}, made(**line["options"]))
     form = _form(line["file"].removesuffix(".json"))
 
     assert _rich(request, 140) == _light(form, {}, 140)

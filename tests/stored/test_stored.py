@@ -72,8 +72,8 @@ def test_a_small_form_is_what_a_fresh_trace_gives(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", INDEXED["forms"], ids=lambda line: line["file"])
 def test_a_form_is_what_a_fresh_trace_gives(line: dict[str, Any]) -> None:
-    """The same for every form, with its options."""
-    fresh = calc.derive(calc.load(line["name"]), cache=False, **line["options"])
+    """The same for every form, with its options. The cache of a run of the tests holds what this run recorded, and nothing older."""
+    fresh = calc.derive(calc.load(line["name"]), **line["options"])
     found = _form(line["file"]).derivation({})
 
     assert {q: _comparable(found[q]) for q in fresh} == {q: _comparable(fresh[q]) for q in fresh}

@@ -66,15 +66,22 @@ def _part(source: Source, config: Any, name: str, module: Any) -> Part:
 
 
 def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
-    """The pattern with no more than two layers alike in a row, if the library's layers repeat such a one: five sliding layers and a
-    full one are told from two and one by nothing but the time they take."""
+    """The shortest pattern with no more than one layer, or two, of a kind in a row, if the library's layers repeat such a one: five
+    sliding layers and a full one are told from one and one by nothing but the time they take, and models whose layers are all of
+    a kind show what two in a row do."""
+    found = [_with_at_most(most, source, name, depth_fields, layers) for most in (1, 2)]
+    return min([*found, layers], key=lambda each: each.apart + each.period)
+
+
+def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
+    """The pattern with no more than ``most`` layers of a kind in a row; as it is where the library's layers repeat no such one."""
     kinds = [*zip(*(map(str, entries) for field, entries in layers.lists.items() if field not in layers.numbered), strict=True)]
     if not kinds:
         return layers
     repeated = layers.before + layers.period
-    before, after = _in_twos(range(layers.before), kinds), _in_twos(range(len(kinds) - layers.after, len(kinds)), kinds)
-    period = _in_twos(range(layers.before, repeated), kinds)
-    while len(period) > 2 and _most_in_a_row([kinds[i] for i in period * 2]) > 2:
+    ranges = range(layers.before), range(layers.before, repeated), range(len(kinds) - layers.after, len(kinds))
+    before, period, after = (_few_in_a_row(most, positions, kinds) for positions in ranges)
+    while len(period) > most and _most_in_a_row([kinds[i] for i in period * 2]) > most:
         period.pop()  # the next turn begins with those
     kept = [*before, *period, *after]
     if len(kept) == layers.apart + layers.period:
@@ -95,9 +102,9 @@ def _most_in_a_row(kinds: Sequence[tuple[str, ...]]) -> int:
     return max(len([*run]) for _, run in itertools.groupby(kinds))
 
 
-def _in_twos(positions: Sequence[int], kinds: Sequence[tuple[str, ...]]) -> list[int]:
-    """``positions`` without those of which the two before are of the same kind."""
-    return [i for i in positions if i - 2 not in positions or not kinds[i - 2] == kinds[i - 1] == kinds[i]]
+def _few_in_a_row(most: int, positions: Sequence[int], kinds: Sequence[tuple[str, ...]]) -> list[int]:
+    """``positions`` without those of which as many as ``most`` before are of the same kind."""
+    return [i for i in positions if i - most not in positions or len({*kinds[i - most : i + 1]}) > 1]
 
 
 def _nothing_by_chance(config: Any) -> dict[str, Any]:

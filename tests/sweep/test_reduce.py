@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("transformers")
 
 from calc.models.hf.source import source_of
-from tests.sweep.reduce import _in_twos, reduced
+from tests.sweep.reduce import _few_in_a_row, reduced
 
 
-def test_five_sliding_layers_and_a_full_one_become_two_and_one() -> None:
-    """Three turns of that, and the two sliding layers that the default ends with."""
+def test_five_sliding_layers_and_a_full_one_become_one_and_one() -> None:
+    """Three turns of that, and one of the sliding layers that the default ends with."""
     changes = reduced(source_of("gemma3_text", {"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"]}), 0)
 
-    assert changes["layer_types"] == [*["sliding_attention"] * 2, "full_attention"] * 3 + ["sliding_attention"] * 2
-    assert changes["num_hidden_layers"] == 11
+    assert changes["layer_types"] == ["sliding_attention", "full_attention"] * 3 + ["sliding_attention"]
+    assert changes["num_hidden_layers"] == 7
 
 
 def test_a_pattern_that_a_class_makes_by_itself_stays() -> None:
@@ -25,6 +25,16 @@ def test_a_pattern_that_a_class_makes_by_itself_stays() -> None:
     assert changes["num_hidden_layers"] == 2 + 3 * 3
 
 
-def test_no_three_in_a_row_are_of_a_kind() -> None:
+def test_a_pattern_with_a_number_of_its_own_keeps_two_in_a_row() -> None:
+    """Residual connections over six layers, which a sliding and a full one do not fill with the first one apart."""
+    changes = reduced(source_of("inkling2_text", {"model_type": "inkling2_text", "architectures": ["Inkling2ForCausalLM"]}), 0)
+
+    assert changes["layer_types"][:6] == [*["hybrid_sliding"] * 2, "hybrid"] * 2
+
+
+def test_as_many_in_a_row_are_of_a_kind_as_may_be() -> None:
     """Others keep their places."""
-    assert _in_twos(range(6), [("a",), ("a",), ("a",), ("b",), ("a",), ("a",)]) == [0, 1, 3, 4, 5]
+    kinds = [("a",), ("a",), ("a",), ("b",), ("a",), ("a",)]
+
+    assert _few_in_a_row(1, range(6), kinds) == [0, 3, 4]
+    assert _few_in_a_row(2, range(6), kinds) == [0, 1, 3, 4, 5]
