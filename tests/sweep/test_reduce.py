@@ -29,7 +29,7 @@ def test_a_pattern_with_a_number_of_its_own_keeps_two_in_a_row() -> None:
     """Residual connections over six layers, which a sliding and a full one do not fill with the first one apart."""
     changes = reduced(source_of("inkling2_text", {"model_type": "inkling2_text", "architectures": ["Inkling2ForCausalLM"]}), 0)
 
-    assert changes["layer_types"][:6] == [*["hybrid_sliding"] * 2, "hybrid"] * 2
+    assert changes["layer_types"][1:] == [*["hybrid_sliding"] * 2, "hybrid"] * 6
 
 
 def test_as_many_in_a_row_are_of_a_kind_as_may_be() -> None:
