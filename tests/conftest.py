@@ -31,13 +31,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a file's tests leave behind is searched for garbage once, and what a large one does at once: recordings that are kept are
-    millions of objects."""
+    """What a file's tests leave behind is searched for garbage once: recordings that are kept are millions of objects."""
     if nextitem is not None and item.path != nextitem.path:
         gc.collect()
         gc.freeze()
-    elif any(gc.get_count()[1:]):
-        gc.collect()
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
