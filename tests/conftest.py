@@ -16,16 +16,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 gc.set_threshold(2_000_000, 10, 100)  # what is searched is mostly recordings that tests keep, and there is little garbage in them
-_search = gc.collect
-
-
-def _old_or_nothing(generation: int = 2) -> int:
-    """Young objects are searched before each measured run, for what an earlier one left. The runs of tests leave little, and the
-    recordings among those objects take a third of a second each time."""
-    return _search(generation) if generation == 2 else 0
-
-
-gc.collect = _old_or_nothing
 
 # No deadlines: tests run on machines that others use as well, and time says nothing about what they claim. The same examples
 # every time: a run that fails does so for a change of the code.

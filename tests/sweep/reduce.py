@@ -66,11 +66,11 @@ def _part(source: Source, config: Any, name: str, module: Any) -> Part:
 
 
 def _thinned(source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
-    """The shortest pattern with no more than one layer, or two, of a kind in a row, if the library's layers repeat such a one: five
+    """The pattern with no more than one layer of a kind in a row, or else two, if the library's layers repeat such a one: five
     sliding layers and a full one are told from one and one by nothing but the time they take, and models whose layers are all of
     a kind show what two in a row do."""
-    found = [_with_at_most(most, source, name, depth_fields, layers) for most in (1, 2)]
-    return min([*found, layers], key=lambda each: each.apart + each.period)
+    each = (_with_at_most(most, source, name, depth_fields, layers) for most in (1, 2))
+    return next((thin for thin in each if thin is not layers), layers)
 
 
 def _with_at_most(most: int, source: Source, name: str, depth_fields: Sequence[str], layers: Pattern) -> Pattern:
