@@ -119,9 +119,7 @@ def sweep(
     return over(form, sizes, quantities, listed=listed)
 
 
-def gradients(
-    spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int
-) -> Derived:
+def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int) -> Derived:
     """The equations of a model's forward and of the gradients of its loss, by the chain rule, with symbols for sizes.
 
     Depths are numbers: those of ``sizes``, else 2. ``options`` are those of ``calc.options.Options`` by name (``attention``).

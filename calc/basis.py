@@ -108,11 +108,11 @@ def _substitute(text: str, known: Mapping[str, str]) -> str:
 
 def with_quotients(text: str, basis: Basis) -> str:
     """``text`` with the symbol of a quotient that is no dimension in place of ``S / P``."""
-    symbols = {of.replace(" ", ""): symbol for symbol, of in basis.hidden.items()}
+    symbols = {of: symbol for symbol, of in basis.hidden.items()}
 
     class Quotients(ast.NodeTransformer):
         def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-            symbol = symbols.get(ast.unparse(node).replace(" ", ""))
+            symbol = symbols.get(ast.unparse(node))
             self.generic_visit(node)
             return node if symbol is None else ast.Name(symbol)
 
@@ -187,7 +187,7 @@ def _written(name: str, basis: Basis, algebra: Algebra) -> str:
     """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is none as such, sizes inside an atom folded."""
     quotients = {fold.quotient: fold for fold in basis.folds}
     if name in quotients:
-        return name if name in basis.define or isinstance(quotients[name].part, int) else ast.unparse(ast.parse(basis.hidden[name]))
+        return name if name in basis.define or isinstance(quotients[name].part, int) else basis.hidden[name]
     if name.isidentifier() or not quotients.keys() & set(names_in(name)):
         return name
     match ast.parse(name, mode="eval").body:

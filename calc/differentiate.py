@@ -187,9 +187,7 @@ def trial_sizes(program: Program, spec: Spec, given: Mapping[str, int]) -> list[
     return sets
 
 
-def _sizes(
-    program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()
-) -> dict[str, int]:
+def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()) -> dict[str, int]:
     """Small random sizes at which the model runs as recorded, none of those ``used`` where there are others. Those that are numbers in
     the program stay; ``given`` ones too."""
     basis, generator = basis_of(spec.dimensions), random.Random(seed)

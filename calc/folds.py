@@ -47,9 +47,9 @@ class Basis:
 
     @property
     def hidden(self) -> dict[str, str]:
-        """Quotients that are no dimension of the model, with the expression they stand for."""
+        """Quotients that are no dimension of the model, with the expression they stand for, as ``ast.unparse`` writes it."""
         return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
 
 
 def _quotient(fold: Fold) -> str:
-    return f"({fold.whole} - {fold.plus})/{fold.part}" if fold.plus else f"{fold.whole}/{fold.part}"
+    return f"({fold.whole} - {fold.plus}) / {fold.part}" if fold.plus else f"{fold.whole} / {fold.part}"

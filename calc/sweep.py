@@ -219,7 +219,7 @@ def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
     for fold in basis.folds:
         part = fold.part if isinstance(fold.part, int) else mesh[fold.part]
         found[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
-    written = {of.replace("/", " / "): found[name] for name, of in basis.hidden.items()}
+    written = {of: found[name] for name, of in basis.hidden.items()}
     return {name: found[name] for name in basis.symbols} | written
 
 

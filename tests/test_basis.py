@@ -67,7 +67,7 @@ def test_divisibilities_nest() -> None:
     assert set(basis.symbols) == {"B", "g", "h_per_g", "k_per_2"}
     assert set(basis.folds[:2]) == {Fold("h", "g", "h_per_g"), Fold("k", 2, "k_per_2")}
     assert basis.folds[2:] == (Fold("d", "h", "k"),)
-    assert basis.hidden == {"h_per_g": "h/g", "k_per_2": "k/2"}
+    assert basis.hidden == {"h_per_g": "h / g", "k_per_2": "k / 2"}
     assert basis.sizes({"B": 5, "g": 3, "h_per_g": 7, "k_per_2": 11}) == {"B": 5, "d": 3 * 7 * 2 * 11, "h": 21, "g": 3, "k": 22}
 
 

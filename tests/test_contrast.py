@@ -125,7 +125,7 @@ def test_one_quantity_is_explained_with_all_its_terms() -> None:
         (("mlp", "nothing"), None),
         (("", "mlp"), "a side is empty: write a model, as in 'gpt2 B=8'"),
         (("mlp", "mlp B"), "cannot read 'B': write key=value, as in B=8 or optimizer=sgd"),
-        (("mlp 'B=3", "mlp"), "cannot read \"mlp 'B=3\": No closing quotation"),
+        (("mlp 'B=3", "mlp"), 'cannot read "mlp \'B=3": No closing quotation'),
         (("mlp", "mlp", "--explain", "nothing"), "no quantity 'nothing': see napkin list quantities"),
         (("mlp", "optimizer=sdg"), None),
     ],

@@ -202,8 +202,6 @@ def test_other_measurements_in_a_folder_are_passed_over_and_a_folder_of_one_s_ow
 # -- the section of a report -----------------------------------------------------------------------------------------------
 
 
-
-
 def derivation(flops: int) -> Any:
     """As far as a report asks it for the FLOPs of a forward."""
     return SimpleNamespace(options={"mode": "infer"}, quantities={"flops.forward.matmul": SimpleNamespace(value=flops, unknown="")})

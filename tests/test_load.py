@@ -76,8 +76,7 @@ def test_an_option_is_part_of_the_name_and_of_the_key() -> None:
         ("gtp2", "no model 'gtp2': did you mean gpt2? (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)"),
         (
             "wavenet",
-            f"no model 'wavenet': there are {', '.join(CATALOGUE)}"
-            " (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
+            f"no model 'wavenet': there are {', '.join(CATALOGUE)} (give a built-in name, hf:PATH of a config.json, or FILE.py:NAME)",
         ),
         ("gpt2:drop=0.1", "gpt2 has no option 'drop': it has dropout"),
         ("gpt2:dropout=much", "gpt2: dropout = 'much' is not a number"),

@@ -43,7 +43,7 @@ class Interpolation:
                 change = differences[i] - differences[i - 1]
                 differences[i] = change * self._algebra.constant(Fraction(1, points[i] - points[i - order]))
         found = differences[-1]
-        for point, difference in reversed([*zip(points, differences[:-1], strict=False)]):
+        for point, difference in zip(points[-2::-1], differences[-2::-1], strict=True):
             found = found * (count - point) + difference
         return found
 

@@ -106,9 +106,7 @@ def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        found.append(
-            Checked(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument)
-        )
+        found.append(Checked(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
     return tuple(found)
 
 

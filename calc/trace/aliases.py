@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+from calc.trace.replaced import replaced
 
 aten = torch.ops.aten
 
@@ -42,16 +43,9 @@ _VIEWS = (
 def taken_by_strides(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
     """Context in which views are for autograd what those of real tensors are. ``shown(result)`` is a context in which the next
     ``as_strided`` gives ``result``, unrecorded."""
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that its own kernels are not used for a while
-        for view in _VIEWS:
-            kernel = functools.partial(_view, view, shown)
-            library.impl(view, kernel, "ADInplaceOrView", with_keyset=True)  # type: ignore[no-untyped-call]  # as above
-    try:
+    kernels = {view: functools.partial(_view, view, shown) for view in _VIEWS}
+    with replaced(kernels, "ADInplaceOrView", with_keyset=True):
         yield
-    finally:
-        library._destroy()  # type: ignore[no-untyped-call]  # as above
 
 
 def _view(view: Any, shown: Callable[[torch.Tensor], Any], keys: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -7,11 +7,12 @@ product, ``h*k``, are lost. Torch has the same in Python, with symbols: it comes
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator
 
 import torch
 from torch._decomp import decompositions
+
+from calc.trace.replaced import replaced
 
 _KEEPS_SYMBOLS = (2, 12)
 
@@ -22,11 +23,5 @@ def by_symbols() -> Iterator[None]:
     if tuple(map(int, torch.__version__.split(".")[:2])) >= _KEEPS_SYMBOLS:
         yield
         return
-    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that its own kernel is not used for a while
-        library.impl("matmul", decompositions.matmul, "CompositeImplicitAutograd")  # type: ignore[no-untyped-call]  # as above
-    try:
+    with replaced({"matmul": decompositions.matmul}, "CompositeImplicitAutograd"):
         yield
-    finally:
-        library._destroy()  # type: ignore[no-untyped-call]  # as above

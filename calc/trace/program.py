@@ -10,7 +10,7 @@ import contextlib
 import math
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -36,8 +36,8 @@ _MOST_ELEMENTS = 4096
 class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one forward: set ``phase`` to ``"forward"`` around it."""
 
-    def __init__(self, env: SizeEnv | None, size: Callable[[Any], int | str], hint: Callable[[Any], Any]) -> None:
-        super().__init__(size, hint, Repeats(env), {})
+    def __init__(self, env: SizeEnv | None) -> None:
+        super().__init__(Repeats(env), {})
         self._env = env
         self.made: list[tuple[torch.Tensor, Value]] = []
         self.leaves: list[Leaf] = []
@@ -116,8 +116,8 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         return index
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-        names, mutated = self._schema(func)
-        name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
+        operator, names, mutated = self._schema(func)
+        name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._argument(v)) for n, v in given)
         nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
@@ -242,10 +242,9 @@ def _record(
 ) -> Program:
     hint_of = {name: hint for name, hint in hints(basis, sizes, turn).items() if name not in fixed}
     env = SizeEnv(hint_of) if hint_of else None
-    size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
-    recorder = ProgramRecorder(env, size, hint)
+    recorder = ProgramRecorder(env)
     made_in = _doubles() if doubles else contextlib.nullcontext()
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
         loss, tied = _forward(spec, symbolic, recorder, options)
@@ -277,10 +276,6 @@ def _doubles() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(default)
-
-
-def _plain(value: Any) -> Any:
-    return value
 
 
 def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:

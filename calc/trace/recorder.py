@@ -22,7 +22,7 @@ from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import fourier, kernels, values
 from calc.trace.choices import Choices
 from calc.trace.lines import user_line
-from calc.trace.repeated import Repeats
+from calc.trace.repeated import Repeats, plain
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, OPTIMIZER, TOP, ModulePath
 from calc.trace.symbols import DIVIDING, NUMBERING
@@ -41,19 +41,14 @@ _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.defa
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
     """Records one process's steps. Set ``phase`` and ``step`` before each part of a step; ``phase = ""`` records nothing."""
 
-    def __init__(
-        self,
-        size: Callable[[Any], int | str],
-        hint: Callable[[Any], Any],
-        repeats: Repeats,
-        decided: Mapping[str, Any],
-        met: Mapping[str, Sequence[int]] | None = None,
-    ) -> None:
+    def __init__(self, repeats: Repeats, decided: Mapping[str, Any], met: Mapping[str, Sequence[int]] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self.size = size
-        self._hint = hint
-        self.shadows = Shadows(hint)
-        self.choices = Choices(decided, size, self.storage, met or {})
+        env = repeats.env
+        self.size: Callable[[Any], int | str] = _plain if env is None else env.size
+        self._hint: Callable[[Any], Any] = _plain if env is None else env.hint
+        self._symbolic = env is not None
+        self.shadows = Shadows(self._hint)
+        self.choices = Choices(decided, self.size, self.storage, met or {})
         self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""
@@ -64,7 +59,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.calls: list[Call] = []
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
-        self.symbolic = True
         self.rewrites = False
         self._shown: torch.Tensor | None = None
         self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
@@ -74,8 +68,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._refs: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self.sources: dict[int, tuple[str, str, int | None]] = {}
         self._numbered = last_node_number()
-        self._schemas: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._tensors: dict[Any, Tensor] = {}
+        self._schemas: dict[Any, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
         self._parameter_of_node: dict[int, str] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch is to wrap each dispatch, so that torch.compile leaves it alone: nothing is compiled here, and it takes time."""
+        return False
 
     # -- operators ------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
             self.shadows.follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
-            if not self.symbolic:
+            if not self._symbolic:
                 return out
             if type(torch._C._current_autograd_node()).__name__ == DIVIDING:
                 return [self._hint(size) for size in out]
@@ -120,7 +120,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _changes_what_is_followed(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Whether autograd takes part in an operator in place. The optimizer works without it."""
-        return torch.is_grad_enabled() and bool(self._schema(func)[1]) and any(t.requires_grad for t in tensors_in(args))
+        return torch.is_grad_enabled() and bool(self._schema(func)[2]) and any(t.requires_grad for t in tensors_in(args))
 
     def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
@@ -128,16 +128,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         return (known, answer) if known else self.choices.run(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
-        names, mutated = self._schema(func)
+        operator, names, mutated = self._schema(func)
         node = torch._C._current_autograd_node() if self.phase == "backward" else None
-        name, given = self.renamed or (str(func), [*zip(names, args, strict=False), *kwargs.items()])
+        name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._value(v)) for n, v in given)
         chosen = self.choices.chosen(func, args, kwargs)
         if chosen is not None:
             written += (("chosen", self.size(chosen)),)
         if func in fourier.TRANSFORMS:
             written += (("stages", tuple(log2_ceiling(self.size(n)) for n in fourier.lengths(args, out))),)
-        site, call = self._site(func, node, written)
+        site, call = self._site(operator, node, written)
         index = len(self.ops)
         nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
@@ -181,13 +181,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             return ""
         return AGAIN if torch.is_grad_enabled() else type(node).__name__
 
-    def _schema(self, func: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Name of an operator, names of its arguments, and of those that it writes over."""
         found = self._schemas.get(func)
         if found is None:
             arguments = func._schema.arguments
             names = tuple(a.name for a in arguments)
             mutated = tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
-            found = self._schemas[func] = (names, mutated)
+            found = self._schemas[func] = (str(func), names, mutated)
         return found
 
     def _value(self, value: Any) -> Any:
@@ -205,14 +206,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             return "a number computed from sizes"
         return str(value)
 
-    def _site(self, func: Any, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
+    def _site(self, operator: str, node: Any, values: tuple[tuple[str, Any], ...]) -> tuple[str, int | None]:
         if self.phase == "forward":
             site = self.path.current
             # The autograd node of the operator in flight has just been numbered, so it is the last number given out. One in place
             # first copies what its backward needs: the copy comes with both nodes.
             last = last_node_number()
             for number in {last, *range(self._numbered + 1, last)}:
-                self.sources.setdefault(number, (site, str(func), self.call))
+                self.sources.setdefault(number, (site, operator, self.call))
             self._numbered = last
             return site, self.call
         if self.phase == "backward":
@@ -220,7 +221,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             if node is None or not torch.is_grad_enabled():
                 return self._backward_site(node)
             site = self.path.current if self.path.inside else self.path.run_again(self._backward_site(node)[0])
-            self.sources.setdefault(last_node_number(), (site, str(func), self.call))
+            self.sources.setdefault(last_node_number(), (site, operator, self.call))
             return site, self.call
         for _, value in values:
             for tensor in value if isinstance(value, tuple) else (value,):
@@ -252,10 +253,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def tensor(self, value: torch.Tensor, site: str) -> Tensor:
         """What a record says of a tensor: storage, shape, dtype, distinct elements."""
-        storage = self.storage(value, site)
-        shape = tuple(self.size(s) for s in value.shape)
-        distinct = _product(s for s, stride in zip(shape, value.stride(), strict=True) if not _is_zero(stride))
-        return Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
+        storage, strides = self.storage(value, site), value.stride()
+        form = (storage, value.dtype, *map(plain, value.shape), *map(plain, strides))
+        known = self._tensors.get(form)
+        if known is None:
+            shape = tuple(map(self.size, value.shape))
+            distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride))
+            known = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
+        return known
 
     def storage(self, value: torch.Tensor, site: str = "") -> int:
         """Index of a tensor's storage; a storage seen for the first time is born now."""
@@ -287,6 +292,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._refs.pop(key, None)
         self.alive.discard(index)
         self.events.append(Event(-1, index, len(self.ops)))
+
+
+def _plain(value: Any) -> Any:
+    return value
 
 
 @functools.cache

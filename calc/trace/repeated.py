@@ -8,15 +8,16 @@ result that aliases what its schema does not say, a storage larger than its shap
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy as sp
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
-from calc.trace.symbols import SizeEnv
+from calc.trace.symbols import Questions, SizeEnv
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
@@ -50,7 +51,7 @@ class _Plan:
 
     forms: tuple[_Form, ...]
     kind: type | None
-    questions: Mapping[Any, tuple[Any, str]] = field(default_factory=dict)
+    questions: Questions
 
     def make(self, args: tuple[Any, ...], mode: Any) -> Any:
         if self.kind is None:
@@ -69,26 +70,25 @@ class Repeats:
         self._plans: dict[Any, _Plan | None] = {}
         self._used: set[Any] = set()
 
-    def serve(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
-        """Whether they are of the symbols that a run with those hints has."""
-        return self.env is not None and self.env.serves(hint_of, turns)
-
-    def begin(self) -> None:
-        """Start of a run, in which each question counts that it asks itself."""
-        self._used = set()
-        if self.env is not None:
-            self.env.begin()
+    @classmethod
+    def begun(cls, hint_of: Mapping[str, int], turns: Collection[str], like: Repeats | None) -> Repeats:
+        """Those of a run that starts now, in which each question counts that it asks itself: ``like`` where its symbols are the same."""
+        if like is None or like.env is None or not like.env.serves(hint_of, turns):
+            return cls(SizeEnv(hint_of, turns) if hint_of else None)
+        like._used = set()
+        like.env.begin()
+        return like
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
         """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
-        key = _key(func, args, kwargs)
-        if key is None:
+        first = _first_tensor(args)
+        key = None if first is None else _key(func, args, kwargs)
+        if first is None or key is None:
             return compute(func, args, kwargs)
         if key not in self._plans:
             with self._noted() as questions:
                 out = compute(func, args, kwargs)
-            plan = _plan(func, args, out)
-            self._plans[key] = None if plan is None else replace(plan, questions=questions)
+            self._plans[key] = _plan(func, args, out, questions)
             self._used.add(key)
             return out
         plan = self._plans[key]
@@ -97,15 +97,15 @@ class Repeats:
         if self.env is not None and key not in self._used:  # worked out in an earlier run
             self._used.add(key)
             self.env.ask(plan.questions)
-        return plan.make(args, _first_tensor(args).fake_mode)  # type: ignore[union-attr]  # what has a plan has one
+        return plan.make(args, first.fake_mode)
 
-    def _noted(self) -> contextlib.AbstractContextManager[Mapping[Any, tuple[Any, str]]]:
+    def _noted(self) -> contextlib.AbstractContextManager[Questions]:
         return self.env.noted() if self.env is not None else contextlib.nullcontext({})
 
 
 def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What decides the form of the results, or nothing where that is not known."""
-    if _first_tensor(args) is None or (_NEVER & set(func.tags) and not _takes_rows(func, args)):
+    if _by_values(func) and not _takes_rows(func, args):
         return None
     try:
         key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
@@ -113,6 +113,12 @@ def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except (TypeError, _Unknown):
         return None
     return key
+
+
+@functools.cache
+def _by_values(func: Any) -> bool:
+    """Whether the results of ``func`` may look otherwise by what is in its arguments."""
+    return not _NEVER.isdisjoint(func.tags)
 
 
 def _takes_rows(func: Any, args: tuple[Any, ...]) -> bool:
@@ -131,7 +137,7 @@ def _token(value: Any) -> Any:
         if value.is_inference() != torch.is_inference_mode_enabled():
             raise _Unknown  # a view of a parameter is an ordinary tensor in inference mode too, which nothing made here would be
         offset = value.storage_offset()
-        return (tuple(map(_size, value.shape)), tuple(map(_size, value.stride())), value.dtype, _size(offset))
+        return (tuple(map(plain, value.shape)), tuple(map(plain, value.stride())), value.dtype, plain(offset))
     if isinstance(value, torch.Tensor):
         raise _Unknown
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -141,7 +147,8 @@ def _token(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def _size(size: Any) -> Any:
+def plain(size: Any) -> Any:
+    """What tells a size from others and can be looked up: the number, or the expression of a symbolic one."""
     return size if type(size) is int else size.node._expr
 
 
@@ -151,11 +158,11 @@ def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
     return next((t for t in inside if type(t) is FakeTensor), None)
 
 
-def _plan(func: Any, args: tuple[Any, ...], out: Any) -> _Plan | None:
+def _plan(func: Any, args: tuple[Any, ...], out: Any, questions: Questions) -> _Plan | None:
     schema = func._schema
     written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     if written:
-        return _Plan((), None) if written == [0] and out is args[0] and len(schema.returns) == 1 else None
+        return _Plan((), None, questions) if written == [0] and out is args[0] and len(schema.returns) == 1 else None
     if isinstance(out, torch.Tensor):
         outs, kind = [out], torch.Tensor
     elif type(out) in (tuple, list) and all(isinstance(o, torch.Tensor) for o in out):
@@ -165,7 +172,7 @@ def _plan(func: Any, args: tuple[Any, ...], out: Any) -> _Plan | None:
     forms = tuple(form for o in outs if (form := _form(o, args)) is not None)
     if len(forms) < len(outs):
         return None
-    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind) for dense in (True, False)]
+    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, questions) for dense in (True, False)]
     return next((plan for plan in plans if _agrees(plan, args, outs)), None)
 
 
@@ -188,7 +195,7 @@ def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> boo
     several = [made] if isinstance(made, torch.Tensor) else made
     own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]
     return len(set(own)) == len(own) and all(
-        _token(a) == _token(b) and _same(_size(a.untyped_storage().nbytes()), _size(b.untyped_storage().nbytes()))
+        _token(a) == _token(b) and _same(plain(a.untyped_storage().nbytes()), plain(b.untyped_storage().nbytes()))
         for a, b in zip(several, outs, strict=True)
     )
 

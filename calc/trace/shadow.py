@@ -7,6 +7,7 @@ tensors at the hint sizes. A tensor that depends on parameters or data has none,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_map
 
 from calc.errors import DataDependentError
 from calc.trace.lines import user_line
+from calc.trace.values import written
 
 _LARGEST = 1 << 16
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -50,7 +52,7 @@ class Shadows:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
         if func in _ASKS:
             return
-        if _RANDOM in func.tags or func._schema.name in _UNSET or not _known(args) or not _known(kwargs.values()):
+        if _is_arbitrary(func) or not _known(args) or not _known(kwargs.values()):
             self._forget(func, args)
             return
         if not self._small(out):
@@ -80,11 +82,16 @@ class Shadows:
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def _forget(self, func: Any, args: tuple[Any, ...]) -> None:
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for tensor in value if isinstance(value, list | tuple) else [value]:
-                    if isinstance(tensor, torch.Tensor):
-                        tensor.__dict__.pop("napkin_shadow", None)
+        for value in (args[place] for place, _ in written(func) if place < len(args)):
+            for tensor in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(tensor, torch.Tensor):
+                    tensor.__dict__.pop("napkin_shadow", None)
+
+
+@functools.cache
+def _is_arbitrary(func: Any) -> bool:
+    """Whether no run has the values that another has."""
+    return _RANDOM in func.tags or func._schema.name in _UNSET
 
 
 def _known(values: Iterable[Any]) -> bool:

@@ -70,15 +70,12 @@ def record_step(
     """
     known = {**hint_of, **{name: fixed[name] for name in turns}}
     free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
-    repeats = like if like is not None and like.serve(free, turns) else Repeats(SizeEnv(free, turns) if free else None)
-    repeats.begin()
+    repeats = Repeats.begun(free, turns, like)
     env = repeats.env
-    size, hint = (env.size, env.hint) if env is not None else (_plain, _plain)
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
-    recorder = Recorder(size, hint, repeats, decided, met)
-    recorder.symbolic = env is not None
+    recorder = Recorder(repeats, decided, met)
     # What the model prints is talk, and stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -100,10 +97,6 @@ def record_step(
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
 _READ = (0.7390851332151607, 1234.5)
-
-
-def _plain(value: Any) -> Any:
-    return value
 
 
 @contextlib.contextmanager

@@ -78,6 +78,10 @@ def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], be
 _KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
 
+# What was asked of sizes, with the answer and the line that asked.
+Questions = Mapping[Any, tuple[Any, str]]
+
+
 class SizeEnv(ShapeEnv):
     """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers."""
 
@@ -157,7 +161,7 @@ class SizeEnv(ShapeEnv):
         finally:
             self._noted = outer
 
-    def ask(self, questions: Mapping[Any, tuple[Any, str]]) -> None:
+    def ask(self, questions: Questions) -> None:
         """Write down ``questions`` of an earlier run that this run asks as well."""
         for expr, known in questions.items():
             self.asked.setdefault(expr, known)

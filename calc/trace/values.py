@@ -89,26 +89,32 @@ def writes_to(tensor: torch.Tensor) -> int:
 
 
 @functools.cache
-def _written(func: Any) -> tuple[tuple[int, str], ...]:
+def written(func: Any) -> tuple[tuple[int, str], ...]:
+    """Place and name of each argument that ``func`` writes over."""
     return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
 
 
 def _count_writes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    for place, name in _written(func):
+    for place, name in written(func):
         value = args[place] if place < len(args) else kwargs.get(name)
         for tensor in value if isinstance(value, list | tuple) else (value,):
             if isinstance(tensor, torch.Tensor):
                 tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
 
 
+@functools.cache
+def _name(func: Any) -> str:
+    return str(func._schema.name).removeprefix("aten::")
+
+
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
-    if _written(func):
+    if written(func):
         _count_writes(func, args, kwargs)
         return
     if args and hasattr(args[0], "napkin_pick"):
         _carry_pick(args[0], out)
-    name = func._schema.name.removeprefix("aten::")
+    name = _name(func)
     if name in _MAKING:
         bound = {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
         _MAKING[name](bound, out)

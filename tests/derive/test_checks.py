@@ -213,7 +213,8 @@ def config(tmp_path: Path, values: dict[str, Any]) -> Spec:
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["fused", "math"])
 @pytest.mark.parametrize(
-    "values", [LLAMA, {**LLAMA, "tie_word_embeddings": True}, {**LLAMA, "head_dim": 10}, {**LLAMA, "num_key_value_heads": 6}, GPT2],
+    "values",
+    [LLAMA, {**LLAMA, "tie_word_embeddings": True}, {**LLAMA, "head_dim": 10}, {**LLAMA, "num_key_value_heads": 6}, GPT2],
     ids=["llama", "tied", "own head width", "no groups", "gpt2"],
 )
 def test_a_hugging_face_model_is_exact(values: dict[str, Any], attention: str, tmp_path: Path) -> None:

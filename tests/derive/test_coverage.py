@@ -35,9 +35,7 @@ class Layers(nn.Module):
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    spec = Spec(
-        "layers", SIZES, lambda n: Layers(n.L, n.d, n.f), lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum()
-    )
+    spec = Spec("layers", SIZES, lambda n: Layers(n.L, n.d, n.f), lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
     return calc.trace(spec, optimizer="sgd", cache=False)
 
 

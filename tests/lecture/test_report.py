@@ -144,8 +144,7 @@ def test_the_gallery_says_the_same_in_all_three() -> None:
     document = json.loads((GALLERY / "lecture.json").read_text(encoding="utf-8"))
     marked, written = ((GALLERY / f"lecture.{kind}").read_text(encoding="utf-8") for kind in ("md", "html"))
     in_html = {
-        m[1]: m[2]
-        for m in re.finditer(r'<tr id="claim-([^"]+)">.*?<span class="badge [a-z]+">[^<a-z]* ([a-z ]+)<', written, re.DOTALL)
+        m[1]: m[2] for m in re.finditer(r'<tr id="claim-([^"]+)">.*?<span class="badge [a-z]+">[^<a-z]* ([a-z ]+)<', written, re.DOTALL)
     }
 
     assert {claim["id"]: claim["verdict"] for claim in document["claims"]} == in_html

@@ -56,9 +56,7 @@ def test_parameters_and_buffers_do_not_count() -> None:
             self.w = nn.Parameter(torch.randn(5))
             self.register_buffer("scale", torch.randn(5))
 
-    spec = tiny.summed(
-        build=lambda s: Scaled(), inputs=lambda s: (torch.randn(5),), loss=lambda m, x: (m.w * m.scale * x).sum().square()
-    )
+    spec = tiny.summed(build=lambda s: Scaled(), inputs=lambda s: (torch.randn(5),), loss=lambda m, x: (m.w * m.scale * x).sum().square())
 
     # w * scale saves scale; times x saves x, since only the product needs a gradient; the square saves the sum, 1 element.
     assert 4 * (5 + 1) == saved(spec).value

@@ -255,11 +255,11 @@ SHEETS = (
 )
 DATA = (
     "=1+1",
-    "=HYPERLINK(\"https://x.example\")",
+    '=HYPERLINK("https://x.example")',
     "+1",
     "@SUM(A1)",
     "-1+1|cmd",
-    "a,b,\"c\"",
+    'a,b,"c"',
     '","injected":"yes',
     '"}]}',
     "\\u0022",

@@ -258,7 +258,8 @@ def derivation(**changes: Any) -> Derivation:
         "dims": DIMS,
         "options": {"optimizer": "adamw", "precision": "fp32", "attention": "math", "mode": "train"},
         "assumptions": (
-            Assumption("Eq(Mod(d, h), 0)", "each head takes an equal part of the width"), Assumption("T <= C", "learned positions"),
+            Assumption("Eq(Mod(d, h), 0)", "each head takes an equal part of the width"),
+            Assumption("T <= C", "learned positions"),
         ),
         "quantities": quantities(),
         "steps": (*_PARAMETER_STEPS, *_peak_steps(), *_FORWARD_STEPS),

@@ -133,6 +133,7 @@ def test_a_browser_makes_no_element_of_theirs_either(page: Page, plain: Page, tm
 
 # -- Markdown --------------------------------------------------------------------------------------------------------------------------
 
+
 def test_markdown_has_no_element_of_theirs(page: Page, plain: Page) -> None:
     """As markdown-it-py reads it."""
     markdown_is_inert(markdown.write(page), markdown.write(plain))
@@ -147,6 +148,7 @@ def test_markdown_of_theirs_would_show() -> None:
 
 
 # -- LaTeX -----------------------------------------------------------------------------------------------------------------------------
+
 
 def test_latex_has_no_command_of_theirs(page: Page, plain: Page) -> None:
     """Inside formulas neither."""

@@ -314,7 +314,7 @@ def test_too_few_claims_fail(tmp_path: Path) -> None:
             "line 2: ../evil.py:spec is code: it runs only where you name the file, as napkin verify … --source ../evil.py",
         ),
         ("device a1000000 as h", None),
-        ("model gpt2 as g 'B=8", "line 2: cannot read \"model gpt2 as g 'B=8\": No closing quotation"),
+        ("model gpt2 as g 'B=8", 'line 2: cannot read "model gpt2 as g \'B=8": No closing quotation'),
         ("model gpt2 as 1g", "line 2: '1g' is no name: use letters, digits and underscores"),
     ],
 )

@@ -178,6 +178,7 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
 
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
 
+
 def test_of_several_named_files_the_one_it_was_made_from_is_taken(own: Path, tmp_path: Path) -> None:
     """By its digest, whatever it is called."""
     other, renamed = tmp_path / "mine.py", tmp_path / "renamed.py"

@@ -180,9 +180,7 @@ operators(
     lambda w, v, u: torch.bmm(u[None], w[None]),
     inputs=columns,
 )
-operators(
-    "products, broadcast", lambda w, v, u: torch.baddbmm(v[0], u[None], w[None]), inputs=columns
-)
+operators("products, broadcast", lambda w, v, u: torch.baddbmm(v[0], u[None], w[None]), inputs=columns)
 
 
 def by_expert(w: Tensor, x: Tensor) -> Tensor:

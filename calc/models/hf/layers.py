@@ -32,9 +32,14 @@ class Pattern:
 
     def stretched(self, depth: int) -> dict[str, list[Any]]:
         """The lists for another depth of the same pattern."""
-        known = {name: [entries[self._same(i, depth, len(entries))] for i in range(depth)] for name, entries in self.lists.items()}
-        found = known | {name: [*range(depth)] for name in self.numbered}
+        found = {name: self._entries(name, depth) for name in self.lists}
         return {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
+
+    def _entries(self, name: str, depth: int) -> list[Any]:
+        if name in self.numbered:
+            return [*range(depth)]
+        known = self.lists[name]
+        return [known[self._same(i, depth, len(known))] for i in range(depth)]
 
     def _same(self, i: int, depth: int, known: int) -> int:
         """A layer of the known depth that is like layer ``i`` of another depth."""
