@@ -19,8 +19,7 @@ ZOO: dict[str, Exhibit] = {}
 class Exhibit:
     """``make`` gives the spec. It is derived at ``sizes`` and checked there and at ``other``; what they leave out is the spec's.
 
-    ``unmeasured`` are quantities that no instrument can see in it. ``slow``: it takes seconds. ``wrong`` says what is known to be
-    wrong with it: its test must then fail.
+    ``unmeasured`` are quantities that no instrument can see in it. ``slow``: it takes seconds.
     """
 
     name: str
@@ -30,7 +29,6 @@ class Exhibit:
     options: Options = field(default_factory=lambda: Options(optimizer="sgd"))
     unmeasured: frozenset[str] = frozenset()
     slow: bool = False
-    wrong: str = ""
 
     def kept(self) -> Spec:
         """The spec with a name for its recordings, so that the tests of a run record it once."""
