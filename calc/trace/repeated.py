@@ -42,7 +42,26 @@ class _Form:
                 made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
             else:
                 made = torch.ops.aten.as_strided.default(args[self.of], self.shape, self.stride, self.offset)
-        return FakeTensor(mode, made, torch.device("cpu"))
+        return _faked(made, mode)
+
+
+_CPU = torch.device("cpu")
+# What becomes of a read of a fake tensor's address.
+_WARN, _THROW = torch._C._set_warn_deprecated_on_mutable_data_ptr, torch._C._set_throw_on_mutable_data_ptr
+
+
+def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
+    """``FakeTensor(mode, made, _CPU)``. The constructor makes the first of a run; those after it are given what that one was, in a
+    third of the time."""
+    new = getattr(mode, "napkin_new", None)
+    if new is None:
+        first = FakeTensor(mode, made, _CPU)
+        mode.napkin_new = dict(first.__dict__)
+        return first
+    fake: FakeTensor = torch.Tensor._make_subclass(FakeTensor, made, False, dispatch_device=True, device_for_backend_keys=_CPU)
+    (_WARN if mode._allow_unsafe_data_ptr_access else _THROW)(fake)
+    fake.__dict__.update(new)
+    return fake
 
 
 @dataclass(frozen=True, slots=True)

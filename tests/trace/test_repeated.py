@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 import calc
 from calc.basis import basis_of
@@ -12,6 +14,7 @@ from calc.exact import evaluate_text
 from calc.graph import Record
 from calc.options import Options
 from calc.spec import Spec
+from calc.trace.repeated import _faked
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import SizeEnv, hints
 
@@ -57,3 +60,26 @@ def test_runs_of_other_symbols_share_nothing() -> None:
 
     assert other.repeats is not first.repeats
     assert other.record == _run(calc.load("vit-b"), 3).record
+
+
+def test_a_fake_tensor_is_the_same_by_whichever_way_it_is_made() -> None:
+    """As torch's constructor leaves it: the first of a run, and those after it."""
+    with FakeTensorMode() as mode, in_kernel_invocation_manager(mode):
+        made = [torch.empty(5, 3, device="meta") for _ in range(3)]
+        first, second = _faked(made[0], mode), _faked(made[1], mode)
+        theirs = FakeTensor(mode, made[2], torch.device("cpu"))
+
+    assert first.__dict__ == second.__dict__ == theirs.__dict__
+    for ours in (first, second):
+        assert type(ours) is FakeTensor
+        assert (ours.shape, ours.stride(), ours.dtype, ours.device) == (theirs.shape, theirs.stride(), theirs.dtype, torch.device("cpu"))
+        assert torch._C._dispatch_keys(ours) == torch._C._dispatch_keys(theirs)
+        assert (ours.requires_grad, ours.is_leaf, ours._version) == (theirs.requires_grad, theirs.is_leaf, theirs._version)
+
+
+def test_what_is_known_of_one_fake_tensor_is_not_known_of_the_next() -> None:
+    with FakeTensorMode() as mode, in_kernel_invocation_manager(mode):
+        first, second = (_faked(torch.empty(5, device="meta"), mode) for _ in range(2))
+    first.napkin_shadow = 7  # type: ignore[attr-defined]  # ours, on torch's tensor
+
+    assert not hasattr(second, "napkin_shadow")
