@@ -18,6 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, TraceError, UndecidedSizeError
 from calc.trace.lines import is_foreign, user_line
+from calc.trace.shadow import has_shadow
 from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
 
 aten = torch.ops.aten
@@ -76,7 +77,7 @@ class Choices:
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
-        if func not in _ASKS or hasattr(args[0], "napkin_shadow"):
+        if func not in _ASKS or has_shadow(args[0]):
             return False, None
         if self._number is not None:
             return True, self._number

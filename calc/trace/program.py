@@ -38,7 +38,6 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
 
     def __init__(self, env: SizeEnv | None) -> None:
         super().__init__(Repeats(env), {})
-        self._env = env
         self.made: list[tuple[torch.Tensor, Value]] = []
         self.leaves: list[Leaf] = []
         self.instructions: list[Instruction] = []
@@ -143,17 +142,20 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         if isinstance(value, torch.SymInt):
             size = self.size(value)
             return size if isinstance(size, int) else Amount(size)
-        if isinstance(value, torch.SymFloat) and self._env is not None:
-            return Amount(number_text(value.node.expr, self._env.names))
+        if isinstance(value, torch.SymFloat) and self.repeats.env is not None:
+            return Amount(number_text(value.node.expr, self.repeats.env.names))
         if isinstance(value, list | tuple):
             return tuple(self._argument(v) for v in value)
         return str(value).removeprefix("torch.")
 
     def _number(self, value: float) -> float | Amount:
         """A number that torch computed from sizes comes as what it is at the hints; the question about it says what it is made of."""
-        for expr, (answer, _) in self._env.asked.items() if self._env is not None else ():
+        env = self.repeats.env
+        if env is None:
+            return value
+        for expr, (answer, _) in env.asked.items():
             if getattr(answer, "is_Float", False) and value != 1.0:
-                text = number_text(expr, self._env.names)  # type: ignore[union-attr]  # the loop is empty without one
+                text = number_text(expr, env.names)
                 for power, made in _made_of(float(answer)):
                     if made == value:
                         return Amount(text if power == "1" else f"({text})**({power})")

@@ -21,6 +21,7 @@ import torch
 from calc.errors import DataDependentError
 from calc.trace.disguise import replaced
 from calc.trace.lines import user_line
+from calc.trace.shadow import has_shadow
 
 _LARGEST = ("max", "min")
 # Who is stepping now, where an optimizer is.
@@ -85,7 +86,7 @@ def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManag
     original = torch.Tensor.item
 
     def item(self: torch.Tensor) -> Any:
-        if hasattr(self, "napkin_shadow") or not self.dtype.is_floating_point or type(self) is torch.Tensor:
+        if has_shadow(self) or not self.dtype.is_floating_point:
             return original(self)
         with reading(value, who or f"the step at {user_line()}"):
             return Reading(original(self))

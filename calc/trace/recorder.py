@@ -22,7 +22,7 @@ from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.trace import fourier, kernels, values
 from calc.trace.choices import Choices
 from calc.trace.lines import user_line
-from calc.trace.repeated import Repeats, plain
+from calc.trace.repeated import Repeats, in_key
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, OPTIMIZER, TOP, ModulePath
 from calc.trace.symbols import DIVIDING, NUMBERING
@@ -185,10 +185,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """Name of an operator, names of its arguments, and of those that it writes over."""
         found = self._schemas.get(func)
         if found is None:
-            arguments = func._schema.arguments
-            names = tuple(a.name for a in arguments)
-            mutated = tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
-            found = self._schemas[func] = (str(func), names, mutated)
+            names = tuple(a.name for a in func._schema.arguments)
+            found = self._schemas[func] = (str(func), names, tuple(name for _, name in values.written(func)))
         return found
 
     def _value(self, value: Any) -> Any:
@@ -254,7 +252,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     def tensor(self, value: torch.Tensor, site: str) -> Tensor:
         """What a record says of a tensor: storage, shape, dtype, distinct elements."""
         storage, strides = self.storage(value, site), value.stride()
-        form = (storage, value.dtype, *map(plain, value.shape), *map(plain, strides))
+        form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
         known = self._tensors.get(form)
         if known is None:
             shape = tuple(map(self.size, value.shape))

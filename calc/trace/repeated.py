@@ -18,6 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 from calc.trace.symbols import Questions, SizeEnv
+from calc.trace.values import written
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
@@ -101,8 +102,7 @@ class Repeats:
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
         """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
         first = _first_tensor(args)
-        key = None if first is None else _key(func, args, kwargs)
-        if first is None or key is None:
+        if first is None or (key := _key(func, args, kwargs)) is None:
             return compute(func, args, kwargs)
         if key not in self._plans:
             with self._noted() as questions:
@@ -156,7 +156,7 @@ def _token(value: Any) -> Any:
         if value.is_inference() != torch.is_inference_mode_enabled():
             raise _Unknown  # a view of a parameter is an ordinary tensor in inference mode too, which nothing made here would be
         offset = value.storage_offset()
-        return (tuple(map(plain, value.shape)), tuple(map(plain, value.stride())), value.dtype, plain(offset))
+        return (tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(offset))
     if isinstance(value, torch.Tensor):
         raise _Unknown
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
@@ -166,7 +166,7 @@ def _token(value: Any) -> Any:
     return (type(value).__name__, value)
 
 
-def plain(size: Any) -> Any:
+def in_key(size: Any) -> Any:
     """What tells a size from others and can be looked up: the number, or the expression of a symbolic one."""
     return size if type(size) is int else size.node._expr
 
@@ -178,10 +178,9 @@ def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
 
 
 def _plan(func: Any, args: tuple[Any, ...], out: Any, questions: Questions) -> _Plan | None:
-    schema = func._schema
-    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
-    if written:
-        return _Plan((), None, questions) if written == [0] and out is args[0] and len(schema.returns) == 1 else None
+    places = [place for place, _ in written(func)]
+    if places:
+        return _Plan((), None, questions) if places == [0] and out is args[0] and len(func._schema.returns) == 1 else None
     if isinstance(out, torch.Tensor):
         outs, kind = [out], torch.Tensor
     elif type(out) in (tuple, list) and all(isinstance(o, torch.Tensor) for o in out):
@@ -214,7 +213,7 @@ def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> boo
     several = [made] if isinstance(made, torch.Tensor) else made
     own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]
     return len(set(own)) == len(own) and all(
-        _token(a) == _token(b) and _same(plain(a.untyped_storage().nbytes()), plain(b.untyped_storage().nbytes()))
+        _token(a) == _token(b) and _same(in_key(a.untyped_storage().nbytes()), in_key(b.untyped_storage().nbytes()))
         for a, b in zip(several, outs, strict=True)
     )
 

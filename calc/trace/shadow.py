@@ -2,7 +2,8 @@
 
 Position ids, causal masks and an optimizer's step counter are such tensors; a library asks them questions
 (``(diff(positions) != 1).any()``) that a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
-tensors at the hint sizes. A tensor that depends on parameters or data has none, and a question about it is refused.
+tensors at the hint sizes. A tensor that depends on parameters or data has none, and a question about it is refused; so is one about
+a tensor whose storage was written over with such values, through whichever view.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from calc.errors import DataDependentError
 from calc.trace.lines import user_line
-from calc.trace.values import written
+from calc.trace.values import overwritten
 
 _LARGEST = 1 << 16
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -36,7 +37,7 @@ class Shadows:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
         if func not in _ASKS:
             return False, None
-        if not all(_has_shadow(a) for a in args if isinstance(a, torch.Tensor)):
+        if not all(has_shadow(a) for a in args if isinstance(a, torch.Tensor)):
             raise DataDependentError(
                 f"the step reads a value out of a tensor at {user_line()}: it depends on the data, so no closed form follows; "
                 "make the branch depend on sizes, or give the two cases as two models"
@@ -53,7 +54,8 @@ class Shadows:
         if func in _ASKS:
             return
         if _is_arbitrary(func) or not _known(args) or not _known(kwargs.values()):
-            self._forget(func, args)
+            for tensor in overwritten(func, args, kwargs):
+                tensor.untyped_storage().napkin_unknown = True  # type: ignore[attr-defined]  # the attribute is ours, on torch's storage
             return
         if not self._small(out):
             return
@@ -74,18 +76,12 @@ class Shadows:
 
     def _real(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return getattr(value, "napkin_shadow", value)
+            return getattr(value, "napkin_shadow", (value,))[0]
         return self._hint(value)
 
     @staticmethod
     def _device(value: Any) -> Any:
         return torch.device("cpu") if isinstance(value, torch.device) else value
-
-    def _forget(self, func: Any, args: tuple[Any, ...]) -> None:
-        for value in (args[place] for place, _ in written(func) if place < len(args)):
-            for tensor in value if isinstance(value, list | tuple) else [value]:
-                if isinstance(tensor, torch.Tensor):
-                    tensor.__dict__.pop("napkin_shadow", None)
 
 
 @functools.cache
@@ -96,17 +92,24 @@ def _is_arbitrary(func: Any) -> bool:
 
 def _known(values: Iterable[Any]) -> bool:
     """Whether every tensor in ``values`` has a shadow, or is a real one."""
-    return all(_known(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or _has_shadow(v) for v in values)
+    return all(_known(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or has_shadow(v) for v in values)
 
 
-def _has_shadow(value: Any) -> bool:
-    return not isinstance(value, torch._subclasses.fake_tensor.FakeTensor) or "napkin_shadow" in value.__dict__
+def has_shadow(value: Any) -> bool:
+    """Whether the values of ``value`` are known: it is a real tensor, or one whose shadow still holds."""
+    if not isinstance(value, torch._subclasses.fake_tensor.FakeTensor):
+        return True
+    shadow = value.__dict__.get("napkin_shadow")
+    if shadow is None:
+        return False
+    storage = value.untyped_storage()
+    return shadow[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
 
 
 def _attach(out: Any, real: Any) -> None:
     if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
         if isinstance(out, torch._subclasses.fake_tensor.FakeTensor):
-            out.napkin_shadow = real  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+            out.napkin_shadow = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
     elif isinstance(out, list | tuple):
         for o, r in zip(out, real, strict=True):
             _attach(o, r)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -70,8 +70,8 @@ _MAKING: dict[str, Callable[..., Any]] = {}
 
 def known_of(value: Any) -> Any:
     """What is known of a fake tensor's values, or nothing. What is written over, through whichever view, is forgotten."""
-    known, writes = getattr(value, "napkin_known", (None, 0))
-    return known if known is not None and writes == writes_to(value) else None
+    known, of = getattr(value, "napkin_known", (None, None))
+    return known if known is not None and of == _contents(value) else None
 
 
 def note(out: Any, known: Any) -> None:
@@ -80,7 +80,12 @@ def note(out: Any, known: Any) -> None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
-            tensor.napkin_known = known, writes_to(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+            tensor.napkin_known = known, _contents(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+
+
+def _contents(tensor: torch.Tensor) -> tuple[int, int]:
+    """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``)."""
+    return tensor.untyped_storage()._cdata, writes_to(tensor)
 
 
 def writes_to(tensor: torch.Tensor) -> int:
@@ -94,12 +99,11 @@ def written(func: Any) -> tuple[tuple[int, str], ...]:
     return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
 
 
-def _count_writes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors that ``func`` writes over, of those that it is given."""
     for place, name in written(func):
         value = args[place] if place < len(args) else kwargs.get(name)
-        for tensor in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(tensor, torch.Tensor):
-                tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
+        yield from (t for t in (value if isinstance(value, list | tuple) else (value,)) if isinstance(t, torch.Tensor))
 
 
 @functools.cache
@@ -110,7 +114,8 @@ def _name(func: Any) -> str:
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
     if written(func):
-        _count_writes(func, args, kwargs)
+        for tensor in overwritten(func, args, kwargs):
+            tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
         return
     if args and hasattr(args[0], "napkin_pick"):
         _carry_pick(args[0], out)

@@ -279,6 +279,18 @@ def test_an_index_that_was_changed_may_be_anything() -> None:
         derived(function(of))
 
 
+def test_an_index_that_was_exchanged_may_be_anything() -> None:
+    """The tensor is the same one, its storage is another."""
+
+    def of(x: Tensor) -> Tensor:
+        best = x.argmax(-1)
+        best.data = best + 1
+        return x if best[0] == x.shape[1] else x * 2
+
+    with pytest.raises(DataDependentError, match=r"reads a value out of a tensor at test_decided\.py"):
+        derived(function(of))
+
+
 def test_a_number_of_chosen_elements_may_be_asked_for() -> None:
     """How many there are is a size as any other: it may be compared, and may be a size."""
 
