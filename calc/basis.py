@@ -179,7 +179,7 @@ class Folding:
         product = self.outer.constant(coefficient) * wholes
         for name, power in powers.items():
             if power:
-                product *= self.outer.gen(self._written.get(name, name)) ** power
+                product *= self.outer.parse(self._written.get(name, name)) ** power
         return product
 
 

@@ -253,3 +253,14 @@ def test_sizes_inside_what_is_rounded_are_folded_too(inner: str, outer: str) -> 
     assert outer == text
     sizes = {"B": 5, "g": 3, "h": 21, "k": 22, "d": 462}
     assert evaluate_text(text, sizes) == evaluate_text(inner, {"B": 5, "g": 3, "h_per_g": 7, "k_per_2": 11})
+
+
+@pytest.mark.parametrize(("inner", "outer"), [("floor(k_per_2*B*h_per_g/(B*h_per_g))", "floor(k / 2)"), ("k_per_2*B/B", "k/2")])
+def test_a_quotient_in_which_sizes_cancel_is_none(inner: str, outer: str) -> None:
+    """As torch writes it where a group is as large as the batch."""
+    define = {"B": "B", "h": "(B)*(h_per_g)", "g": "B", "k": "(2)*(k_per_2)"}
+    basis = Basis(("B", "h_per_g", "k_per_2"), define, (Fold("h", "g", "h_per_g"), Fold("k", 2, "k_per_2")))
+    algebra = Algebra(basis.symbols, [inner])
+    fold = Folding(basis, algebra)
+
+    assert outer == fold.outer.text(fold(algebra.parse(inner)))

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from calc.algebra import log2_ceiling
 from calc.errors import ReadByTorchError, TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
-from calc.trace import fourier, kernels, values
+from calc.trace import fourier, kernels, ramps, values
 from calc.trace.choices import Choices
 from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats, in_key
@@ -110,6 +110,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if func is _ZEROS:
             self._laid_out = out.numel()
         values.follow(func, args, kwargs, out)
+        if self._symbolic:
+            ramps.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
@@ -124,7 +126,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
-        known, answer = self.choices.answer(func, args)
+        known, answer = ramps.answer(func, args) if self._symbolic else (False, None)
+        if not known:
+            known, answer = self.choices.answer(func, args)
         return (known, answer) if known else self.choices.run(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:

@@ -333,12 +333,12 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
     """``Max(1, n)`` is n where n is never less. Torch writes it where a stride must not be 0."""
     if kind == "Max":
         rest = [(a, t) for a, t in zip(e.args, args, strict=True) if a != 1]
-        if len(rest) == 1 and _never_below_one(rest[0][0]):
+        if len(rest) == 1 and never_below_one(rest[0][0]):
             return rest[0][1]
     return f"{kind}({', '.join(args)})"
 
 
-def _never_below_one(e: Any) -> bool:
+def never_below_one(e: Any) -> bool:
     """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
         return False

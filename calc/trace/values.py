@@ -71,7 +71,7 @@ _MAKING: dict[str, Callable[..., Any]] = {}
 def known_of(value: Any) -> Any:
     """What is known of a fake tensor's values, or nothing. What is written over, through whichever view, is forgotten."""
     known, of = getattr(value, "napkin_known", (None, None))
-    return known if known is not None and of == _contents(value) else None
+    return known if known is not None and of == contents(value) else None
 
 
 def note(out: Any, known: Any) -> None:
@@ -80,10 +80,10 @@ def note(out: Any, known: Any) -> None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
-            tensor.napkin_known = known, _contents(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+            tensor.napkin_known = known, contents(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
 
 
-def _contents(tensor: torch.Tensor) -> tuple[int, int]:
+def contents(tensor: torch.Tensor) -> tuple[int, int]:
     """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``)."""
     return tensor.untyped_storage()._cdata, writes_to(tensor)
 
@@ -107,8 +107,13 @@ def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 @functools.cache
-def _name(func: Any) -> str:
+def name_of(func: Any) -> str:
     return str(func._schema.name).removeprefix("aten::")
+
+
+def given_to(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names; those at their defaults are left out."""
+    return {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -119,10 +124,9 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
         return
     if args and hasattr(args[0], "napkin_pick"):
         _carry_pick(args[0], out)
-    name = _name(func)
+    name = name_of(func)
     if name in _MAKING:
-        bound = {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
-        _MAKING[name](bound, out)
+        _MAKING[name](given_to(func, args, kwargs), out)
     elif args and name in _CARRYING and known_of(args[0]) is not None:
         _carry(name, args, kwargs, out)
 

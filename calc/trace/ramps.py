@@ -1,0 +1,336 @@
+"""Whole numbers that rise evenly along an axis, as functions of sizes: positions, and what is made of them.
+
+A library asks position ids whether they are longer than some length, or restart somewhere. The *shadow* of such a tensor answers at
+the hint sizes alone. What is known here holds at all sizes: elements are ``first + step*i`` along one axis. So a question about them
+is one about sizes (``T > 4096``), which a graph keeps as any other, or its answer is the same at all sizes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from calc.trace.symbols import never_below_one
+from calc.trace.values import contents, given_to, name_of, written
+
+_READ = torch.ops.aten._local_scalar_dense.default
+_WHOLE = (torch.int64, torch.int32, torch.bool)
+_RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """Elements ``first + step*i`` at place i of an axis of that ``length``, and the same along all others.
+
+    The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be made of sizes.
+    """
+
+    first: Any
+    step: int = 0
+    axis: int = -1
+    length: Any = 1
+
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the largest element."""
+        last = self.first + self.step * (self.length - 1) if self.step else self.first
+        return (last, self.first) if self.step < 0 else (self.first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Truths: whether each element of ``ramp`` is ``relation`` (greater, say) than the number ``other``."""
+
+    ramp: Ramp
+    relation: str
+    other: Any
+
+
+def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    """``(True, truth)`` where ``func`` asks whether a tensor's one element is true and that is known; where it depends on sizes, this
+    asks about them."""
+    known = ramp_of(args[0]) if func is _READ and args[0].dtype is torch.bool else None
+    if known is None:
+        return False, None
+    if isinstance(known, Compared):
+        return True, bool(_RELATIONS[known.relation](known.ramp.first, known.other))
+    return True, bool(known.first)
+
+
+def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note what ``out`` is known to be, where that follows."""
+    make = _MAKING.get(name_of(func))
+    if make is None or type(out) is not FakeTensor or written(func):
+        return
+    found = make(given_to(func, args, kwargs), out)
+    if found is not None and (out.dtype in _WHOLE or _is_small(found)):
+        out.napkin_ramp = found, contents(out)  # type: ignore[attr-defined]  # ours, on torch's tensor
+
+
+def ramp_of(value: Any) -> Ramp | Compared | None:
+    """What a tensor is known to be; a number is the same everywhere."""
+    if _whole(value):
+        return Ramp(value)
+    if isinstance(value, float):
+        return Ramp(int(value)) if value.is_integer() else None
+    known, of = getattr(value, "napkin_ramp", (None, None))
+    return known if known is not None and of == contents(value) else None
+
+
+_MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Ramp | Compared | None]] = {}
+
+
+def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def put(make: Callable[..., Any]) -> Callable[..., Any]:
+        _MAKING.update(dict.fromkeys(names, make))
+        return make
+
+    return put
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two numbers are the same at all sizes."""
+    one, other = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
+    return bool(sp.expand(one - other) == 0)
+
+
+def _whole(*values: Any) -> bool:
+    return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
+
+
+def _is_small(known: Ramp | Compared) -> bool:
+    """Whether this is a number that every floating-point format holds as it is."""
+    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
+
+
+def _axis(given: Mapping[str, Any], dims: int) -> int:
+    """The axis that an operator is about, counted from the last."""
+    dim = given.get("dim", 0)
+    return int(dim if dim < 0 else dim - dims)
+
+
+def _rising(first: Any, step: int, axis: int, length: Any) -> Ramp:
+    """A ramp; of one element, or of equal ones, it is a number."""
+    return Ramp(first, step, axis, length) if step and not _same(length, 1) else Ramp(first)
+
+
+def _plain(value: Any) -> Ramp | None:
+    """The ramp that ``value`` is known to be, where it is not truths about one."""
+    known = ramp_of(value)
+    return known if isinstance(known, Ramp) else None
+
+
+# -- where ramps come from ------------------------------------------------------------------------------------------------
+
+
+@_making("arange")
+def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    start, step = given.get("start", 0), given.get("step", 1)
+    return _rising(start, step, -1, out.shape[0]) if _whole(start, given["end"]) and type(step) is int else None
+
+
+@_making("zeros", "zeros_like", "new_zeros")
+def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
+    return Ramp(0)
+
+
+@_making("ones", "ones_like", "new_ones")
+def _ones(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
+    return Ramp(1)
+
+
+@_making("full", "full_like", "new_full", "scalar_tensor")
+def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    value = given.get("fill_value", given.get("s"))
+    if out.dtype is torch.bool:
+        return Ramp(int(value)) if isinstance(value, bool) else None
+    return Ramp(value) if _whole(value) else None
+
+
+# -- the same elements, elsewhere -----------------------------------------------------------------------------------------
+
+
+@_making("clone", "detach", "alias", "lift_fresh", "expand")
+def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+    """What is expanded along an axis is a number there."""
+    return ramp_of(given["self"])
+
+
+@_making("_to_copy")
+def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+    """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
+    known, source = ramp_of(given["self"]), given["self"].dtype
+    if out.dtype is source or not isinstance(known, Ramp):
+        return known if out.dtype is source else None
+    return known if (known.first in (0, 1) and _is_small(known)) or out.dtype is torch.int64 else None
+
+
+@_making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
+def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+    """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
+    known = ramp_of(given["self"]) if out.dtype is given["self"].dtype else None
+    if isinstance(known, Compared):
+        moved = _moved(known.ramp, given["self"], out)
+        return None if moved is None else replace(known, ramp=moved)
+    return None if known is None else _moved(known, given["self"], out)
+
+
+def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None:
+    """``ramp`` along the axis of ``after`` that is the one of ``before``: no longer known where axes behind it are joined or split."""
+    if not ramp.step:
+        return ramp
+    here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not _same(t.shape[axis], 1)] for t in (before, after))
+    place = here.index(ramp.axis) if ramp.axis in here else len(there)
+    same = [_same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
+    return replace(ramp, axis=there[place]) if place < len(there) and all(same[: place + 1]) else None
+
+
+@_making("slice")
+def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    known, axis = _plain(given["self"]), _axis(given, out.dim())
+    if known is None or not known.step or axis != known.axis:
+        return known
+    start, by = given.get("start") or 0, given.get("step", 1)
+    if not isinstance(start, int) or start < 0 or by != 1:
+        return None
+    return _rising(known.first + known.step * start, known.step, axis, out.shape[axis])
+
+
+@_making("select")
+def _picked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    known, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
+    if known is None or not known.step:
+        return known
+    if axis != known.axis:
+        return replace(known, axis=known.axis + (axis > known.axis))
+    return Ramp(known.first + known.step * (at if at >= 0 else known.length + at)) if isinstance(at, int) else None
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+@_making("cat")
+def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    """Pieces of which each goes on where the one before it ends."""
+    axis = _axis(given, out.dim())
+    pieces = [
+        (known, t.shape[axis]) for t in given["tensors"] if (known := _plain(t)) is not None and (not known.step or known.axis == axis)
+    ]
+    if len(pieces) < len(given["tensors"]):
+        return None
+    first = at = pieces[0][0].first
+    step = next((ramp.step for ramp, _ in pieces if ramp.step), 0)
+    for ramp, length in pieces:
+        if not _same(ramp.first, at) or (ramp.step != step and not _same(length, 1)):
+            return None
+        at = at + step * length
+    return _rising(first, step, axis, out.shape[axis])
+
+
+@_making("add")
+def _sum(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    return _of_both(given, 1) if out.dtype is not torch.bool else None
+
+
+@_making("sub")
+def _difference(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    return _of_both(given, -1)
+
+
+def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
+    one, other = _plain(given["self"]), _plain(given["other"])
+    if given.get("alpha", 1) != 1 or one is None or other is None or (one.step and other.step and one.axis != other.axis):
+        return None
+    long = one if one.step else other
+    return _rising(one.first + sign * other.first, one.step + sign * other.step, long.axis, long.length)
+
+
+@_making("cumsum")
+def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    known, axis = _plain(given["self"]), _axis(given, out.dim())
+    if known is None or known.step or not isinstance(known.first, int):
+        return None
+    return _rising(known.first, known.first, axis, out.shape[axis])
+
+
+@_making("max", "amax")
+def _largest(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    return _end(given, 1)
+
+
+@_making("min", "amin")
+def _least(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    return _end(given, 0)
+
+
+def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
+    known = _plain(given["self"])
+    if known is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
+        return None
+    return Ramp(known.ends()[which])
+
+
+# -- comparisons ----------------------------------------------------------------------------------------------------------
+
+
+def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Ramp | Compared | None]:
+    def make(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+        one, other = _plain(given["self"]), _plain(given["other"])
+        if one is None or other is None:
+            return None
+        if other.step:
+            difference = _of_both(given, -1)
+            return None if difference is None else _told(difference, relation, 0)
+        return _told(one, relation, other.first)
+
+    return make
+
+
+def _told(ramp: Ramp, relation: str, other: Any) -> Ramp | Compared:
+    """Truths about a number are themselves numbers."""
+    if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
+        return Ramp(int(_RELATIONS[relation](ramp.first, other)))
+    return Compared(ramp, relation, other)
+
+
+_MAKING.update({relation: _comparing(relation) for relation in _RELATIONS})
+
+
+@_making("any")
+def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+    return _of_all(given, largest_decides=("gt", "ge"))
+
+
+@_making("all")
+def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+    return _of_all(given, largest_decides=("lt", "le"))
+
+
+def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | Compared | None:
+    """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
+    known = ramp_of(given["self"])
+    if known is None or given["self"].dtype is not torch.bool or "dim" in given or not _has_elements(given["self"]):
+        return None
+    if isinstance(known, Ramp):
+        return known if not known.step else None
+    if known.ramp.step and known.relation in ("eq", "ne"):
+        return None
+    least, largest = known.ramp.ends()
+    return _told(Ramp(largest if known.relation in largest_decides else least), known.relation, known.other)
+
+
+def _has_elements(value: torch.Tensor) -> bool:
+    """Asked where some sizes would leave none."""
+    return all(size >= 1 if isinstance(size, int) else never_below_one(size.node.expr) or bool(size >= 1) for size in value.shape)

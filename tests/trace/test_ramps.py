@@ -1,0 +1,238 @@
+"""What is known of positions at all sizes is what they are at each: compared, element by element, with the same operators run for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sympy as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import calc
+from calc.derivation import Derivation
+from calc.trace import ramps
+from calc.trace.ramps import Compared, Ramp, ramp_of
+from calc.trace.recorder import Recorder
+from calc.trace.repeated import Repeats
+from calc.trace.symbols import SizeEnv
+from tests.trace.modules import function
+
+Made = Callable[[Any], Tensor]
+HINT, TRIED = 13, (1, 2, 3, 7, 31)
+
+# What makes a tensor of n whole numbers, by the operator that each is about.
+MADE: dict[str, Made] = {
+    "arange": lambda n: torch.arange(n),
+    "arange from": lambda n: torch.arange(3, n + 3),
+    "arange by": lambda n: torch.arange(5 * n, 2 * n, -3),
+    "zeros": lambda n: torch.zeros(n, dtype=torch.int64),
+    "ones": lambda n: torch.arange(n).new_ones(n),
+    "ones of floats": lambda n: torch.ones(n),
+    "eq of floats": lambda n: torch.ones(n, 3) == 1.0,
+    "full": lambda n: torch.full((n,), 7),
+    "full of truths": lambda n: torch.full((n,), True),
+    "full of a size": lambda n: torch.full((n,), n + 1),
+    "clone": lambda n: torch.arange(n).clone(),
+    "expand": lambda n: torch.arange(n)[:, None].expand(n, 5),
+    "_to_copy": lambda n: torch.arange(n, dtype=torch.int32).to(torch.int64),
+    "_to_copy of truths": lambda n: torch.full((n,), True).to(torch.int32),
+    "unsqueeze": lambda n: torch.arange(n)[None, :, None],
+    "view": lambda n: torch.arange(n)[None, :, None].view(1, n),
+    "view of truths": lambda n: (torch.arange(n)[None] > 4).view(n, 1),
+    "slice": lambda n: torch.arange(n + 9)[4:],
+    "slice of another axis": lambda n: torch.arange(n)[:, None].expand(n, 5)[:, 2:],
+    "select": lambda n: torch.arange(n)[-1],
+    "select of another axis": lambda n: torch.arange(n)[:, None].expand(n, 5)[:, 3],
+    "select before the axis": lambda n: torch.arange(n).expand(5, n)[3],
+    "cat": lambda n: torch.cat([torch.arange(n)[:1] - 1, torch.arange(n)]),
+    "cat of numbers": lambda n: torch.cat([torch.full((n,), 7), torch.full((3,), 7)]),
+    "add": lambda n: torch.arange(n) + 5,
+    "add of two": lambda n: torch.arange(n) + torch.arange(3, n + 3)[None],
+    "add to one number": lambda n: torch.full((1, 1), 4) + torch.arange(n)[:, None],
+    "sub": lambda n: torch.arange(n) - n,
+    "sub from a number": lambda n: torch.full((1,), 4) - torch.arange(n),
+    "cumsum": lambda n: torch.full((n,), 7).cumsum(0),
+    "diff": lambda n: torch.diff(torch.arange(n), prepend=torch.arange(n)[:1] - 1),
+    "max": lambda n: torch.arange(n).max(),
+    "max, falling": lambda n: torch.arange(5 * n, 2 * n, -3).max(),
+    "min": lambda n: torch.arange(5 * n, 2 * n, -3).min(),
+    "gt": lambda n: torch.arange(n) > 4,
+    "ge": lambda n: torch.arange(n) >= 4,
+    "lt": lambda n: torch.arange(n) < 4,
+    "le": lambda n: torch.arange(n) <= 4,
+    "eq": lambda n: torch.arange(n) == 4,
+    "ne": lambda n: torch.diff(torch.arange(n), prepend=torch.arange(n)[:1] - 1) != 1,
+    "lt of two": lambda n: torch.arange(n) < torch.arange(3, n + 3),
+    "lt, the other way": lambda n: torch.arange(n)[3:] < torch.arange(n).flip(0)[3:],
+    "any": lambda n: (torch.arange(n) > 4).any(),
+    "any, less": lambda n: (torch.arange(5 * n, 2 * n, -3) <= 10).any(),
+    "all": lambda n: (torch.arange(n) > 0).all(),
+    "all, less": lambda n: (torch.arange(n) < 4).all(),
+    "all of the same": lambda n: (torch.full((n,), 7) == 7).all(),
+}
+UNKNOWN = {"lt, the other way"}  # none turns an axis around
+
+
+def known(make: Made) -> tuple[Ramp | Compared | None, SizeEnv]:
+    """What is known of ``make(n)`` for a symbolic n."""
+    env = SizeEnv({"n": HINT})
+    with FakeTensorMode(shape_env=env), Recorder(Repeats(env), {}):
+        return ramp_of(make(env.symbols["n"])), env
+
+
+def at(number: Any, env: SizeEnv, n: int) -> int:
+    expr = number.node.expr if isinstance(number, torch.SymInt) else sp.Integer(number)
+    return int(expr.subs(dict.fromkeys(env.names, n)))
+
+
+def written_out(found: Ramp | Compared, env: SizeEnv, n: int, like: Tensor) -> Tensor:
+    """The elements that a tensor of the shape of ``like`` has at n, by what is known of it."""
+    if isinstance(found, Compared):
+        numbers = written_out(found.ramp, env, n, like.to(torch.int64))
+        truths: Tensor = ramps._RELATIONS[found.relation](numbers, at(found.other, env, n))
+        return truths
+    places = torch.zeros_like(like, dtype=torch.int64)
+    if found.step:
+        assert at(found.length, env, n) == like.shape[found.axis]
+        places = places + torch.arange(like.shape[found.axis]).view(-1, *[1] * (-1 - found.axis))
+    return (places * found.step + at(found.first, env, n)).to(like.dtype)
+
+
+def assert_known(make: Made, sizes: Sequence[int] = TRIED) -> None:
+    found, env = known(make)
+    assert found is not None
+    for n in sizes:
+        real = make(n)
+        assert torch.equal(written_out(found, env, n, real), real), (found, n)
+
+
+@pytest.mark.parametrize("name", sorted(MADE.keys() - UNKNOWN))
+def test_what_is_known_of_a_tensor_is_so_at_each_size(name: str) -> None:
+    assert_known(MADE[name])
+
+
+def test_each_rule_is_compared_so() -> None:
+    """And a planted error in it, one more than there is, is seen."""
+    about = {name.split(",")[0].split()[0] for name in MADE}
+    copies = {"zeros_like", "new_zeros", "ones_like", "new_ones", "full_like", "new_full", "scalar_tensor", "detach", "alias", "lift_fresh"}
+    shapes = {"squeeze", "_unsafe_view", "_reshape_alias", "amax", "amin"}
+
+    assert set(ramps._MAKING) - copies - shapes <= about
+
+
+@pytest.mark.parametrize("name", sorted(MADE.keys() - UNKNOWN - {"diff"}))  # of which any constant cancels
+def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = {"ones": "new_ones"}.get(name, name.split(",")[0].split()[0])
+    right = ramps._MAKING[rule]
+
+    def wrong(given: Any, out: Tensor) -> Any:
+        found = right(given, out)
+        if isinstance(found, Compared):
+            return replace(found, other=found.other + 1)
+        return None if found is None else replace(found, first=1 - found.first if out.dtype is torch.bool else found.first + 1)
+
+    monkeypatch.setitem(ramps._MAKING, rule, wrong)
+    with pytest.raises(AssertionError):
+        assert_known(MADE[name], range(1, 17))
+
+
+CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "later": lambda t: t + 3,
+    "back": lambda t: t - t[..., :1],
+    "in front": lambda t: t[None],
+    "behind": lambda t: t[..., None],
+    "repeated": lambda t: t.expand(4, *t.shape),
+    "rows": lambda t: t.reshape(-1, t.shape[-1]),
+    "columns": lambda t: t.view(t.shape[-1], -1) if t.dim() < 3 else t,
+    "the rest": lambda t: t[..., 1:],
+    "from the third": lambda t: t[2:] if t.dim() else t,
+    "the last": lambda t: t[..., -1],
+    "the first row": lambda t: t[0] if t.dim() else t,
+    "squeezed": lambda t: t.squeeze(0) if t.dim() else t,
+    "twice": lambda t: torch.cat([t, t], -1),
+    "differences": lambda t: torch.diff(t, dim=-1),
+    "sums": lambda t: t.cumsum(-1),
+    "across": lambda t: t - t.mT if t.dim() > 1 else t,
+    "more than 4": lambda t: (t > 4).to(torch.int64),
+    "no more than the last": lambda t: (t <= t[..., -1:]).to(torch.int64),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(CHANGES)), max_size=6), st.sampled_from(["gt", "le", "eq", "any", "all", "max", "min", ""]))
+def test_so_it_is_of_any_operators_one_after_the_other(names: list[str], last: str) -> None:
+    """Where something is known after all of them."""
+
+    def make(n: Any) -> Tensor:
+        t = torch.arange(n)
+        for name in names:
+            t = CHANGES[name](t) if t.dim() or name in ("later", "in front") else t
+        match last:
+            case "any" | "all":
+                truth: Tensor = getattr(t > 9, last)()
+                return truth
+            case "max" | "min":
+                end: Tensor = getattr(t, last)()
+                return end
+            case "":
+                return t
+        compared: Tensor = getattr(t, last)(9)
+        return compared
+
+    try:
+        found, env = known(make)
+        real = [(n, make(n)) for n in (11, 17, 29)]
+    except (RuntimeError, IndexError, ValueError):  # no such axis, or no such view
+        return
+    for n, tensor in real if found is not None else ():
+        assert torch.equal(written_out(found, env, n, tensor), tensor)  # type: ignore[arg-type]  # it is not None
+
+
+# -- in a step ------------------------------------------------------------------------------------------------------------
+
+
+def derived(of: Callable[[Tensor], Tensor], **sizes: int) -> Derivation:
+    return calc.derive(function(of), sizes, cache=False, optimizer="sgd")
+
+
+def stretched(x: Tensor) -> Tensor:
+    """Dynamic rotary embeddings do so: beyond some length something else is worked out."""
+    positions = torch.arange(x.shape[0])[None]
+    return x @ x.T @ x if positions.max() + 1 > 100 else x
+
+
+@pytest.mark.parametrize(("rows", "flops"), [(3, 0), (100, 0), (101, 4 * 101 * 101 * 7), (300, 4 * 300 * 300 * 7)])
+def test_a_branch_on_positions_is_one_on_sizes(rows: int, flops: int) -> None:
+    """Taken as it comes out at the very sizes asked for, however small those were that the step was recorded with."""
+    assert flops == derived(stretched, B=rows)["flops.forward.matmul"].value
+
+
+def test_what_is_so_at_all_sizes_is_no_assumption() -> None:
+    """As that no position restarts, which tells sequences packed into one."""
+
+    def packed(x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[0])[None]
+        restarts = (torch.diff(positions, prepend=positions[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+        return x if (restarts[:, -1] == 0).all() else x @ x.T @ x
+
+    derivation = derived(packed, B=29)
+
+    assert () == derivation.assumptions
+    assert 0 == derivation["flops.forward.matmul"].value
+
+
+def test_positions_that_were_written_over_are_not_known() -> None:
+    """Through another view as well."""
+    assert known(lambda n: torch.arange(n).add_(3))[0] is None
+
+    def changed(n: Any) -> Tensor:
+        positions = torch.arange(n)
+        positions[2:] += 3
+        return positions
+
+    assert known(changed)[0] is None
