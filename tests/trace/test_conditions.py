@@ -123,22 +123,22 @@ def test_a_branch_on_sizes_is_a_stated_assumption(of: Branch) -> None:
     assert any("test_conditions.py:" in a.because or "test_conditions.py:" in a.expr for a in result.assumptions)
 
 
-def test_a_boolean_read_from_positions_is_evaluated_and_stated() -> None:
-    """Positions depend on sizes alone, so the branch is the one a real run takes; the assumption names its line."""
+def test_a_boolean_read_from_constants_is_evaluated_and_stated() -> None:
+    """Squares of positions depend on sizes alone, so the branch is the one a real run takes; the assumption names its line."""
 
-    def positions(x: Tensor) -> Tensor:
-        steps = torch.arange(x.shape[1]).diff()
-        if (steps == 1).all():
+    def squares(x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[1])
+        if (positions * positions >= 0).all():
             return x
         return -x
 
-    result = calc.derive(function(positions), cache=False, optimizer="sgd")
+    result = calc.derive(function(squares), cache=False, optimizer="sgd")
     (assumption,) = (a for a in result.assumptions if "is True" in a.expr)
 
     assert "test_conditions.py:" in assumption.expr
-    assert "if (steps == 1).all():" in assumption.expr
-    # no negation: w * x and the sum, and d - 1 differences
-    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 7 - 1 + 6
+    assert "if (positions * positions >= 0).all():" in assumption.expr
+    # no negation: w * x and the sum, and d squares
+    assert result[ELEMENTWISE].value == 3 * 7 + 3 * 7 - 1 + 7
 
 
 def test_what_a_model_demands_of_its_sizes_is_no_reason_to_refuse_it() -> None:
