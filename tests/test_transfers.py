@@ -91,6 +91,25 @@ def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(monkeypatch: p
         list(copies.mapped(2**17, 3, 17, ONCE))
 
 
+def test_a_page_in_use_is_dropped_when_it_no_longer_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system is told once more; of a file that stays in memory it is told so often and no more."""
+    path = tmp_path / "tokens.bin"
+    path.write_bytes(b"12")
+    reads = iter([1, 1])
+
+    def read(*_: Any) -> int:
+        found = next(reads, None)
+        if found is None:
+            raise BlockingIOError
+        return found
+
+    monkeypatch.setattr(copies.os, "preadv", read)
+    assert copies._dropped(path)
+
+    monkeypatch.setattr(copies.os, "preadv", lambda *_: 1)
+    assert not copies._dropped(path)
+
+
 def test_the_call_and_the_copy_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a device that only pretends: the call returns at once, and the copy takes until the device has finished."""
     calls: list[str] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -171,14 +172,20 @@ def _uncached(path: Path, repeat: Repeat) -> Times:
     return timed(body, HostWatch(), repeat).parts["read"]
 
 
+_TELLINGS, _SECONDS_BETWEEN = 50, 0.001
+
+
 def _dropped(path: Path) -> bool:
-    """Whether the system has dropped the file's pages, having been told to; it does not while the file is mapped anywhere."""
+    """Whether the system has dropped the file's pages, having been told to; it does not while the file is mapped anywhere, and a page
+    that is in use at that moment (by what writes or reclaims pages) stays until it is told once more."""
     with path.open("rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:  # a file system that cannot tell
-            return False
+        for _ in range(_TELLINGS):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            try:
+                os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return True
+            except OSError:  # a file system that cannot tell
+                return False
+            time.sleep(_SECONDS_BETWEEN)
     return False
