@@ -106,7 +106,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "loops": list(graph.loops),
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
-        "conditions": [[c.expr, c.holds, c.where] for c in graph.conditions],
+        "conditions": [c.to_json() for c in graph.conditions],
         "records": [_record_to_json(r) for r in graph.records],
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),

@@ -339,10 +339,23 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
     """What to say of ``unmet`` conditions: other sizes may help where one is about more than turns."""
     of_sizes = [condition for condition in unmet if not _about_turns(condition, graph)]
     condition, kind = (of_sizes[0], SizesError) if of_sizes else (unmet[0], TraceError)
+    if condition.each:
+        return SizesError(_BY_VALUES.format(spec.name, condition.where))
     return kind(
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
     )
+
+
+_BY_VALUES = (
+    "{}: what the step does hangs on a value that it reads out of a tensor at {}, and on how that follows from sizes: at others it is"
+    " another one, or of too many elements to be evaluated; make the branch depend on sizes, or choose other sizes"
+)
+
+
+def _by_values(spec: Spec, graph: Graph) -> SizesError | None:
+    """What to say of a step that is another one at other sizes, where values that it reads decide so."""
+    return next((SizesError(_BY_VALUES.format(spec.name, c.where)) for c in graph.conditions if c.each), None)
 
 
 def _analysed(graph: Graph) -> Analysis:
@@ -381,7 +394,7 @@ def _deep_enough(
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
-                raise  # depth is not what it depends on
+                raise _by_values(spec, graph) or error from None  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
             attempt = turns.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
             if tries == _TRIES_OF_WALKED and spec.walked and pins:

@@ -10,8 +10,10 @@ The closed forms are those of ``calc.stored``, or are derived first. Points at w
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -258,8 +260,13 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
 
 def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
     """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
-    here = side(condition.expr, symbols)
     found: Array = np.zeros((), dtype=bool)
+    if condition.each:
+        names = names_in(condition.expr)
+        for at in certified:
+            found = found | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
+        return found
+    here = side(condition.expr, symbols)
     for at in certified:
         if not condition.same_at(at):
             there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})

@@ -42,11 +42,18 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked."""
+    """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked.
+
+    With ``each``, something was decided there by the values of sizes in no way that is known: no other sizes tell of it.
+    """
 
     expr: str
     holds: bool
     where: str
+    each: bool = False
+
+    def to_json(self) -> list[str | bool]:
+        return [self.expr, self.holds, self.where, *([True] if self.each else [])]
 
     def same_at(self, values: Mapping[str, int]) -> bool:
         """Whether the answer is the recorded one at these values of the basis symbols."""
@@ -61,6 +68,8 @@ class Condition:
         It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
         nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
         """
+        if self.each:
+            return all(certified[name] == values[name] for name in dims.names_in(self.expr))
         if self.same_at(certified):
             return False
         try:

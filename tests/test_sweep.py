@@ -98,9 +98,13 @@ SWEPT: dict[str, dict[str, Sequence[int]]] = {
 def test_a_grid_is_all_of_its_points(name: str) -> None:
     """Where a point is refused by itself the grid has a gap, and everywhere else the same integers, of every known quantity."""
     form, axes = _form(name), SWEPT[name]
-    known = [q.name for q in form.quantities.values() if not q.unknown]
-    found = sweep(form, axes, known)
 
+    _assert_all_points(form, axes, [q.name for q in form.quantities.values() if not q.unknown])
+
+
+def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: Sequence[str]) -> int:
+    """And how many of them have values."""
+    found = sweep(form, axes, known)
     for sizes, values in found.rows():
         at = dict(zip(axes, sizes, strict=True))
         try:
@@ -109,6 +113,15 @@ def test_a_grid_is_all_of_its_points(name: str) -> None:
             expected = (None,) * len(known)
         assert expected == values, at
     assert sum(gap.points for gap in found.gaps) == sum(values[0] is None for _, values in found.rows())
+    return sum(values[0] is not None for _, values in found.rows())
+
+
+def test_where_values_decided_something_only_recorded_sizes_are_known() -> None:
+    """Those of gpt2's step as it is stored: B = 17 with T = 79, and B = 19 with 89; at B = 13 and T = 71 it was recorded in symbols."""
+    data = json.loads((FOLDER / "gpt2.json").read_text(encoding="utf-8"))
+    data["conditions"].append(["B == 13 and T == 71", True, "a line", True])
+
+    assert 3 == _assert_all_points(Stored(data), {"B": [13, 17, 19], "T": [71, 79, 80, 89]}, ["parameters"])
 
 
 def test_listed_points_are_those_of_the_list() -> None:

@@ -106,7 +106,7 @@ def _standing(name: str, graph: Graph) -> dict[str, Any]:
         "symbols": list(graph.symbols),
         "basis": dict(graph.basis),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
-        "conditions": [[c.expr, c.holds, c.where] for c in graph.conditions],
+        "conditions": [c.to_json() for c in graph.conditions],
         "certified": [dict(record.sizes) for record in graph.certificates],
         "held": {name: list(kept) for name, kept in graph.held.items()},
     }

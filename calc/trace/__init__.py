@@ -254,7 +254,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
 
 def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:
     """Whether every question asked about sizes has there the answer that was recorded."""
-    return all(c.same_at(at) for c in graph.conditions)
+    return all(c.same_at(at) for c in graph.conditions if not c.each)
 
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:
@@ -310,7 +310,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept),
+        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *conditions.of_values(runs, pins)),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),
@@ -328,6 +328,9 @@ def _provenance() -> dict[str, str]:
     return versions
 
 
+_EVALUATED = "it depends on sizes and constants only; evaluated for real, at the sizes asked for too"
+
+
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
     found: dict[str, Assumption] = {}
     for name, where in pins.items():
@@ -336,7 +339,7 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
         for line, answer in run.answers.items():
-            found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on sizes and constants only; evaluated for real")
+            found[line] = Assumption(f"the value read at {line} is {answer}", _EVALUATED)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: recorded with one number, certified with another"
             found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)

@@ -83,8 +83,9 @@ class Choices:
             return True, self._number
         if self._finite:
             return True, 0.0  # of a gradient scaler: no gradient has overflowed
-        if known_of(args[0]) in (NEVER, ALWAYS):
-            return True, known_of(args[0]) == ALWAYS
+        known = known_of(args[0])
+        if known in (NEVER, ALWAYS):
+            return True, known == ALWAYS
         return (True, 0) if self._only_picking and not args[0].dtype.is_floating_point else (False, None)
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:

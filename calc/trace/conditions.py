@@ -22,6 +22,18 @@ def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim])
     return list(kept.values())
 
 
+def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
+    """That values read out of tensors, which depend on sizes in no way that is known, were read at these: at others they may be others."""
+    found = {}
+    for run in runs:
+        hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
+        for names, line in run.asked.items():
+            expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
+            if expr:
+                found[expr] = Condition(expr, True, line, each=True)
+    return list(found.values())
+
+
 def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
     """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
     asked = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)

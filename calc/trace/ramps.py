@@ -7,6 +7,7 @@ is one about sizes (``T > 4096``), which a graph keeps as any other, or its answ
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from calc.trace.symbols import never_below_one
-from calc.trace.values import contents, given_to, name_of, written
+from calc.trace.values import contents, given_to, name_of, registering, written
 
 _READ = torch.ops.aten._local_scalar_dense.default
 _WHOLE = (torch.int64, torch.int32, torch.bool)
@@ -90,14 +91,7 @@ def ramp_of(value: Any) -> Ramp | Compared | None:
 
 
 _MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Ramp | Compared | None]] = {}
-
-
-def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def put(make: Callable[..., Any]) -> Callable[..., Any]:
-        _MAKING.update(dict.fromkeys(names, make))
-        return make
-
-    return put
+_making = registering(_MAKING)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -197,6 +191,12 @@ def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None
     return replace(ramp, axis=there[place]) if place < len(there) and all(same[: place + 1]) else None
 
 
+@_making("repeat")
+def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    known = _plain(given["self"])
+    return known if known is None or not known.step or _same(given["repeats"][known.axis], 1) else None
+
+
 @_making("slice")
 def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     known, axis = _plain(given["self"]), _axis(given, out.dim())
@@ -263,6 +263,16 @@ def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     if known is None or known.step or not isinstance(known.first, int):
         return None
     return _rising(known.first, known.first, axis, out.shape[axis])
+
+
+@_making("sum")
+def _summed(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    """Of equal elements: as often as there are."""
+    known, source = _plain(given["self"]), given["self"]
+    if known is None or known.step:
+        return None
+    axes = given.get("dim") or range(source.dim())
+    return Ramp(math.prod((source.shape[axis] for axis in axes), start=known.first))
 
 
 @_making("max", "amax")

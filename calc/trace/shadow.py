@@ -20,18 +20,23 @@ from calc.errors import DataDependentError
 from calc.trace.lines import user_line
 from calc.trace.values import overwritten
 
-_LARGEST = 1 << 16
+_LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
+_WHOLE = (torch.int64, torch.int32, torch.bool)
 _RANDOM = torch.Tag.nondeterministic_seeded
 _ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
 
 class Shadows:
-    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each question answered."""
+    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each question answered, ``asked`` the line
+    that asked first for a value made of those symbols: at other sizes it may be another one. (What such values are written to is noted on
+    storages, since views share it.)"""
 
-    def __init__(self, hint: Callable[[Any], Any]) -> None:
+    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]]) -> None:
         self._hint = hint
+        self._symbols = symbols
         self.answers: dict[str, str] = {}
+        self.asked: dict[frozenset[str], str] = {}
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
@@ -44,6 +49,9 @@ class Shadows:
             )
         with no_dispatch():
             value = func(*tree_map(self._real, args))
+        made_of = self._made_of(args)
+        if made_of:
+            self.asked.setdefault(made_of, user_line())
         # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
         if isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
             self.answers[user_line()] = str(value)
@@ -62,11 +70,29 @@ class Shadows:
         with no_dispatch():
             real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
         _attach(out, real)
+        made_of = self._made_of((args, tuple(kwargs.values())))
+        if made_of:
+            results = out if isinstance(out, list | tuple) else (out,)
+            for tensor in (*overwritten(func, args, kwargs), *(t for t in results if isinstance(t, torch.Tensor))):
+                storage = tensor.untyped_storage()
+                storage.napkin_made_of = made_of | getattr(storage, "napkin_made_of", made_of)  # type: ignore[attr-defined]  # as above
+
+    def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
+        """The symbols that ``values`` depend on: those of numbers, and those that the storages of tensors were written with."""
+        found: frozenset[str] = frozenset()
+        for value in values:
+            if isinstance(value, list | tuple):
+                found |= self._made_of(value)
+            elif isinstance(value, torch.Tensor):
+                found |= getattr(value.untyped_storage(), "napkin_made_of", found)
+            else:
+                found |= self._symbols(value)
+        return found
 
     def _small(self, out: Any) -> bool:
         # What works in place on lists returns nothing.
         tensors = out if isinstance(out, list | tuple) else [] if out is None else [out]
-        return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _LARGEST for t in tensors)
+        return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _most(t.dtype) for t in tensors)
 
     def _hinted_numel(self, tensor: torch.Tensor) -> int:
         count = 1
@@ -82,6 +108,10 @@ class Shadows:
     @staticmethod
     def _device(value: Any) -> Any:
         return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def _most(dtype: torch.dtype) -> int:
+    return _LARGEST_WHOLE if dtype in _WHOLE else _LARGEST
 
 
 @functools.cache

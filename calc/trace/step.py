@@ -37,13 +37,15 @@ from calc.trace.symbols import SizeEnv
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``numbers_read`` says
+    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``asked``
+    has the symbols that such values are made of, and the line that read them first. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols."""
 
     record: Record
     conditions: Sequence[Condition]
     answers: Mapping[str, str]
+    asked: Mapping[frozenset[str], str]
     repeats: Repeats
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
@@ -92,7 +94,8 @@ def record_step(
     if recorder.rewrites and not rewrites:
         return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
     conditions = env.conditions() if env is not None else ()
-    return Traced(record, conditions, recorder.shadows.answers, repeats, tuple(recorder.choices.readers), recorder.rewrites)
+    shadows = recorder.shadows
+    return Traced(record, conditions, shadows.answers, shadows.asked, repeats, tuple(recorder.choices.readers), recorder.rewrites)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.

@@ -188,6 +188,10 @@ class SizeEnv(ShapeEnv):
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}", counts)
 
+    def made_of(self, value: Any) -> frozenset[str]:
+        """The symbols in a value that is a size, or made of sizes."""
+        return frozenset(self._names(value.node.expr)) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else frozenset()
+
     def _names(self, expr: Any) -> set[str]:
         return {self.names.get(s, str(s)) for s in expr.free_symbols}
 

@@ -68,6 +68,22 @@ _CARRYING = frozenset(
 _MAKING: dict[str, Callable[..., Any]] = {}
 
 
+def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """A decorator that puts a function into ``table`` under the names of operators."""
+
+    def naming(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def put(make: Callable[..., Any]) -> Callable[..., Any]:
+            table.update(dict.fromkeys(names, make))
+            return make
+
+        return put
+
+    return naming
+
+
+_making = registering(_MAKING)
+
+
 def known_of(value: Any) -> Any:
     """What is known of a fake tensor's values, or nothing. What is written over, through whichever view, is forgotten."""
     known, of = getattr(value, "napkin_known", (None, None))
@@ -144,14 +160,6 @@ def _carry_pick(part: torch.Tensor, out: Any) -> None:
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata == storage:
             tensor.napkin_pick = part.napkin_pick  # type: ignore[attr-defined]  # ours, as above
-
-
-def _making(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def put(make: Callable[..., Any]) -> Callable[..., Any]:
-        _MAKING.update(dict.fromkeys(names, make))
-        return make
-
-    return put
 
 
 def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:

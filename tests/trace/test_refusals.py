@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -19,25 +18,7 @@ from calc.errors import BadInputError, DataDependentError, NapkinError, SpecErro
 from calc.spec import Spec
 from tests.trace import modules
 from tests.trace.modules import Weighted, function, spec
-
-
-def refusal(s: Spec, **options: str) -> NapkinError:
-    """The error of tracing and deriving ``s``, once it is seen to be one line."""
-    with pytest.raises(NapkinError) as found:
-        calc.derive(s, cache=False, **options)
-
-    message = str(found.value)
-    assert message == message.strip() != ""
-    assert "\n" not in message
-    assert "/" not in re.sub(r"\S+\.py:\d+: .*", "", message)  # no paths of this machine
-    return found.value
-
-
-def assert_names_line(error: NapkinError, of: Callable[..., Any], offset: int = 1) -> None:
-    """The message names this file, the line ``offset`` below the head of ``of``, and its text."""
-    lines, first = inspect.getsourcelines(of)
-    assert f"test_refusals.py:{first + offset}: {lines[offset].strip()}" in str(error)
-
+from tests.trace.refused import assert_names_line, refusal
 
 # -- branches and sizes that depend on data --------------------------------------------------------------------------------
 
@@ -78,71 +59,6 @@ def test_a_value_read_out_of_data_is_refused(of: Callable[[Tensor], Tensor]) -> 
     assert isinstance(error, DataDependentError)
     assert_names_line(error, of)
     assert "depends on the data, so no closed form follows" in str(error)
-
-
-def through_a_view(marks: Tensor, data: Tensor) -> None:
-    marks[0] = data.sum()
-
-
-def through_a_twin(marks: Tensor, data: Tensor) -> None:
-    marks.detach().copy_(data)
-
-
-def in_a_list(marks: Tensor, data: Tensor) -> None:
-    torch._foreach_add_([marks.view(-1)], [data])
-
-
-def at_random(marks: Tensor, _: Tensor) -> None:
-    marks[1:].normal_()
-
-
-def as_a_result(marks: Tensor, data: Tensor) -> None:
-    torch.add(data, 1, out=marks)
-
-
-@pytest.mark.parametrize("write", [through_a_view, through_a_twin, in_a_list, at_random, as_a_result])
-@pytest.mark.parametrize("seen", [lambda marks: marks, lambda marks: marks[:2]], ids=["whole", "view made before"])
-def test_a_constant_overwritten_with_data_is_data(write: Callable[[Tensor, Tensor], None], seen: Callable[[Tensor], Tensor]) -> None:
-    """Through whichever view it was written: the zeros that it began with answer no question any more."""
-
-    def marked(x: Tensor) -> Tensor:
-        marks = torch.zeros(x.shape[1])
-        asked = seen(marks)
-        write(marks, x[0].detach())
-        return x if asked.any() else -x
-
-    error = refusal(function(marked))
-
-    assert isinstance(error, DataDependentError)
-    assert_names_line(error, marked, 4)
-
-
-def test_a_constant_exchanged_for_data_is_data() -> None:
-    """The tensor is the same one, its storage is another."""
-
-    def marked(x: Tensor) -> Tensor:
-        marks = torch.zeros(x.shape[1])
-        marks.data = x[0].detach()
-        return x if marks.any() else -x
-
-    error = refusal(function(marked))
-
-    assert isinstance(error, DataDependentError)
-    assert_names_line(error, marked, 3)
-
-
-def test_a_constant_overwritten_with_constants_is_one() -> None:
-    """Through views as well: its values are followed."""
-
-    def marked(x: Tensor) -> Tensor:
-        marks = torch.zeros(x.shape[1])
-        marks[:2] = 1
-        marks.view(-1).sub_(1)
-        return x if (marks < 0).any() else -x
-
-    said = [a.expr for a in calc.derive(function(marked), cache=False, optimizer="sgd").assumptions]
-
-    assert any("(marks < 0).any()" in text and text.endswith("is True") for text in said)
 
 
 def test_a_number_read_out_of_data_may_be_calculated_with_and_logged() -> None:
