@@ -348,8 +348,8 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
 
 
 _BY_VALUES = (
-    "{}: what the step does hangs on a value that it reads out of a tensor at {}, and on how that follows from sizes: at others it is"
-    " another one, or of too many elements to be evaluated; make the branch depend on sizes, or choose other sizes"
+    "{}: what the step does hangs on a value that it reads out of a tensor at {}, and on how that follows from sizes: at others it"
+    " may be another one, or is of too many elements to be evaluated; make the branch depend on sizes, or choose other sizes"
 )
 
 
@@ -449,7 +449,7 @@ def _probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mappi
         except (CertificateError, TraceError, SpecError):
             # Some models cannot even be built there, or have no parts to run again.
             # Conditions that change there and at no certificate stay unmet.
-            failed += [c for c in graph.conditions if not _certified(c, at, graph)]
+            failed += [c for c in graph.conditions if not c.each and not _certified(c, at, graph)]
     return graph
 
 

@@ -328,9 +328,6 @@ def _provenance() -> dict[str, str]:
     return versions
 
 
-_EVALUATED = "it depends on sizes and constants only; evaluated for real, at the sizes asked for too"
-
-
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
     found: dict[str, Assumption] = {}
     for name, where in pins.items():
@@ -339,7 +336,10 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
         for line, answer in run.answers.items():
-            found[line] = Assumption(f"the value read at {line} is {answer}", _EVALUATED)
+            found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on constants only; evaluated for real")
+        for line, names in run.asked.items():
+            because = f"it depends on {', '.join(sorted(basis.hidden.get(n, n) for n in names))} and constants only; evaluated for real"
+            found[line] = Assumption(f"the value read at {line} is that of these sizes", because)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: recorded with one number, certified with another"
             found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)

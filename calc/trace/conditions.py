@@ -24,13 +24,13 @@ def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim])
 
 def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
     """That values read out of tensors, which depend on sizes in no way that is known, were read at these: at others they may be others."""
-    found = {}
+    found: dict[str, Condition] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
-        for names, line in run.asked.items():
+        for line, names in run.asked.items():
             expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
             if expr:
-                found[expr] = Condition(expr, True, line, each=True)
+                found.setdefault(expr, Condition(expr, True, line, each=True))
     return list(found.values())
 
 

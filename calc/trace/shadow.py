@@ -28,15 +28,15 @@ _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_e
 
 
 class Shadows:
-    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each question answered, ``asked`` the line
-    that asked first for a value made of those symbols: at other sizes it may be another one. (What such values are written to is noted on
-    storages, since views share it.)"""
+    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, and
+    which; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
+    storages, since views share what is written.)"""
 
     def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]]) -> None:
         self._hint = hint
         self._symbols = symbols
         self.answers: dict[str, str] = {}
-        self.asked: dict[frozenset[str], str] = {}
+        self.asked: dict[str, frozenset[str]] = {}
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
@@ -51,9 +51,9 @@ class Shadows:
             value = func(*tree_map(self._real, args))
         made_of = self._made_of(args)
         if made_of:
-            self.asked.setdefault(made_of, user_line())
+            self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
         # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
-        if isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
+        elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
             self.answers[user_line()] = str(value)
         return True, value
 

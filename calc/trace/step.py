@@ -38,14 +38,14 @@ from calc.trace.symbols import SizeEnv
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``asked``
-    has the symbols that such values are made of, and the line that read them first. ``numbers_read`` says
+    has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols."""
 
     record: Record
     conditions: Sequence[Condition]
     answers: Mapping[str, str]
-    asked: Mapping[frozenset[str], str]
+    asked: Mapping[str, frozenset[str]]
     repeats: Repeats
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
