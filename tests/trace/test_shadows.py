@@ -68,6 +68,10 @@ def test_a_branch_on_such_a_value_is_taken_as_at_the_sizes_asked_for(of: Callabl
     assert expected == derived(of, rows)["flops.forward.matmul"].value
 
 
+def test_a_mask_of_thousands_of_positions_is_evaluated() -> None:
+    assert 4 * 2003 * 2003 * 7 == derived(of_pairs, 2003)["flops.forward.matmul"].value
+
+
 def test_other_sizes_that_it_depends_on_are_derived_anew() -> None:
     """The closed forms say nothing of them; of the others they do."""
     graph = calc.trace(function(of_squares), {"B": 29}, cache=False, optimizer="sgd")
