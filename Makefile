@@ -12,6 +12,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH := $(shell grep '^torch==' constraints.txt)
 TORCH_FLAGS := $(if $(TORCH_INDEX),--retries 1 --timeout 20 --extra-index-url $(TORCH_INDEX))
 
+# Many tests start a process of their own: what each imports is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup report test test-all lint bench sweep stored clean
 
 help:

@@ -72,6 +72,9 @@ def _module_name(path: Path) -> str:
 FILES = {_module_name(path): path for top in ("calc", "reports") for path in sorted((ROOT / top).rglob("*.py"))}
 
 
+_HOLDING = (ast.stmt, ast.excepthandler, ast.match_case)  # an expression has no import in it
+
+
 def _imports_of(name: str, tree: ast.Module, package: bool) -> Iterator[Import]:
     """Every import of a module, except those only type checkers see."""
 
@@ -89,10 +92,11 @@ def _imports_of(name: str, tree: ast.Module, package: bool) -> Iterator[Import]:
                 for alias in names:
                     whole = f"{base}.{alias.name}"
                     yield Import(name, whole if whole in FILES else base, at_load, node.lineno)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
                 at_load = False
         for child in ast.iter_child_nodes(node):
-            yield from visit(child, at_load)
+            if isinstance(child, _HOLDING):
+                yield from visit(child, at_load)
 
     yield from visit(tree, True)
 
