@@ -17,8 +17,10 @@ import sympy as sp
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from calc.trace import triangles
 from calc.trace.symbols import never_below_one
-from calc.trace.values import contents, given_to, name_of, registering, written
+from calc.trace.triangles import Triangle
+from calc.trace.values import contents, given_to, name_of, registering, writes_to, written
 
 _READ = torch.ops.aten._local_scalar_dense.default
 _WHOLE = (torch.int64, torch.int32, torch.bool)
@@ -59,11 +61,14 @@ class Compared:
     other: Any
 
 
+Known = Ramp | Compared | Triangle
+
+
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     """``(True, truth)`` where ``func`` asks whether a tensor's one element is true and that is known; where it depends on sizes, this
     asks about them."""
     known = ramp_of(args[0]) if func is _READ and args[0].dtype is torch.bool else None
-    if known is None:
+    if known is None or isinstance(known, Triangle):
         return False, None
     if isinstance(known, Compared):
         return True, bool(_RELATIONS[known.relation](known.ramp.first, known.other))
@@ -73,14 +78,14 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what ``out`` is known to be, where that follows."""
     make = _MAKING.get(name_of(func))
-    if make is None or type(out) is not FakeTensor or written(func):
+    if make is None or type(out) is not FakeTensor or (written(func) and make not in _OVERWRITING):
         return
     found = make(given_to(func, args, kwargs), out)
     if found is not None and (out.dtype in _WHOLE or _is_small(found)):
         out.napkin_ramp = found, contents(out)  # type: ignore[attr-defined]  # ours, on torch's tensor
 
 
-def ramp_of(value: Any) -> Ramp | Compared | None:
+def ramp_of(value: Any) -> Known | None:
     """What a tensor is known to be; a number is the same everywhere."""
     if _whole(value):
         return Ramp(value)
@@ -90,7 +95,7 @@ def ramp_of(value: Any) -> Ramp | Compared | None:
     return known if known is not None and of == contents(value) else None
 
 
-_MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Ramp | Compared | None]] = {}
+_MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Known | None]] = {}
 _making = registering(_MAKING)
 
 
@@ -104,8 +109,10 @@ def _whole(*values: Any) -> bool:
     return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
 
 
-def _is_small(known: Ramp | Compared) -> bool:
-    """Whether this is a number that every floating-point format holds as it is."""
+def _is_small(known: Known) -> bool:
+    """Whether this is of numbers that every floating-point format holds as they are."""
+    if isinstance(known, Triangle):
+        return known.above in triangles.EXACT and known.below in triangles.EXACT
     return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
 
 
@@ -146,10 +153,12 @@ def _ones(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
 
 
 @_making("full", "full_like", "new_full", "scalar_tensor")
-def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
     value = given.get("fill_value", given.get("s"))
     if out.dtype is torch.bool:
-        return Ramp(int(value)) if isinstance(value, bool) else None
+        return Ramp(int(bool(value))) if isinstance(value, int | float) else None
+    if isinstance(value, float) and math.isinf(value) and out.dtype.is_floating_point:
+        return Triangle(0, value, value)
     return Ramp(value) if _whole(value) else None
 
 
@@ -157,24 +166,31 @@ def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 @_making("clone", "detach", "alias", "lift_fresh", "expand")
-def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """What is expanded along an axis is a number there."""
-    return ramp_of(given["self"])
+    known = ramp_of(given["self"])
+    return known if not isinstance(known, Triangle) or _is_square_of(given["self"], out) else None
 
 
 @_making("_to_copy")
-def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
     known, source = ramp_of(given["self"]), given["self"].dtype
+    if isinstance(known, Triangle) and out.dtype is torch.bool:
+        return Triangle(known.diagonal, int(known.above != 0), int(known.below != 0))
+    if isinstance(known, Triangle):
+        return known if out.dtype.is_floating_point or {known.above, known.below} <= {0, 1} else None
     if out.dtype is source or not isinstance(known, Ramp):
         return known if out.dtype is source else None
     return known if (known.first in (0, 1) and _is_small(known)) or out.dtype is torch.int64 else None
 
 
 @_making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
-def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
     known = ramp_of(given["self"]) if out.dtype is given["self"].dtype else None
+    if isinstance(known, Triangle):
+        return None
     if isinstance(known, Compared):
         moved = _moved(known.ramp, given["self"], out)
         return None if moved is None else replace(known, ramp=moved)
@@ -295,8 +311,11 @@ def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
 # -- comparisons ----------------------------------------------------------------------------------------------------------
 
 
-def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Ramp | Compared | None]:
-    def make(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Known | None]:
+    def make(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+        sides = [(given[name], ramp_of(given[name])) for name in ("self", "other")]
+        if any(isinstance(known, Triangle) for _, known in sides):
+            return _by_triangles(sides[0], sides[1], out, lambda a, b: int(_RELATIONS[relation](a, b)))
         one, other = _plain(given["self"]), _plain(given["other"])
         if one is None or other is None:
             return None
@@ -333,6 +352,8 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | 
     known = ramp_of(given["self"])
     if known is None or given["self"].dtype is not torch.bool or "dim" in given or not _has_elements(given["self"]):
         return None
+    if isinstance(known, Triangle):
+        return None
     if isinstance(known, Ramp):
         return known if not known.step else None
     if known.ramp.step and known.relation in ("eq", "ne"):
@@ -344,3 +365,77 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | 
 def _has_elements(value: torch.Tensor) -> bool:
     """Asked where some sizes would leave none."""
     return all(size >= 1 if isinstance(size, int) else never_below_one(size.node.expr) or bool(size >= 1) for size in value.shape)
+
+
+# -- masks of two numbers -------------------------------------------------------------------------------------------------
+
+
+@_making("triu")
+def _upper(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
+    return _triangle(triangles.upper, given)
+
+
+@_making("tril")
+def _lower(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
+    return _triangle(triangles.lower, given)
+
+
+def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) -> Triangle | None:
+    known, diagonal = _as_triangle(ramp_of(given["self"])), given.get("diagonal", 0)
+    return make(known.above, diagonal) if known is not None and known.is_one_number and type(diagonal) is int else None
+
+
+@_making("logical_not", "bitwise_not")
+def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
+    known = _as_triangle(ramp_of(given["self"]))
+    if known is None or given["self"].dtype is not torch.bool:
+        return None
+    return _number(replace(known, above=1 - known.above, below=1 - known.below))
+
+
+@_making("masked_fill", "masked_fill_")
+def _masked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
+    mask, filled, value = given["mask"], given["self"], given["value"]
+    if not isinstance(value, int | float) or value not in triangles.EXACT:
+        return None
+    value = int(bool(value)) if out.dtype is torch.bool else value
+    known = _before(filled) if filled is out else ramp_of(filled)
+    return _by_triangles((mask, ramp_of(mask)), (filled, known), out, lambda hidden, kept: value if hidden else kept)
+
+
+_OVERWRITING = (_masked,)
+
+
+def _before(value: torch.Tensor) -> Known | None:
+    """What was known of a tensor until the one operator that has just written it over."""
+    known, of = getattr(value, "napkin_ramp", (None, None))
+    return known if known is not None and of == (value.untyped_storage()._cdata, writes_to(value) - 1) else None
+
+
+def _by_triangles(
+    one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
+) -> Ramp | Triangle | None:
+    """What ``make`` gives of two values, each with what is known of it, where both are triangles or numbers."""
+    first, second = _as_triangle(one[1]), _as_triangle(other[1])
+    if first is None or second is None:
+        return None
+    if any(not known.is_one_number and not _is_square_of(value, out) for value, known in ((one[0], first), (other[0], second))):
+        return None
+    found = triangles.of_both(first, second, make)
+    return None if found is None else _number(found)
+
+
+def _as_triangle(known: Known | None) -> Triangle | None:
+    """A number everywhere is a triangle of equal halves."""
+    if isinstance(known, Ramp):
+        return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None
+    return known if isinstance(known, Triangle) else None
+
+
+def _number(known: Triangle) -> Ramp | Triangle:
+    return Ramp(known.above) if known.is_one_number and isinstance(known.above, int) else known
+
+
+def _is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether the last two axes are those of ``out``: none of them is spread."""
+    return value.dim() >= 2 and all(_same(value.shape[axis], out.shape[axis]) for axis in (-1, -2))

@@ -11,16 +11,19 @@ import sympy as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import calc
 from calc.derivation import Derivation
+from calc.dims import Dim
+from calc.spec import Spec
 from calc.trace import ramps
-from calc.trace.ramps import Compared, Ramp, ramp_of
+from calc.trace.ramps import Compared, Known, ramp_of
 from calc.trace.recorder import Recorder
 from calc.trace.repeated import Repeats
 from calc.trace.symbols import SizeEnv
+from calc.trace.triangles import Triangle
 from tests.trace.modules import function
 
 Made = Callable[[Any], Tensor]
@@ -37,6 +40,7 @@ MADE: dict[str, Made] = {
     "eq of floats": lambda n: torch.ones(n, 3) == 1.0,
     "full": lambda n: torch.full((n,), 7),
     "full of truths": lambda n: torch.full((n,), True),
+    "full of truths by a number": lambda n: torch.full((n,), float("-inf"), dtype=torch.bool),
     "full of a size": lambda n: torch.full((n,), n + 1),
     "clone": lambda n: torch.arange(n).clone(),
     "expand": lambda n: torch.arange(n)[:, None].expand(n, 5),
@@ -63,6 +67,16 @@ MADE: dict[str, Made] = {
     "sum": lambda n: torch.full((n, 3), True).sum(),
     "sum of an axis": lambda n: torch.full((5, n, 3), 2).sum(1, keepdim=True),
     "diff": lambda n: torch.diff(torch.arange(n), prepend=torch.arange(n)[:1] - 1),
+    "triu": lambda n: torch.full((n, n), float("-inf")).triu(1),
+    "tril": lambda n: torch.ones(3, n, n, dtype=torch.int64).tril(-2),
+    "tril of truths": lambda n: torch.ones(n, n).tril().to(torch.bool),
+    "clone of a triangle": lambda n: torch.ones(n, n).tril().expand(5, n, n).clone(),
+    "logical_not": lambda n: torch.ones(n, n).tril().bool().logical_not(),
+    "bitwise_not": lambda n: ~torch.ones(n, n).triu(1).bool(),
+    "masked_fill": lambda n: torch.zeros(n, n).masked_fill(torch.ones(n, n).triu(1).bool(), float("-inf")),
+    "masked_fill_": lambda n: torch.zeros(n, n).masked_fill_(torch.ones(n, n).triu(1).bool(), float("-inf")),
+    "eq of triangles": lambda n: torch.full((n, n), float("-inf")).triu(1) == torch.full((n, n), float("-inf")).triu(1),
+    "ne of a triangle": lambda n: torch.ones(n, n).triu(1) != 0,
     "max": lambda n: torch.arange(n).max(),
     "max, falling": lambda n: torch.arange(5 * n, 2 * n, -3).max(),
     "min": lambda n: torch.arange(5 * n, 2 * n, -3).min(),
@@ -83,7 +97,7 @@ MADE: dict[str, Made] = {
 UNKNOWN = {"lt, the other way"}  # none turns an axis around
 
 
-def known(make: Made) -> tuple[Ramp | Compared | None, SizeEnv]:
+def known(make: Made) -> tuple[Known | None, SizeEnv]:
     """What is known of ``make(n)`` for a symbolic n."""
     env = SizeEnv({"n": HINT})
     with FakeTensorMode(shape_env=env), Recorder(Repeats(env), {}):
@@ -95,8 +109,12 @@ def at(number: Any, env: SizeEnv, n: int) -> int:
     return int(expr.subs(dict.fromkeys(env.names, n)))
 
 
-def written_out(found: Ramp | Compared, env: SizeEnv, n: int, like: Tensor) -> Tensor:
+def written_out(found: Known, env: SizeEnv, n: int, like: Tensor) -> Tensor:
     """The elements that a tensor of the shape of ``like`` has at n, by what is known of it."""
+    if isinstance(found, Triangle):
+        rows, columns = (torch.arange(like.shape[axis]) for axis in (-2, -1))
+        above = columns - rows[:, None] >= found.diagonal
+        return torch.where(above, found.above, found.below).to(like.dtype).expand_as(like)
     if isinstance(found, Compared):
         numbers = written_out(found.ramp, env, n, like.to(torch.int64))
         truths: Tensor = ramps._RELATIONS[found.relation](numbers, at(found.other, env, n))
@@ -139,6 +157,12 @@ def test_a_planted_error_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         found = right(given, out)
         if isinstance(found, Compared):
             return replace(found, other=found.other + 1)
+        if isinstance(found, Triangle):
+            return (
+                replace(found, above=found.below, below=found.above)
+                if out.dtype is torch.bool
+                else replace(found, diagonal=found.diagonal + 1)
+            )
         return None if found is None else replace(found, first=1 - found.first if out.dtype is torch.bool else found.first + 1)
 
     monkeypatch.setitem(ramps._MAKING, rule, wrong)
@@ -229,6 +253,30 @@ def test_what_is_so_at_all_sizes_is_no_assumption() -> None:
 
     assert () == derivation.assumptions
     assert 0 == derivation["flops.forward.matmul"].value
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [nn.Transformer.generate_square_subsequent_mask, lambda n: torch.ones(n, n, dtype=torch.bool).triu(1)],
+    ids=["of numbers", "of truths"],
+)
+def test_a_causal_mask_is_one_at_all_sizes(mask: Made) -> None:
+    """Torch compares it with its own, and leaves it out of the attention; no certificate is needed for another length."""
+
+    class Encoder(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(n.d, n.h, n.f, batch_first=True), 1)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.layers(x, mask(x.shape[1])).sum()
+
+    dims: dict[str, Any] = {"B": 2, "T": 5, "d": Dim(12, multiple_of="h"), "h": 3, "f": 17}
+    s = Spec("encoder", dims, Encoder, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x))
+    graph = calc.trace(s, cache=False)
+
+    assert [] == [a.expr for a in graph.assumptions if "value read" in a.expr]
+    assert calc.derive(s, {"T": 23}, cache=False)["memory.peak"].value == calc.derive(graph, {"T": 23})["memory.peak"].value
 
 
 def test_positions_that_were_written_over_are_not_known() -> None:
