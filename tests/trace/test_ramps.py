@@ -257,8 +257,10 @@ def test_what_is_so_at_all_sizes_is_no_assumption() -> None:
 
 @pytest.mark.parametrize(
     "mask",
-    [nn.Transformer.generate_square_subsequent_mask, lambda n: torch.ones(n, n, dtype=torch.bool).triu(1)],
-    ids=["of numbers", "of truths"],
+    [
+        pytest.param(nn.Transformer.generate_square_subsequent_mask, marks=pytest.mark.slow, id="of numbers"),
+        pytest.param(lambda n: torch.ones(n, n, dtype=torch.bool).triu(1), id="of truths"),
+    ],
 )
 def test_a_causal_mask_is_one_at_all_sizes(mask: Made) -> None:
     """Torch compares it with its own, and leaves it out of the attention; no certificate is needed for another length."""
@@ -271,12 +273,14 @@ def test_a_causal_mask_is_one_at_all_sizes(mask: Made) -> None:
         def forward(self, x: Tensor) -> Any:
             return self.layers(x, mask(x.shape[1])).sum()
 
-    dims: dict[str, Any] = {"B": 2, "T": 5, "d": Dim(12, multiple_of="h"), "h": 3, "f": 17}
+    dims: dict[str, Any] = {"B": 2, "T": 5, "d": Dim(12, multiple_of="h"), "h": 2, "f": 17}
     s = Spec("encoder", dims, Encoder, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x))
-    graph = calc.trace(s, cache=False)
+    graph = calc.trace(s, cache=False, optimizer="sgd")
 
     assert [] == [a.expr for a in graph.assumptions if "value read" in a.expr]
-    assert calc.derive(s, {"T": 23}, cache=False)["memory.peak"].value == calc.derive(graph, {"T": 23})["memory.peak"].value
+    assert (
+        calc.derive(s, {"T": 23}, cache=False, optimizer="sgd")["memory.peak"].value == calc.derive(graph, {"T": 23})["memory.peak"].value
+    )
 
 
 def test_positions_that_were_written_over_are_not_known() -> None:
