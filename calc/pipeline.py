@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
+from calc.certified import analysed, at_all_sizes, probed, where_degenerate, with_certificate
 from calc.coincidences import as_asked, coincidences, degenerate, held_instead, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
@@ -23,7 +25,6 @@ from calc.errors import (
     ReadByTorchError,
     RefusedOperatorError,
     SizesError,
-    SpecError,
     TraceError,
     UnknownOperatorError,
 )
@@ -56,11 +57,13 @@ def trace(
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Graph:
-    """The graph of one training step of ``spec``, with certificates that its closed forms meet.
+    """The graph of one training step of ``spec``, with certificates that its closed forms meet, for a batch of 1 and few turns too.
 
     ``sizes`` sets dimensions (integers ≥ 1); the others keep the spec's defaults. Needs torch, unless the cache has it.
     """
-    return _traced(spec, sizes, options or Options(), cache, progress)[0]
+    options = options or Options()
+    graph, analysis, spec = _traced(spec, sizes, options, cache, progress)
+    return _where_degenerate(spec, graph, analysis, options, cache, progress)
 
 
 def derive(
@@ -76,12 +79,33 @@ def derive(
     from calc.derive import derive as derive_graph
 
     if isinstance(source, Spec):
-        graph, analysis, spec = _traced(source, sizes, options or Options(), cache, progress)
+        options = options or Options()
+        graph, analysis, spec = _traced(source, sizes, options, cache, progress)
         same = analysis if registry is REGISTRY else None
-        return derive_graph(graph, sizes, registry, spec=decided.as_recorded(spec, graph), analysis=same)
+        found = derive_graph(graph, sizes, registry, spec=decided.as_recorded(spec, graph), analysis=same)
+        return at_all_sizes(found, graph, functools.cache(lambda: _where_degenerate(spec, graph, analysis, options, cache, progress)))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
+
+
+def _where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, options: Options, cache: bool, progress: Progress) -> Graph:
+    """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
+    store = Cache(spec, options, cache, f"where degenerate: {_certified_at(graph)}")
+    found = store.read()
+    if found is None:
+        try:
+            found = where_degenerate(decided.as_recorded(spec, graph), graph, analysis, progress)
+        except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
+            return graph
+        store.write(found)
+    return replace(found, dims=graph.dims)
+
+
+def _certified_at(graph: Graph) -> str:
+    """What tells a graph from others of its spec: the sizes that were met so far."""
+    cases = ", ".join(f"{dict(case.equal)}: {_certified_at(case.graph)}" for case in graph.special)
+    return f"{dict(graph.held)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
 
 
 # A step of more operators is not run once more for its live bytes: a loop over positions, say, turn by turn.
@@ -174,7 +198,6 @@ def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Op
     """The graph recorded anew where a dimension that stays a number has another value."""
     held = {name: why for name, (_, why) in general.held.items()}
     graph, analysis = _deep_enough(spec, values, options, None, progress, held, _attempt_of(general))
-    graph = _probed(spec, graph, analysis, degenerate(graph), progress)
     return _completed(spec, graph, analysis, values, options, progress) if graph.unmet(values) else (graph, analysis)
 
 
@@ -202,7 +225,7 @@ def _kept(
 
 
 def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
-    """The graph at the spec's own sizes, certified where sizes are degenerate too.
+    """The graph at the spec's own sizes.
 
     Dimensions that the spec lets give way stay numbers where the step has no closed form in them: those that are ``asked``.
     """
@@ -231,7 +254,7 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
         with contextlib.suppress(TraceError):
             graph, analysis = recorded({name: why for name, why in held.items() if name not in sooner})
             held = {name: why for name, why in held.items() if name not in sooner}
-    return _probed(spec, graph, analysis, degenerate(graph), progress), analysis
+    return graph, analysis
 
 
 def _as_numbers(names: Collection[str]) -> str:
@@ -282,8 +305,10 @@ def _completed(
 ) -> tuple[Graph, Analysis]:
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
-    analysis = known or _analysed(graph)
-    graph = _probed(spec, graph, analysis, as_asked(graph, values), progress)
+    analysis = known or analysed(graph)
+    graph = probed(spec, graph, analysis, as_asked(graph, values), progress)
+    if graph.unmet(values):  # of several, each may stand alone where they do not together
+        graph = probed(spec, graph, analysis, degenerate(graph), progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
@@ -318,10 +343,10 @@ def _apart(
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
     case, inner = _deep_enough(spec, values, options, equal, progress, held, _attempt_of(graph))
-    case = _probed(spec, case, inner, as_asked(case, values), progress)
+    case = probed(spec, case, inner, as_asked(case, values), progress)
     if not all(_about_turns(condition, graph) for condition in case.unmet(values)):  # these may be met below
         raise _another_path(spec, graph, case.unmet(values))
-    case = _probed(spec, case, inner, degenerate(case), progress)
+    case = probed(spec, case, inner, degenerate(case), progress) if case.unmet(values) else case
     if case.unmet(values):
         raise _another_path(spec, graph, case.unmet(values))
     if not equal:
@@ -339,9 +364,7 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
     """What to say of ``unmet`` conditions: other sizes may help where one is about more than turns."""
     of_sizes = [condition for condition in unmet if not _about_turns(condition, graph)]
     condition, kind = (of_sizes[0], SizesError) if of_sizes else (unmet[0], TraceError)
-    if condition.each:
-        return SizesError(_BY_VALUES.format(spec.name, condition.where))
-    return kind(
+    return _by_values(spec, [condition]) or kind(
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
     )
@@ -353,16 +376,9 @@ _BY_VALUES = (
 )
 
 
-def _by_values(spec: Spec, graph: Graph) -> SizesError | None:
+def _by_values(spec: Spec, conditions: Sequence[Condition]) -> SizesError | None:
     """What to say of a step that is another one at other sizes, where values that it reads decide so."""
-    return next((SizesError(_BY_VALUES.format(spec.name, c.where)) for c in graph.conditions if c.each), None)
-
-
-def _analysed(graph: Graph) -> Analysis:
-    from calc import rules  # noqa: F401  # registers the rules
-    from calc.derive.analysis import analyse
-
-    return analyse(graph, REGISTRY)
+    return next((SizesError(_BY_VALUES.format(spec.name, c.where)) for c in conditions if c.each), None)
 
 
 def _deep_enough(
@@ -390,11 +406,11 @@ def _deep_enough(
         try:
             analysis = analyse(graph, REGISTRY)
             for at in certificate_sizes(graph, values, attempt):
-                graph = _with_certificate(spec, graph, analysis, at, progress)
+                graph = with_certificate(spec, graph, analysis, at, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
-                raise _by_values(spec, graph) or error from None  # depth is not what it depends on
+                raise _by_values(spec, graph.conditions) or error from None  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
             attempt = turns.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
             if tries == _TRIES_OF_WALKED and spec.walked and pins:
@@ -419,7 +435,7 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
         return False
     at = {**error.sizes, **{name: graph.records[0].sizes[name] for name in graph.loops}}
     try:
-        _with_certificate(spec, graph, analysis, at, progress)
+        with_certificate(spec, graph, analysis, at, progress)
     except CertificateError as again:
         return again.quantity == error.quantity
     return False
@@ -436,35 +452,6 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
             return PinnedSizeError(name, where, said)
         return NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said)
     return failure
-
-
-def _probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
-    """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
-    failed: list[Condition] = []
-    for at in probes:
-        if any(not c.same_at(at) for c in failed) or all(_certified(c, at, graph) for c in graph.conditions):
-            continue  # what made an earlier one differ holds here too
-        try:
-            graph = _with_certificate(spec, graph, analysis, at, progress)
-        except (CertificateError, TraceError, SpecError):
-            # Some models cannot even be built there, or have no parts to run again.
-            # Conditions that change there and at no certificate stay unmet.
-            failed += [c for c in graph.conditions if not c.each and not _certified(c, at, graph)]
-    return graph
-
-
-def _with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
-    """The graph with a further concrete record that its closed forms were compared with."""
-    from calc.trace import probe
-
-    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
-    record = probe(spec, graph, at)
-    analysis.certify(record)
-    return replace(graph, certificates=(*graph.certificates, record))
-
-
-def _certified(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
-    return condition.same_at(at) or any(condition.told_by(r.sizes, at) for r in graph.certificates)
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

@@ -121,7 +121,11 @@ def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
 
     Sizes at which the step was never recorded to run as its closed forms say are refused.
     """
-    values = unchecked(recorded, given)
+    return require_met(recorded, unchecked(recorded, given))
+
+
+def require_met(recorded: Recorded, values: dict[str, int]) -> dict[str, int]:
+    """``values`` of all dimensions, refused where the step was never recorded to run as its closed forms say."""
     for condition in recorded.unmet(values):
         raise DimensionError(
             f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not"

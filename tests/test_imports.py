@@ -26,6 +26,7 @@ LAZY = (
     "calc",
     "calc.spec",
     "calc.load",
+    "calc.certified",
     "calc.check",
     "calc.demonstration",
     "calc.device_memory",

@@ -8,112 +8,53 @@ is one about sizes (``T > 4096``), which a graph keeps as any other, or its answ
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import sympy as sp
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from calc.trace import triangles
+from calc.trace.elements import (
+    MAKING,
+    RELATIONS,
+    Compared,
+    Known,
+    Ramp,
+    Triangle,
+    elements_of,
+    is_zero_or_one,
+    making,
+    note_elements,
+    same,
+    whole,
+)
 from calc.trace.symbols import never_below_one
-from calc.trace.triangles import Triangle
-from calc.trace.values import contents, given_to, name_of, registering, writes_to, written
+from calc.trace.triangles import by_triangles, is_square_of
+from calc.trace.values import given_to, name_of, written
 
 _READ = torch.ops.aten._local_scalar_dense.default
-_WHOLE = (torch.int64, torch.int32, torch.bool)
-_RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "lt": operator.lt,
-    "le": operator.le,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Ramp:
-    """Elements ``first + step*i`` at place i of an axis of that ``length``, and the same along all others.
-
-    The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be made of sizes.
-    """
-
-    first: Any
-    step: int = 0
-    axis: int = -1
-    length: Any = 1
-
-    def ends(self) -> tuple[Any, Any]:
-        """The least and the largest element."""
-        last = self.first + self.step * (self.length - 1) if self.step else self.first
-        return (last, self.first) if self.step < 0 else (self.first, last)
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Truths: whether each element of ``ramp`` is ``relation`` (greater, say) than the number ``other``."""
-
-    ramp: Ramp
-    relation: str
-    other: Any
-
-
-Known = Ramp | Compared | Triangle
 
 
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     """``(True, truth)`` where ``func`` asks whether a tensor's one element is true and that is known; where it depends on sizes, this
     asks about them."""
-    known = ramp_of(args[0]) if func is _READ and args[0].dtype is torch.bool else None
+    known = elements_of(args[0]) if func is _READ and args[0].dtype is torch.bool else None
     if known is None or isinstance(known, Triangle):
         return False, None
     if isinstance(known, Compared):
-        return True, bool(_RELATIONS[known.relation](known.ramp.first, known.other))
+        return True, bool(RELATIONS[known.relation](known.ramp.first, known.other))
     return True, bool(known.first)
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what ``out`` is known to be, where that follows."""
-    make = _MAKING.get(name_of(func))
-    if make is None or type(out) is not FakeTensor or (written(func) and make not in _OVERWRITING):
+    name = name_of(func)
+    if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
         return
-    found = make(given_to(func, args, kwargs), out)
-    if found is not None and (out.dtype in _WHOLE or _is_small(found)):
-        out.napkin_ramp = found, contents(out)  # type: ignore[attr-defined]  # ours, on torch's tensor
-
-
-def ramp_of(value: Any) -> Known | None:
-    """What a tensor is known to be; a number is the same everywhere."""
-    if _whole(value):
-        return Ramp(value)
-    if isinstance(value, float):
-        return Ramp(int(value)) if value.is_integer() else None
-    known, of = getattr(value, "napkin_ramp", (None, None))
-    return known if known is not None and of == contents(value) else None
-
-
-_MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Known | None]] = {}
-_making = registering(_MAKING)
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether two numbers are the same at all sizes."""
-    one, other = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
-    return bool(sp.expand(one - other) == 0)
-
-
-def _whole(*values: Any) -> bool:
-    return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
-
-
-def _is_small(known: Known) -> bool:
-    """Whether this is of numbers that every floating-point format holds as they are."""
-    if isinstance(known, Triangle):
-        return known.above in triangles.EXACT and known.below in triangles.EXACT
-    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
+    found = MAKING[name](given_to(func, args, kwargs), out)
+    if found is not None:
+        note_elements(out, found)
 
 
 def _axis(given: Mapping[str, Any], dims: int) -> int:
@@ -124,71 +65,71 @@ def _axis(given: Mapping[str, Any], dims: int) -> int:
 
 def _rising(first: Any, step: int, axis: int, length: Any) -> Ramp:
     """A ramp; of one element, or of equal ones, it is a number."""
-    return Ramp(first, step, axis, length) if step and not _same(length, 1) else Ramp(first)
+    return Ramp(first, step, axis, length) if step and not same(length, 1) else Ramp(first)
 
 
 def _plain(value: Any) -> Ramp | None:
     """The ramp that ``value`` is known to be, where it is not truths about one."""
-    known = ramp_of(value)
+    known = elements_of(value)
     return known if isinstance(known, Ramp) else None
 
 
 # -- where ramps come from ------------------------------------------------------------------------------------------------
 
 
-@_making("arange")
+@making("arange")
 def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     start, step = given.get("start", 0), given.get("step", 1)
-    return _rising(start, step, -1, out.shape[0]) if _whole(start, given["end"]) and type(step) is int else None
+    return _rising(start, step, -1, out.shape[0]) if whole(start, given["end"]) and type(step) is int else None
 
 
-@_making("zeros", "zeros_like", "new_zeros")
+@making("zeros", "zeros_like", "new_zeros")
 def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
     return Ramp(0)
 
 
-@_making("ones", "ones_like", "new_ones")
+@making("ones", "ones_like", "new_ones")
 def _ones(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
     return Ramp(1)
 
 
-@_making("full", "full_like", "new_full", "scalar_tensor")
+@making("full", "full_like", "new_full", "scalar_tensor")
 def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
     value = given.get("fill_value", given.get("s"))
     if out.dtype is torch.bool:
         return Ramp(int(bool(value))) if isinstance(value, int | float) else None
     if isinstance(value, float) and math.isinf(value) and out.dtype.is_floating_point:
         return Triangle(0, value, value)
-    return Ramp(value) if _whole(value) else None
+    return Ramp(value) if whole(value) else None
 
 
 # -- the same elements, elsewhere -----------------------------------------------------------------------------------------
 
 
-@_making("clone", "detach", "alias", "lift_fresh", "expand")
+@making("clone", "detach", "alias", "lift_fresh", "expand")
 def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """What is expanded along an axis is a number there."""
-    known = ramp_of(given["self"])
-    return known if not isinstance(known, Triangle) or _is_square_of(given["self"], out) else None
+    known = elements_of(given["self"])
+    return known if not isinstance(known, Triangle) or is_square_of(given["self"], out) else None
 
 
-@_making("_to_copy")
+@making("_to_copy")
 def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
-    known, source = ramp_of(given["self"]), given["self"].dtype
+    known, source = elements_of(given["self"]), given["self"].dtype
     if isinstance(known, Triangle) and out.dtype is torch.bool:
         return Triangle(known.diagonal, int(known.above != 0), int(known.below != 0))
     if isinstance(known, Triangle):
         return known if out.dtype.is_floating_point or {known.above, known.below} <= {0, 1} else None
     if out.dtype is source or not isinstance(known, Ramp):
         return known if out.dtype is source else None
-    return known if (known.first in (0, 1) and _is_small(known)) or out.dtype is torch.int64 else None
+    return known if is_zero_or_one(known) or out.dtype is torch.int64 else None
 
 
-@_making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
+@making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
 def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
-    known = ramp_of(given["self"]) if out.dtype is given["self"].dtype else None
+    known = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
     if isinstance(known, Triangle):
         return None
     if isinstance(known, Compared):
@@ -201,19 +142,19 @@ def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None
     """``ramp`` along the axis of ``after`` that is the one of ``before``: no longer known where axes behind it are joined or split."""
     if not ramp.step:
         return ramp
-    here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not _same(t.shape[axis], 1)] for t in (before, after))
+    here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
     place = here.index(ramp.axis) if ramp.axis in here else len(there)
-    same = [_same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
-    return replace(ramp, axis=there[place]) if place < len(there) and all(same[: place + 1]) else None
+    alike = [same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
+    return replace(ramp, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
 
 
-@_making("repeat")
+@making("repeat")
 def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     known = _plain(given["self"])
-    return known if known is None or not known.step or _same(given["repeats"][known.axis], 1) else None
+    return known if known is None or not known.step or same(given["repeats"][known.axis], 1) else None
 
 
-@_making("slice")
+@making("slice")
 def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     known, axis = _plain(given["self"]), _axis(given, out.dim())
     if known is None or not known.step or axis != known.axis:
@@ -224,7 +165,7 @@ def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _rising(known.first + known.step * start, known.step, axis, out.shape[axis])
 
 
-@_making("select")
+@making("select")
 def _picked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     known, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
     if known is None or not known.step:
@@ -237,7 +178,7 @@ def _picked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 # -- arithmetic -----------------------------------------------------------------------------------------------------------
 
 
-@_making("cat")
+@making("cat")
 def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Pieces of which each goes on where the one before it ends."""
     axis = _axis(given, out.dim())
@@ -249,18 +190,18 @@ def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     first = at = pieces[0][0].first
     step = next((ramp.step for ramp, _ in pieces if ramp.step), 0)
     for ramp, length in pieces:
-        if not _same(ramp.first, at) or (ramp.step != step and not _same(length, 1)):
+        if not same(ramp.first, at) or (ramp.step != step and not same(length, 1)):
             return None
         at = at + step * length
     return _rising(first, step, axis, out.shape[axis])
 
 
-@_making("add")
+@making("add")
 def _sum(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _of_both(given, 1) if out.dtype is not torch.bool else None
 
 
-@_making("sub")
+@making("sub")
 def _difference(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _of_both(given, -1)
 
@@ -273,7 +214,7 @@ def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
     return _rising(one.first + sign * other.first, one.step + sign * other.step, long.axis, long.length)
 
 
-@_making("cumsum")
+@making("cumsum")
 def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     known, axis = _plain(given["self"]), _axis(given, out.dim())
     if known is None or known.step or not isinstance(known.first, int):
@@ -281,22 +222,22 @@ def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _rising(known.first, known.first, axis, out.shape[axis])
 
 
-@_making("sum")
+@making("sum")
 def _summed(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Of equal elements: as often as there are."""
     known, source = _plain(given["self"]), given["self"]
-    if known is None or known.step:
+    if known is None or known.step or out.dtype is torch.bool:
         return None
     axes = given.get("dim") or range(source.dim())
     return Ramp(math.prod((source.shape[axis] for axis in axes), start=known.first))
 
 
-@_making("max", "amax")
+@making("max", "amax")
 def _largest(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _end(given, 1)
 
 
-@_making("min", "amin")
+@making("min", "amin")
 def _least(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     return _end(given, 0)
 
@@ -313,9 +254,9 @@ def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
 
 def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Known | None]:
     def make(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
-        sides = [(given[name], ramp_of(given[name])) for name in ("self", "other")]
+        sides = [(given[name], elements_of(given[name])) for name in ("self", "other")]
         if any(isinstance(known, Triangle) for _, known in sides):
-            return _by_triangles(sides[0], sides[1], out, lambda a, b: int(_RELATIONS[relation](a, b)))
+            return by_triangles(sides[0], sides[1], out, lambda a, b: int(RELATIONS[relation](a, b)))
         one, other = _plain(given["self"]), _plain(given["other"])
         if one is None or other is None:
             return None
@@ -330,26 +271,26 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Kno
 def _told(ramp: Ramp, relation: str, other: Any) -> Ramp | Compared:
     """Truths about a number are themselves numbers."""
     if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
-        return Ramp(int(_RELATIONS[relation](ramp.first, other)))
+        return Ramp(int(RELATIONS[relation](ramp.first, other)))
     return Compared(ramp, relation, other)
 
 
-_MAKING.update({relation: _comparing(relation) for relation in _RELATIONS})
+MAKING.update({relation: _comparing(relation) for relation in RELATIONS})
 
 
-@_making("any")
+@making("any")
 def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
     return _of_all(given, largest_decides=("gt", "ge"))
 
 
-@_making("all")
+@making("all")
 def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
     return _of_all(given, largest_decides=("lt", "le"))
 
 
 def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | Compared | None:
     """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
-    known = ramp_of(given["self"])
+    known = elements_of(given["self"])
     if known is None or given["self"].dtype is not torch.bool or "dim" in given or not _has_elements(given["self"]):
         return None
     if isinstance(known, Triangle):
@@ -365,77 +306,3 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | 
 def _has_elements(value: torch.Tensor) -> bool:
     """Asked where some sizes would leave none."""
     return all(size >= 1 if isinstance(size, int) else never_below_one(size.node.expr) or bool(size >= 1) for size in value.shape)
-
-
-# -- masks of two numbers -------------------------------------------------------------------------------------------------
-
-
-@_making("triu")
-def _upper(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
-    return _triangle(triangles.upper, given)
-
-
-@_making("tril")
-def _lower(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
-    return _triangle(triangles.lower, given)
-
-
-def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) -> Triangle | None:
-    known, diagonal = _as_triangle(ramp_of(given["self"])), given.get("diagonal", 0)
-    return make(known.above, diagonal) if known is not None and known.is_one_number and type(diagonal) is int else None
-
-
-@_making("logical_not", "bitwise_not")
-def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
-    known = _as_triangle(ramp_of(given["self"]))
-    if known is None or given["self"].dtype is not torch.bool:
-        return None
-    return _number(replace(known, above=1 - known.above, below=1 - known.below))
-
-
-@_making("masked_fill", "masked_fill_")
-def _masked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
-    mask, filled, value = given["mask"], given["self"], given["value"]
-    if not isinstance(value, int | float) or value not in triangles.EXACT:
-        return None
-    value = int(bool(value)) if out.dtype is torch.bool else value
-    known = _before(filled) if filled is out else ramp_of(filled)
-    return _by_triangles((mask, ramp_of(mask)), (filled, known), out, lambda hidden, kept: value if hidden else kept)
-
-
-_OVERWRITING = (_masked,)
-
-
-def _before(value: torch.Tensor) -> Known | None:
-    """What was known of a tensor until the one operator that has just written it over."""
-    known, of = getattr(value, "napkin_ramp", (None, None))
-    return known if known is not None and of == (value.untyped_storage()._cdata, writes_to(value) - 1) else None
-
-
-def _by_triangles(
-    one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
-) -> Ramp | Triangle | None:
-    """What ``make`` gives of two values, each with what is known of it, where both are triangles or numbers."""
-    first, second = _as_triangle(one[1]), _as_triangle(other[1])
-    if first is None or second is None:
-        return None
-    if any(not known.is_one_number and not _is_square_of(value, out) for value, known in ((one[0], first), (other[0], second))):
-        return None
-    found = triangles.of_both(first, second, make)
-    return None if found is None else _number(found)
-
-
-def _as_triangle(known: Known | None) -> Triangle | None:
-    """A number everywhere is a triangle of equal halves."""
-    if isinstance(known, Ramp):
-        return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None
-    return known if isinstance(known, Triangle) else None
-
-
-def _number(known: Triangle) -> Ramp | Triangle:
-    return Ramp(known.above) if known.is_one_number and isinstance(known.above, int) else known
-
-
-def _is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:
-    """Whether the last two axes are those of ``out``: none of them is spread."""
-    return value.dim() >= 2 and all(_same(value.shape[axis], out.shape[axis]) for axis in (-1, -2))

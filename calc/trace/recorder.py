@@ -47,7 +47,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.size: Callable[[Any], int | str] = _plain if env is None else env.size
         self._hint: Callable[[Any], Any] = _plain if env is None else env.hint
         self._symbolic = env is not None
-        self.shadows = Shadows(self._hint, _no_symbols if env is None else env.made_of)
+        self.shadows = Shadows(self._hint, None if env is None else env.made_of)
         self.choices = Choices(decided, self.size, self.storage, met or {})
         self.repeats = repeats
         self.path = ModulePath()
@@ -294,10 +294,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._refs.pop(key, None)
         self.alive.discard(index)
         self.events.append(Event(-1, index, len(self.ops)))
-
-
-def _no_symbols(_: Any) -> frozenset[str]:
-    return frozenset()
 
 
 def _plain(value: Any) -> Any:

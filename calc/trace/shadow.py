@@ -18,10 +18,9 @@ from torch.utils._pytree import tree_map
 
 from calc.errors import DataDependentError
 from calc.trace.lines import user_line
-from calc.trace.values import overwritten
+from calc.trace.values import WHOLE, overwritten
 
 _LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
-_WHOLE = (torch.int64, torch.int32, torch.bool)
 _RANDOM = torch.Tag.nondeterministic_seeded
 _ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
@@ -32,7 +31,7 @@ class Shadows:
     which; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
     storages, since views share what is written.)"""
 
-    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]]) -> None:
+    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None) -> None:
         self._hint = hint
         self._symbols = symbols
         self.answers: dict[str, str] = {}
@@ -80,6 +79,8 @@ class Shadows:
     def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
         """The symbols that ``values`` depend on: those of numbers, and those that the storages of tensors were written with."""
         found: frozenset[str] = frozenset()
+        if self._symbols is None:
+            return found
         for value in values:
             if isinstance(value, list | tuple):
                 found |= self._made_of(value)
@@ -111,7 +112,7 @@ class Shadows:
 
 
 def _most(dtype: torch.dtype) -> int:
-    return _LARGEST_WHOLE if dtype in _WHOLE else _LARGEST
+    return _LARGEST_WHOLE if dtype in WHOLE else _LARGEST
 
 
 @functools.cache

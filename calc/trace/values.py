@@ -18,6 +18,7 @@ import sympy as sp
 import torch
 
 aten = torch.ops.aten
+WHOLE = (torch.int64, torch.int32, torch.bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +85,26 @@ def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[
 _making = registering(_MAKING)
 
 
-def known_of(value: Any) -> Any:
-    """What is known of a fake tensor's values, or nothing. What is written over, through whichever view, is forgotten."""
-    known, of = getattr(value, "napkin_known", (None, None))
-    return known if known is not None and of == contents(value) else None
+def known_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
+    """What is known of a fake tensor's values under ``name``, or nothing: what is written over, through whichever view, is forgotten.
+    With ``writes``, what was known so many writes ago."""
+    known, of = getattr(value, name, (None, None))
+    return known if known is not None and of == contents(value, writes) else None
 
 
-def note(out: Any, known: Any) -> None:
-    """Note that ``known`` holds of ``out``, or of each tensor in it."""
+def note(out: Any, known: Any, name: str = "napkin_known") -> None:
+    """Note under ``name`` that ``known`` holds of ``out``, or of each tensor in it."""
     if known is None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
         if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
-            tensor.napkin_known = known, contents(tensor)  # type: ignore[attr-defined]  # the attribute is ours, on torch's tensor
+            setattr(tensor, name, (known, contents(tensor)))  # ours, on torch's tensor
 
 
-def contents(tensor: torch.Tensor) -> tuple[int, int]:
-    """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``)."""
-    return tensor.untyped_storage()._cdata, writes_to(tensor)
+def contents(tensor: torch.Tensor, writes: int = 0) -> tuple[int, int]:
+    """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``). It is what
+    it was ``writes`` writes ago."""
+    return tensor.untyped_storage()._cdata, writes_to(tensor) - writes
 
 
 def writes_to(tensor: torch.Tensor) -> int:

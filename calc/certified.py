@@ -1,0 +1,99 @@
+"""Where closed forms are known to stand: further concrete records that a graph's questions about sizes are answered by.
+
+A derivation is certified at the sizes asked for. Few turns of a loop, a batch of 1 and the like are certified once they are asked for,
+or where a graph goes on alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from calc.coincidences import degenerate
+from calc.cost import REGISTRY
+from calc.derivation import Derivation, Evaluator
+from calc.errors import CertificateError, SpecError, TraceError
+from calc.graph import Condition, Graph
+from calc.spec import Spec
+from calc.validity import require_met, unchecked
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from calc.derive.analysis import Analysis
+
+Progress = Callable[[str], None]
+
+
+def analysed(graph: Graph) -> Analysis:
+    """The closed forms of a graph, by the package's rules."""
+    from calc import rules  # noqa: F401  # registers the rules
+    from calc.derive.analysis import analyse
+
+    return analyse(graph, REGISTRY)
+
+
+def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
+    """The graph with a further concrete record that its closed forms were compared with."""
+    from calc.trace import probe
+
+    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    record = probe(spec, graph, at)
+    analysis.certify(record)
+    return replace(graph, certificates=(*graph.certificates, record))
+
+
+def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
+    """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
+    failed: list[Condition] = []
+    for at in probes:
+        if any(not c.same_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.conditions):
+            continue  # what made an earlier one differ holds here too
+        try:
+            graph = with_certificate(spec, graph, analysis, at, progress)
+        except (CertificateError, TraceError, SpecError):
+            # Some models cannot even be built there, or have no parts to run again.
+            # Conditions that change there and at no certificate stay unmet.
+            failed += [c for c in graph.conditions if not c.each and not _is_told(c, at, graph)]
+    return graph
+
+
+def _is_told(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
+    return condition.same_at(at) or any(condition.told_by(r.sizes, at) for r in graph.certificates)
+
+
+def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
+    """The graph, and its special cases, certified at degenerate sizes too."""
+    analysis = analysis or analysed(graph)
+    found = probed(spec, graph, analysis, degenerate(graph), progress)
+    cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special)
+    return replace(found, special=tuple(cases))
+
+
+def at_all_sizes(derivation: Derivation, graph: Graph, certified: Callable[[], Graph]) -> Derivation:
+    """A derivation of ``graph`` of which quantities can be had wherever ``certified`` stands too: it is asked at the first such sizes."""
+    quantities = {
+        name: q if q._evaluator is None else replace(q, _evaluator=_AtAllSizes(q._evaluator, graph, certified))
+        for name, q in derivation.quantities.items()
+    }
+    return replace(derivation, quantities=quantities)
+
+
+@dataclass(frozen=True, slots=True)
+class _AtAllSizes:
+    """Evaluates where ``graph`` stands, or ``certified`` does."""
+
+    inner: Evaluator
+    graph: Graph
+    certified: Callable[[], Graph]
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        values = unchecked(self.graph, given)
+        return require_met(self.certified(), values) if self.graph.unmet(values) else values
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return self.inner.value(sizes)
+
+    def expr(self) -> sp.Expr:
+        return self.inner.expr()
