@@ -192,11 +192,11 @@ class _Calibration:
 
 @pytest.fixture
 def unattended(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are derived here, not in processes of their own; a prediction says 1 ms of anything, half of which is not calibrated."""
+    """Steps are derived here, not in processes of their own; a prediction says an hour of anything, half of which is not calibrated."""
     del device
     monkeypatch.setattr(gpu, "deriving", lambda jobs: nullcontext(lambda: {recording.named(job): recording._derive(job) for job in jobs}))
     monkeypatch.setattr("calc.measure.calibration.calibrate", lambda *_, **__: _Calibration())
-    monkeypatch.setattr("calc.prediction.predict", lambda *_: SimpleNamespace(seconds=0.001, stand_ins={"aten.mm": 0.5}))
+    monkeypatch.setattr("calc.prediction.predict", lambda *_: SimpleNamespace(seconds=3600.0, stand_ins={"aten.mm": 0.5}))
     monkeypatch.setattr(gpu.steps, "QUICK", QUICK.repeat)
 
 
@@ -215,7 +215,7 @@ def test_the_unattended_run_times_steps_beside_their_prediction(tmp_path: Path, 
     assert "over 2 steps" in shown
     assert "not calibrated in it: aten.mm 50 %" in shown
     assert 1 == shown.count("not measured")
-    assert "1.00 ms" in shown
+    assert "3600000.00 ms" in shown
 
 
 @pytest.mark.usefixtures("unattended")
