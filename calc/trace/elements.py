@@ -107,10 +107,11 @@ def note_elements(out: torch.Tensor, known: Known) -> None:
 
 
 def _is_held(known: Known, dtype: torch.dtype) -> bool:
-    most = 256 if dtype.is_floating_point else 1
     if isinstance(known, Triangle):
         return known.above in EXACT and known.below in EXACT
-    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= most
+    if not dtype.is_floating_point:
+        return is_zero_or_one(known)  # -1 is 255 as a byte
+    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
 
 
 def is_zero_or_one(known: Known) -> bool:

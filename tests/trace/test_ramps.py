@@ -64,6 +64,7 @@ MADE: dict[str, Made] = {
     "cumsum": lambda n: torch.full((n,), 7).cumsum(0),
     "sum": lambda n: torch.full((n, 3), True).sum(),
     "sum of truths, as truths": lambda n: torch.full((3,), True).sum(dtype=torch.bool),
+    "full of a byte": lambda n: torch.full((n,), -1, dtype=torch.uint8),
     "sum of small numbers": lambda n: torch.full((3,), 100, dtype=torch.int8).sum(dtype=torch.int8),
     "sum of an axis": lambda n: torch.full((5, n, 3), 2).sum(1, keepdim=True),
     "diff": lambda n: torch.diff(torch.arange(n), prepend=torch.arange(n)[:1] - 1),
@@ -94,8 +95,8 @@ MADE: dict[str, Made] = {
     "all, less": lambda n: (torch.arange(n) < 4).all(),
     "all of the same": lambda n: (torch.full((n,), 7) == 7).all(),
 }
-# Of what no rule follows: an axis turned around, and sums in formats that do not hold them.
-UNKNOWN = {"lt, the other way", "sum of truths, as truths", "sum of small numbers"}
+# Of what no rule follows: an axis turned around, and numbers in formats that do not hold them.
+UNKNOWN = {"lt, the other way", "full of a byte", "sum of truths, as truths", "sum of small numbers"}
 
 
 def known(make: Made) -> tuple[Known | None, SizeEnv]:
