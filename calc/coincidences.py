@@ -60,6 +60,15 @@ def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     return [few] if few == deep else [deep, few]
 
 
+def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
+    of several conditions each may stand alone where they do not together."""
+    unmet, asked = graph.unmet(values), graph.as_basis().values(values)
+    if len(unmet) < 2:
+        return []
+    return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, asked) for condition in unmet) < len(unmet)]
+
+
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
     return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
 

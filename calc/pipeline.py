@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
 from calc.certified import analysed, at_all_sizes, probed, where_degenerate, with_certificate
-from calc.coincidences import as_asked, coincidences, degenerate, held_instead, walked_otherwise
+from calc.coincidences import as_asked, coincidences, held_instead, telling, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
 from calc.dims import names_in
@@ -64,6 +64,11 @@ def trace(
     options = options or Options()
     graph, analysis, spec = _traced(spec, sizes, options, cache, progress)
     return _where_degenerate(spec, graph, analysis, options, cache, progress)
+
+
+def graph_at(spec: Spec, sizes: Mapping[str, int] | None, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Graph:
+    """The graph that holds at ``sizes``, without the certificates at further ones that ``trace`` makes."""
+    return _traced(spec, sizes, options, cache, progress)[0]
 
 
 def derive(
@@ -307,8 +312,7 @@ def _completed(
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
     analysis = known or analysed(graph)
     graph = probed(spec, graph, analysis, as_asked(graph, values), progress)
-    if graph.unmet(values):  # of several, each may stand alone where they do not together
-        graph = probed(spec, graph, analysis, degenerate(graph), progress)
+    graph = probed(spec, graph, analysis, telling(graph, values), progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
@@ -346,7 +350,7 @@ def _apart(
     case = probed(spec, case, inner, as_asked(case, values), progress)
     if not all(_about_turns(condition, graph) for condition in case.unmet(values)):  # these may be met below
         raise _another_path(spec, graph, case.unmet(values))
-    case = probed(spec, case, inner, degenerate(case), progress) if case.unmet(values) else case
+    case = probed(spec, case, inner, telling(case, values), progress)
     if case.unmet(values):
         raise _another_path(spec, graph, case.unmet(values))
     if not equal:

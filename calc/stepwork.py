@@ -37,7 +37,7 @@ def step_work(
     """What each operator of one training step of ``spec`` does and moves; sizes not given are the spec's defaults."""
     spec.sizes(sizes or {})  # a size that cannot be is refused before the work begins
     options = options or Options()
-    graph = pipeline.trace(spec, sizes, options=options, cache=cache, progress=progress)
+    graph = pipeline.graph_at(spec, sizes, options, cache=cache, progress=progress)
     values = resolve(graph, sizes or {})
     found = operators(graph).in_force(values)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping
 
 from calc.display import (
@@ -48,13 +49,18 @@ def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:
             return Maximum(tuple(substituted(i, sizes) for i in items))
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _names_in(atom: str) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(ast.parse(atom, mode="eval")) if isinstance(n, ast.Name)) - FUNCTIONS
+
+
 def names(tree: Display) -> set[str]:
     """Dimension names that occur in ``tree``, those inside atoms too."""
     match tree:
         case Number():
             return set()
         case Name(name):
-            return {n.id for n in ast.walk(ast.parse(name, mode="eval")) if isinstance(n, ast.Name)} - FUNCTIONS
+            return {*_names_in(name)}
         case Sum(items) | Product(items) | Maximum(items):
             return set().union(*(names(i) for i in items))
         case Power(base, _):

@@ -15,7 +15,7 @@ from calc.errors import BadInputError
 from reports import inline, mathml, prose
 from reports.escape import visible
 from reports.page import Formula, Page
-from reports.render import PLAIN, TEMPLATES, Filter, Look, environment, render
+from reports.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.compared import ContrastPage
@@ -32,10 +32,7 @@ _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.
 def write(page: Page | LecturePage | RooflinePage | ContrastPage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
-    mathematics: dict[str, Filter] = {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits}
-    filters: dict[str, Filter] = {**mathematics, "sites": _sites, "prose": prose.html}
-    env = environment(None, filters, page.sections, look.folder)
-    html = render(env, "html.j2", page, look.template, style=Markup(style), policy=_policy(style))
+    html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
@@ -61,6 +58,13 @@ def _sites(text: str) -> Markup:
     """A dotted name that may break after its dots, and after the underscores of its long parts."""
     parts = str(escape(visible(text))).split(".")
     return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
+
+
+_HTML = Format(
+    "html.j2",
+    None,
+    {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits, "sites": _sites, "prose": prose.html},
+)
 
 
 def _style(folder: Path | None = None) -> str:

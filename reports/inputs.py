@@ -17,6 +17,7 @@ from typing import Any
 
 from calc.errors import BadInputError
 
+FORMATS = (".md", ".html", ".tex", ".json")
 _LONGEST = 200_000
 _HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,200000})">')
 _LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,200000}\})$", re.MULTILINE)

@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -33,7 +33,7 @@ from reports.build import build, today
 from reports.evidence import measurements
 from reports.figures.drawn import UNNAMED
 from reports.figures.shapes import Figure
-from reports.inputs import Inputs, digest_of, file_of, folder_digest
+from reports.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
 from reports.page import Command, Page
 from reports.render import PLAIN, Look
 from reports.request import Request as Request
@@ -147,15 +147,22 @@ def report(
 ) -> Outcome:
     """Derive, check at small sizes, and write the three files, and LaTeX source where it is wanted; none is written before all of them
     can be."""
-    made = make(request, device, progress, look=look, gpu=gpu)
-    wanted = {name: text for name, text in made.texts.items() if latex or not name.endswith(".tex")}
-    return Outcome(made.page, write_all(directory, wanted), made.checks, made.unchecked)
+    formats = [suffix for suffix in FORMATS if latex or suffix != ".tex"]
+    made = make(request, device, progress, look=look, gpu=gpu, formats=formats)
+    return Outcome(made.page, write_all(directory, made.texts), made.checks, made.unchecked)
 
 
 def make(
-    request: Request, device: str, progress: Progress, stamp: Inputs | None = None, look: Look = PLAIN, gpu: str = ""
+    request: Request,
+    device: str,
+    progress: Progress,
+    stamp: Inputs | None = None,
+    look: Look = PLAIN,
+    gpu: str = "",
+    formats: Collection[str] = FORMATS,
 ) -> Made:
-    """The texts of a report. With ``stamp`` they are those of that day and machine, as far as they were noted; else of this one.
+    """The texts of a report in ``formats``. With ``stamp`` they are those of that day and machine, as far as they were noted; else of
+    this one.
 
     ``gpu`` is the accelerator whose memory and rates the figures show.
     """
@@ -179,14 +186,17 @@ def make(
     commands = _commands(request, checks, gpu)
     roof = _roof(request, named, progress)
     made = build(derivation, checks, compared, commands, *given, inputs=inputs, evidence=seen, device=named, roof=roof)
-    data = {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), **carried(inputs)}
-    texts = {
-        "report.md": markdown.write(made, look),
-        "report.html": html.write(made, look),
-        "report.tex": tex.write(made, look),
-        "report.json": json_text(data),
+
+    def data() -> dict[str, Any]:
+        return {**to_json(derivation, checks, compared, live), "measurements": measurements(seen), **carried(inputs)}
+
+    writers: dict[str, Callable[[], str]] = {
+        ".md": lambda: markdown.write(made, look),
+        ".html": lambda: html.write(made, look),
+        ".tex": lambda: tex.write(made, look),
+        ".json": lambda: json_text(data()),
     }
-    return Made(made, texts, here, checks, unchecked)
+    return Made(made, {f"report{suffix}": writers[suffix]() for suffix in formats}, here, checks, unchecked)
 
 
 def _roof(request: Request, named: Accelerator | None, progress: Progress) -> Figure:

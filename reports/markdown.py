@@ -11,7 +11,7 @@ from markupsafe import escape as html_escape
 
 from reports import escape, latex, prose
 from reports.page import Formula, Page
-from reports.render import PLAIN, Filter, Look, environment, render
+from reports.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.compared import ContrastPage
@@ -23,20 +23,7 @@ ROW_TERMS = 4
 
 def write(page: Page | LecturePage | ContrastPage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
-    filters: dict[str, Filter] = {
-        "oneline": _oneline,
-        "rows": _rows,
-        "code": lambda text: Markup(escape.markdown_code(text)),
-        "html": lambda text: Markup(html_escape(escape.visible(text))),
-        "fenced": lambda text: Markup(escape.fenced(text)),
-        "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~#-]", "", text)),
-        "anchor": lambda text: Markup(re.sub(r"[^A-Za-z0-9._-]", "-", text)),  # an id has no escapes: what it cannot hold is replaced
-        "inline_math": _inline,
-        "equations": _equations,
-        "prose": prose.markdown,
-        "verbatim": Markup,  # a line that was made so that nothing in it can end a comment
-    }
-    text = render(environment(escape.markdown, filters, page.sections, look.folder), "markdown.j2", page, look.template)
+    text = render(_MARKDOWN, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -82,3 +69,22 @@ def _blocks(rows: Sequence[str]) -> Iterator[str]:
 
 def _environment(rows: Sequence[str]) -> str:
     return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
+
+
+_MARKDOWN = Format(
+    "markdown.j2",
+    escape.markdown,
+    {
+        "oneline": _oneline,
+        "rows": _rows,
+        "code": lambda text: Markup(escape.markdown_code(text)),
+        "html": lambda text: Markup(html_escape(escape.visible(text))),
+        "fenced": lambda text: Markup(escape.fenced(text)),
+        "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~#-]", "", text)),
+        "anchor": lambda text: Markup(re.sub(r"[^A-Za-z0-9._-]", "-", text)),  # an id has no escapes: what it cannot hold is replaced
+        "inline_math": _inline,
+        "equations": _equations,
+        "prose": prose.markdown,
+        "verbatim": Markup,  # a line that was made so that nothing in it can end a comment
+    },
+)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -33,6 +35,13 @@ class Look:
 PLAIN = Look()
 
 
+class Sectioned(Protocol):
+    """A page of any kind."""
+
+    @property
+    def sections(self) -> Mapping[str, str]: ...
+
+
 def look_of(template: str, folder: str) -> Look:
     """The look of a template by its name, ``homework`` say, and of a user's own folder; what is not there is refused before any work."""
     own = Path(folder) if folder else None
@@ -49,10 +58,19 @@ def look_of(template: str, folder: str) -> Look:
 _PARTS = {"html", "markdown", "latex", "lecture", "roofline", "contrast"}  # macros of a format, and what is no report of a model
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Format:
+    """What a page is written in: the template of its macros, what printed values pass through, and filters of its own."""
+
+    macros: str
+    escape: Callable[[str], str] | None
+    filters: Mapping[str, Filter]
+
+
 def environment(
     escape: Callable[[str], str] | None,
-    filters: dict[str, Filter],
-    sections: Mapping[str, str] = SECTIONS,
+    filters: Mapping[str, Filter],
+    sections: Iterable[str] = SECTIONS,
     folder: Path | None = None,
 ) -> jinja2.Environment:
     """An environment whose printed values pass through ``escape``; without one, they are HTML, in which control characters are shown as
@@ -83,10 +101,18 @@ def environment(
     return env
 
 
-def render(env: jinja2.Environment, macros: str, page: object, template: str, **context: object) -> str:
-    """A document's template over one format's macros. What is wrong with a template is one line that names it."""
+# Our templates do not change while a process runs, and take longer to compile than to fill in. A user's own are compiled for each page.
+@functools.lru_cache(maxsize=32)
+def _ours(form: Format, sections: tuple[str, ...]) -> jinja2.Environment:
+    return environment(form.escape, form.filters, sections)
+
+
+def render(form: Format, page: Sectioned, look: Look, **context: object) -> str:
+    """A page in one format: a document's template over the format's macros. What is wrong with a template is one line that names it."""
+    sections = tuple(page.sections)
+    env = _ours(form, sections) if look.folder is None else environment(form.escape, form.filters, sections, look.folder)
     try:
-        return env.get_template(template).render(page=page, macros=macros, **context)
+        return env.get_template(look.template).render(page=page, macros=form.macros, **context)
     except jinja2.TemplateNotFound as error:
         raise BadInputError(f"there is no template {error.name}") from None
     except jinja2.TemplateSyntaxError as error:

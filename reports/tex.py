@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from reports.escape import visible
 from reports.page import Formula, Page
-from reports.render import PLAIN, Filter, Look, environment, render
+from reports.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
     from reports.lecture_page import LecturePage
@@ -133,18 +133,7 @@ def _character(c: str) -> str:
 
 def write(page: Page | LecturePage, look: Look = PLAIN) -> str:
     """The LaTeX text of a page."""
-    filters: dict[str, Filter] = {
-        "oneline": lambda text: Markup(re.sub(r"\s+", " ", str(text)).strip()),
-        "code": lambda text: Markup(rf"\texttt{{{_breakable(text)}}}"),
-        "label": _label,
-        "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~-]", "", text)),
-        "inline_math": lambda formula: _maths(formula.pieces),
-        "equations": _equations,
-        "prose": lambda text: Markup(escape(text)),
-        "columns": _columns,
-        "verbatim": Markup,  # one line that was made so that nothing in it acts, behind a comment sign
-    }
-    text = render(environment(escape, filters, page.sections, look.folder), "latex.j2", page, look.template)
+    text = render(_LATEX, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -187,3 +176,18 @@ def _columns(columns: Sequence[tuple[str, str]]) -> Markup:
     return Markup("".join(rf">{{{side}\arraybackslash}}p{{{width}\linewidth}}" for side, width in zip(align, widths, strict=True)))
 
 
+_LATEX = Format(
+    "latex.j2",
+    escape,
+    {
+        "oneline": lambda text: Markup(re.sub(r"\s+", " ", str(text)).strip()),
+        "code": lambda text: Markup(rf"\texttt{{{_breakable(text)}}}"),
+        "label": _label,
+        "address": lambda text: Markup(re.sub(r"[^A-Za-z0-9:/._~-]", "", text)),
+        "inline_math": lambda formula: _maths(formula.pieces),
+        "equations": _equations,
+        "prose": lambda text: Markup(escape(text)),
+        "columns": _columns,
+        "verbatim": Markup,  # one line that was made so that nothing in it acts, behind a comment sign
+    },
+)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from calc.errors import BadInputError, NapkinError
-from reports.inputs import Inputs, digest_of, embedded, file_of, folder_digest
+from reports.inputs import FORMATS, Inputs, digest_of, embedded, file_of, folder_digest
 
 Progress = Callable[[str], None]
-SUFFIXES = (".html", ".json", ".md", ".tex")
 _LONGEST = 50_000_000
 
 
@@ -61,7 +60,7 @@ def read_text(file: Path) -> str:
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
-    if file.suffix not in SUFFIXES:
+    if file.suffix not in FORMATS:
         raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
     try:
         return embedded(text, file.suffix)
@@ -75,7 +74,7 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
     if because:
         return Verified(because=because)
     try:
-        texts, environment = _remade(inputs, sources, templates if inputs.templates else None, progress)
+        texts, environment = _remade(inputs, sources, templates if inputs.templates else None, progress, (file.suffix,))
     except _Unnamed as error:
         return Verified(because=str(error))
     except NapkinError as error:
@@ -129,7 +128,8 @@ Texts = tuple[Mapping[str, str], Mapping[str, str]]
 """By file name, and the environment here."""
 
 
-def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Texts:
+def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:
+    """What ``inputs`` make, in ``formats`` at least."""
     if inputs.kind == "compare":
         return _compared(inputs, sources, progress)
     word = _word(inputs.model, inputs.digest, sources)
@@ -146,7 +146,8 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     if inputs.device not in ("cpu", "cuda"):
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = job.Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
-    found = job.make(request, inputs.device, progress, inputs, look_of(inputs.template, str(templates or "")), inputs.gpu)
+    look = look_of(inputs.template, str(templates or ""))
+    found = job.make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
     return found.texts, found.environment
 
 

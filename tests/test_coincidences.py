@@ -1,14 +1,16 @@
-"""Which dimensions are fixed where sizes happen to be equal."""
+"""Which dimensions are fixed where sizes happen to be equal, and which sizes are tried."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from calc.basis import basis_of
-from calc.coincidences import _alike
+from calc.coincidences import _alike, telling
 from calc.dims import Dim
-from calc.graph import DimRecord
+from calc.graph import Condition, DimRecord
 
 
 def _graph(dims: dict[str, Dim]) -> Any:
@@ -60,3 +62,19 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
     dims = {"d": Dim(11, multiple_of="h"), "h": Dim(11), "k": Dim("d/h", tied=True)}
 
     assert basis_of(dims, {"d": "h"}).define == {"d": "h", "h": "h", "k": "1"}
+
+
+def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the sizes asked for were tried in vain: what is the same in all there is to tell fails as they did."""
+    some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
+    monkeypatch.setattr("calc.coincidences.degenerate", lambda _: [some, all_, none])
+
+    def tried(*unmet: Condition) -> list[dict[str, int]]:
+        basis = SimpleNamespace(values=lambda sizes: sizes)
+        graph: Any = SimpleNamespace(unmet=lambda _: list(unmet), as_basis=lambda: basis)
+        return telling(graph, {"B": 1, "T": 5})
+
+    batch, length = Condition("B != 1", True, "a line"), Condition("T > 8", True, "a line")
+    assert tried(batch, length) == [some]
+    assert tried(batch) == []
+    assert tried() == []

@@ -7,10 +7,10 @@ be made.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction as Rational
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from calc import display
@@ -61,14 +61,13 @@ class StepMaker:
         """
         outer = self.analysis.fold.outer
         folded = self.analysis.fold(after)
+        collected = tree(outer, folded)
         value = self._outer_value(before)
+        direct = collected if value == folded else tree(outer, value)
+        self._append(quantity, title, rule, before, direct, because, StepCheck("symbolic", "holds"), operators)
         if value != folded:
-            direct = tree(outer, value)
-            self._append(quantity, title, rule, before, direct, because, StepCheck("symbolic", "holds"), operators)
-            self._substitute(quantity, title, direct, tree(outer, folded), after)
-        else:
-            self._append(quantity, title, rule, before, tree(outer, folded), because, StepCheck("symbolic", "holds"), operators)
-        return tree(outer, folded)
+            self._substitute(quantity, title, direct, collected, after)
+        return collected
 
     def _substitute(self, quantity: str, title: str, before: Display, after_tree: Display, after: Poly) -> None:
         if self._inner_value(before) != after:
@@ -92,13 +91,12 @@ class StepMaker:
         value = int(display.value(after, self._size))
         self.steps.append(Step(f"step-{number}", quantity, title, rule, before, after, because, check, value, operators))
 
-    def _size(self, name: str) -> Any:
-        outer = self.analysis.fold.outer
-        return Rational(self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), self._known))
-
     @cached_property
-    def _known(self) -> dict[str, int]:
-        return {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
+    def _size(self) -> Callable[[str], Any]:
+        """What a name in a formula is at the sizes of the derivation."""
+        outer = self.analysis.fold.outer
+        known = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
+        return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), known))
 
     def _outer_value(self, before: Display) -> Poly:
         outer = self.analysis.fold.outer

@@ -13,11 +13,11 @@ import calc
 from calc.cost import REGISTRY
 from calc.derivation import Derivation
 from calc.derive.operators import Operators, Work, operators
-from calc.errors import CertificateError, UnknownOperatorError, UnlikeTurnsError
+from calc.errors import CertificateError, UnknownOperatorError
 from calc.graph import Graph
 from calc.stepwork import step_work
 from tests.derive.models import SMALL
-from tests.zoo import ZOO, Exhibit
+from tests.zoo import ZOO
 
 QUICK = ("two-layer",)
 PHASES = ("forward", "backward", "optimizer")
@@ -44,12 +44,6 @@ def traced() -> Traced:
     return make
 
 
-def _recorded_again(exhibit: Exhibit) -> tuple[Operators, tuple[Work, ...]]:
-    """From a record at the very sizes, where operators differ from turn to turn."""
-    made = step_work(exhibit.kept(), exhibit.sizes, options=exhibit.options)
-    return made.operators, made.works
-
-
 def _assert_adds_up(found: Operators, works: Sequence[Work], derivation: Derivation, sizes: Mapping[str, int]) -> None:
     """As expressions and, of ``works`` at ``sizes``, as integers."""
     for phase in PHASES:
@@ -74,12 +68,8 @@ def test_operators_add_up_to_the_quantities(name: str, traced: Traced) -> None:
 def test_operators_of_a_model_add_up_and_fusion_adds_no_traffic(name: str) -> None:
     """Of each operator, fused bytes are at most the eager ones; a fused run launches once."""
     exhibit = ZOO[name]
-    graph = calc.trace(exhibit.kept(), exhibit.sizes, **exhibit.options.to_json())
-    found = operators(graph)
-    try:
-        works = found.at()
-    except UnlikeTurnsError:
-        found, works = _recorded_again(exhibit)
+    made = step_work(exhibit.kept(), exhibit.sizes, options=exhibit.options)
+    found, works = made.operators, made.works
 
     _assert_adds_up(found, works, calc.derive(found.graph), {})
     for work in works:

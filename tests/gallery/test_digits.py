@@ -68,7 +68,7 @@ def made_again(line: str) -> Mapping[str, str]:
     """The texts that inputs make, by suffix."""
     inputs = embedded(f"<!-- napkin-inputs {line} -->", ".md")
     assert inputs is not None
-    texts, _ = verify._remade(inputs, (), None, lambda _: None)
+    texts, _ = verify._remade(inputs, (), None, lambda _: None, SUFFIXES)
     return {Path(name).suffix: text for name, text in texts.items()}
 
 

@@ -8,18 +8,15 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-import jinja2
-import jinja2.bccache
 import pytest
 from rich.console import Console
 
 from calc.errors import SpecError
 from calc.spec import Spec
-from reports import html, job, markdown, render, terminal, tex
+from reports import html, job, markdown, terminal, tex
 from reports.escape import brief
 from reports.inputs import Inputs, embedded
 from reports.page import Page
@@ -36,36 +33,6 @@ STARTS = tuple(part * len(hostile.ALL) // 3 for part in range(3))
 def turned(start: int) -> tuple[str, ...]:
     """All of the texts, from another one on: each comes to stand in other places."""
     return (*hostile.ALL[start:], *hostile.ALL[:start])
-
-
-class Compiled(jinja2.BytecodeCache):
-    """Templates of one format, compiled once: these tests write a thousand pages."""
-
-    def __init__(self) -> None:
-        self.codes: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        if bucket.key in self.codes:
-            bucket.bytecode_from_string(self.codes[bucket.key])
-
-    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        self.codes[bucket.key] = bucket.bytecode_to_string()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> Iterator[None]:
-    """The writers as they are, but for the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (html, markdown, tex):
-            kept = Compiled()
-
-            def environment(*words: Any, kept: Compiled = kept) -> jinja2.Environment:
-                made = render.environment(*words)
-                made.bytecode_cache = kept
-                return made
-
-            patch.setattr(module, "environment", environment)
-        yield
 
 
 @pytest.fixture(scope="module", params=STARTS, ids=lambda start: f"from {start}")
