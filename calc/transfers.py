@@ -17,7 +17,7 @@ from calc.reckoning import Line, Number, Reckoning, given, reckon
 from calc.repeat import Repeat
 
 if TYPE_CHECKING:
-    from calc.measure.copies import Beside, Copied
+    from calc.measure.copies import Beside, Copied, Unmeasured
 
 KIND = "measurement of transfers"
 _LEAST, _MOST = 2**16, 2**34
@@ -25,13 +25,13 @@ _LEAST, _MOST = 2**16, 2**34
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What was moved and how long it took. ``beside`` is a copy beside compute; ``because`` says of what was not measured why."""
+    """What was moved and how long it took. ``beside`` is a copy beside compute."""
 
     machine: Mapping[str, Any]
     clock: str
     copies: tuple[Copied, ...]
     beside: Beside | None
-    because: str = ""
+    unmeasured: tuple[Unmeasured, ...]
     command: str = ""
 
 
@@ -79,7 +79,7 @@ def measured(
     if 4 * nbytes > available_bytes():
         raise MeasurementError(f"{4 * nbytes:,} bytes are needed and {available_bytes():,} are free: give fewer --bytes")
 
-    def all_copies() -> Iterator[Copied]:
+    def all_copies() -> Iterator[Copied | Unmeasured]:
         progress("memory-mapped tokens")
         yield from copies.mapped(nbytes, batch, length, repeat)
         progress("copies in memory")
@@ -87,10 +87,14 @@ def measured(
         if device.startswith("cuda"):
             progress(f"copies to and from {device}")
             yield from copies.device_copies(nbytes, device, repeat)
+        if because:
+            yield copies.Unmeasured("copies to a device, and beside compute", because)
 
     found = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
-    return Transfers(machine(device), HostWatch().name, found, overlapped, because)
+    copied = tuple(one for one in found if isinstance(one, copies.Copied))
+    unmeasured = tuple(one for one in found if isinstance(one, copies.Unmeasured))
+    return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured)
 
 
 def require_sizes(nbytes: int, batch: int, length: int) -> None:
@@ -116,7 +120,7 @@ def document(found: Transfers) -> dict[str, Any]:
         "clock": found.clock,
         "copies": [_copy(copied) for copied in found.copies],
         "beside_compute": None if found.beside is None else _beside(found.beside),
-        "because": found.because or None,
+        "unmeasured": [{"name": one.name, "because": one.because} for one in found.unmeasured],
     }
 
 

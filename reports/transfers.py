@@ -31,8 +31,8 @@ def show(found: Transfers, batch: int, length: int, out: Console) -> None:
     _steps(nbytes, out)
     fastest = next(c for c in reversed(found.copies) if c.name.startswith(("host to device, pinned", "host to host")))
     _steps(copy_time(nbytes.value, bandwidth(fastest), f"measured: {fastest.name}"), out)
-    if found.because:
-        out.print(Text(visible(f"copies to a device, and beside compute: {found.because}"), style="dim"))
+    for one in found.unmeasured:
+        out.print(Text(visible(f"{one.name}: {one.because}"), style="dim"))
     if found.beside is not None:
         expected = beside(found.beside.copy.seconds, found.beside.compute.seconds)
         _steps(expected, out)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import BadInputError
 from calc.measure import copies
 from calc.measure.copies import Beside
 from calc.repeat import Repeat
@@ -75,39 +78,70 @@ def test_what_needs_no_device_is_measured_on_a_cpu() -> None:
         name for name in names if "not cached" not in name
     ]
     assert 2 * 3 * 17 * 2 == found.copies[-2].nbytes
-    assert (None, "there is no device") == (made["beside_compute"], made["because"])
+    assert made["beside_compute"] is None
+    assert {"name": "copies to a device, and beside compute", "because": "there is no device"} == made["unmeasured"][-1]
     for copied in made["copies"]:
         assert copied["bytes"] / copied["times"]["seconds"]["median"] == pytest.approx(copied["bytes_per_second"])
 
 
-def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system keeps them there is no such row, and where it begins to, an error."""
-    monkeypatch.setattr(copies, "_dropped", lambda _: False)
-    assert all("not cached" not in copied.name for copied in copies.mapped(2**17, 3, 17, ONCE))
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A file of three pages, on the disk and in memory."""
+    path = tmp_path / "pages.bin"
+    with path.open("wb") as file:
+        file.write(bytes(2 * mmap.PAGESIZE + 1))
+        file.flush()
+        os.fsync(file.fileno())
+    path.read_bytes()
+    return path
 
-    answers = iter((True, True, False))
-    monkeypatch.setattr(copies, "_dropped", lambda _: next(answers))
-    with pytest.raises(MeasurementError, match=r"^the system keeps pages of a file that it was told to drop, so "):
-        list(copies.mapped(2**17, 3, 17, ONCE))
+
+def test_pages_in_memory_are_counted_without_reading_one(pages: Path) -> None:
+    """A read brings all of them in; asking twice after the drop finds none twice."""
+    assert 3 == copies._in_memory(pages)
+
+    try:
+        copies._drop(pages)
+    except copies._KeptError as error:
+        pytest.skip(str(error))
+    assert 0 == copies._in_memory(pages)
 
 
-def test_a_page_in_use_is_dropped_when_it_no_longer_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system is told once more; of a file that stays in memory it is told so often and no more."""
-    path = tmp_path / "tokens.bin"
-    path.write_bytes(b"12")
-    reads = iter([1, 1])
+def test_a_page_in_use_is_dropped_when_it_no_longer_is(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system is told once more; of pages that stay in memory it is told so often and no more."""
+    kept = iter([2, 1, 0])
+    monkeypatch.setattr(copies, "_in_memory", lambda _: next(kept))
+    copies._drop(pages)
+    assert [] == list(kept)
 
-    def read(*_: Any) -> int:
-        found = next(reads, None)
-        if found is None:
-            raise BlockingIOError
-        return found
+    monkeypatch.setattr(copies, "_in_memory", lambda _: 2)
+    with pytest.raises(copies._KeptError, match=r"^the system keeps 2 pages of a file that it was told 50 times to drop$"):
+        copies._drop(pages)
 
-    monkeypatch.setattr(copies.os, "preadv", read)
-    assert copies._dropped(path)
 
-    monkeypatch.setattr(copies.os, "preadv", lambda *_: 1)
-    assert not copies._dropped(path)
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_a_file_whose_pages_stay_in_memory_is_not_called_uncached(dropped: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system keeps them from the start, or begins to, the reason stands in that place and all else is measured."""
+    answers = iter([0] * dropped)
+    monkeypatch.setattr(copies, "_in_memory", lambda _: next(answers, 7))
+    first, *others = copies.mapped(2**17, 3, 17, ONCE)
+
+    assert isinstance(first, copies.Unmeasured)
+    assert "file of tokens, whole, not cached" == first.name
+    assert first.because.startswith("not measured: the system keeps 7 pages of a file that it was told ")
+    assert ["file of tokens, whole, cached", "batch of 3 × 17 tokens and targets, cached"] == [other.name for other in others]
+
+
+@pytest.mark.parametrize("lacking", ["fadvise", "mincore"])
+def test_a_system_that_cannot_drop_or_tell_says_so(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lacking == "fadvise":
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    else:
+        monkeypatch.setattr(copies.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(mincore=lambda *_: -1))
+    first = next(copies.mapped(2**17, 3, 17, ONCE))
+
+    assert isinstance(first, copies.Unmeasured)
+    assert first.because.startswith("not measured: this system ")
 
 
 def test_the_call_and_the_copy_are_timed_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +179,7 @@ def test_a_measured_overlap_stands_beside_its_expression() -> None:
     ms = 10**6
     both = Beside(Times((2 * ms,)), Times((3 * ms,)), Times((6 * ms,)), Times((4 * ms,)))
     base = measured(2**17, 3, 17, "cpu", ONCE)
-    made = document(type(base)(base.machine, base.clock, base.copies, both))["beside_compute"]
+    made = document(replace(base, beside=both))["beside_compute"]
 
     assert {"one_after_the_other": 0.005, "at_the_same_time": 0.003} == made["predicted_seconds"]
     assert ([6 * ms], [4 * ms]) == (made["one_after_the_other"]["nanoseconds"], made["at_the_same_time"]["nanoseconds"])

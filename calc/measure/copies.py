@@ -7,6 +7,8 @@ device had finished. The rest of the time the program is free.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import tempfile
 import time
@@ -27,6 +29,7 @@ from calc.repeat import Repeat
 from calc.times import Times
 
 TOKEN = numpy.dtype(numpy.uint16)  # of a file of tokens: enough for a vocabulary of 65,536
+_UNCACHED = "file of tokens, whole, not cached"
 _RETURNS = "returns"
 _SQUARE = 4096
 
@@ -42,6 +45,14 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A way of bytes that was not measured, with its cause."""
+
+    name: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """A copy and a compute alone, one after the other, and at the same time."""
 
@@ -51,16 +62,17 @@ class Beside:
     beside: Times
 
 
-def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied]:
+def mapped(nbytes: int, batch: int, length: int, repeat: Repeat) -> Iterator[Copied | Unmeasured]:
     """A file of made-up tokens, read whole and in batches of ``batch`` stretches of ``length`` at random places, mapped into memory.
 
     ``cached``: the system has its pages in memory. Otherwise it was told to drop them before each repetition, and had; what lies below
-    the system (the disk's own memory, a host's) may still hold them.
+    the system (the disk's own memory, a host's) may still hold them. Where it keeps some, that way is not measured.
     """
     with _file_of_tokens(nbytes) as (path, tokens):
-        if hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT") and _dropped(path):
-            dropping = Repeat(0, repeat.count, 0, repeat.most)
-            yield Copied("file of tokens, whole, not cached", nbytes, _uncached(path, dropping))
+        try:
+            yield Copied(_UNCACHED, nbytes, _uncached(path, Repeat(0, repeat.count, 0, repeat.most)))
+        except _KeptError as error:
+            yield Unmeasured(_UNCACHED, f"not measured: {error}")
         data = numpy.memmap(path, dtype=TOKEN, mode="r")
         yield Copied("file of tokens, whole, cached", nbytes, time_of(data.copy, HostWatch(), repeat))
         generator = torch.Generator().manual_seed(SEED)
@@ -159,12 +171,15 @@ def _file_of_tokens(nbytes: int) -> Iterator[tuple[Path, int]]:
         yield path, tokens
 
 
+class _KeptError(Exception):
+    """Pages of a file stay in memory; the text says why."""
+
+
 def _uncached(path: Path, repeat: Repeat) -> Times:
     """Reading the whole file when its pages have been dropped; dropping them is not timed."""
 
     def body(around: Any) -> None:
-        if not _dropped(path):
-            raise MeasurementError("the system keeps pages of a file that it was told to drop, so reading from the disk is not measured")
+        _drop(path)
         data = numpy.memmap(path, dtype=TOKEN, mode="r")
         with around("read"):
             data.copy()
@@ -175,17 +190,28 @@ def _uncached(path: Path, repeat: Repeat) -> Times:
 _TELLINGS, _SECONDS_BETWEEN = 50, 0.001
 
 
-def _dropped(path: Path) -> bool:
-    """Whether the system has dropped the file's pages, having been told to; it does not while the file is mapped anywhere, and a page
-    that is in use at that moment (by what writes or reclaims pages) stays until it is told once more."""
+def _drop(path: Path) -> None:
+    """Have the system drop the file's pages. It keeps those that are in use at that moment (by what writes or reclaims pages) until it
+    is told once more."""
+    if not hasattr(os, "posix_fadvise"):
+        raise _KeptError("this system cannot be told to drop a file's pages")
     with path.open("rb", buffering=0) as file:
         for _ in range(_TELLINGS):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            try:
-                os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
-            except BlockingIOError:
-                return True
-            except OSError:  # a file system that cannot tell
-                return False
+            kept = _in_memory(path)
+            if not kept:
+                return
             time.sleep(_SECONDS_BETWEEN)
-    return False
+    raise _KeptError(f"the system keeps {kept:,} pages of a file that it was told {_TELLINGS} times to drop")
+
+
+def _in_memory(path: Path) -> int:
+    """How many pages of the file are in memory: asked of a mapping of it, without touching one. Reading would bring pages in, a read
+    that does not wait too: it begins to read ahead, and at times is done before it has looked."""
+    pages = numpy.memmap(path, dtype=numpy.uint8, mode="r")
+    marks = numpy.empty(-(-pages.nbytes // mmap.PAGESIZE), dtype=numpy.uint8)
+    address = [ctypes.c_void_p(pages.ctypes.data), ctypes.c_size_t(pages.nbytes), ctypes.c_void_p(marks.ctypes.data)]
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.mincore(*address) != 0:
+        raise _KeptError(f"this system does not tell which pages of a file it holds: {os.strerror(ctypes.get_errno())}")
+    return int((marks & 1).sum())
