@@ -1,6 +1,6 @@
 """Exact arithmetic on expressions in letters, and their rearrangement for one of them. Without SymPy: questions are answered at once.
 
-Values are fractions. A root that is no fraction is cut after 40 digits, and whoever asks is told that it was. An expression is solved for
+Values are fractions. A root that is no fraction is cut after 42 digits, and whoever asks is told that it was. An expression is solved for
 a letter that stands in it once, or in a quotient of two sums in which it is nowhere squared; for others the answer is that there is none.
 """
 
@@ -10,12 +10,13 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
 from calc.errors import BadInputError
 
-DIGITS = 40
+_KEPT = Context(prec=42, rounding=ROUND_DOWN, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _LARGEST_POWER = 8192
 _FUNCTIONS = ("Max", "Min", "sqrt", "Mod")  # the last one in conditions only
 
@@ -95,14 +96,9 @@ class Evaluation:
             return base ** int(exponent)
         if base < 0:
             raise BadInputError("a root of a negative number has no value here")
-        found, exact = _raised(base, exponent)
+        found, exact = power(base, exponent)
         self.rounded = self.rounded or not exact
         return found
-
-
-@lru_cache(maxsize=1024)  # an answer asks for the same power again and again
-def _raised(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
-    return root(base**exponent.numerator, exponent.denominator)
 
 
 def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
@@ -110,16 +106,32 @@ def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
     return Evaluation(values).of(parsed(text))
 
 
-def root(x: Fraction, k: int) -> tuple[Fraction, bool]:
-    """The k-th root of x ≥ 0 and whether it is exact; else it is cut after 40 digits, so it is below by less than 10⁻³⁹ of it."""
-    top, bottom = _whole_root(x.numerator, k), _whole_root(x.denominator, k)
-    if top**k == x.numerator and bottom**k == x.denominator:
-        return Fraction(top, bottom), True
-    # Scaled so that the whole part of the root has 40 digits or a few more.
-    digits = (x.numerator.bit_length() - x.denominator.bit_length()) * 301 // 1000  # log10 of 2 is 0.30103
-    places = DIGITS + 2 - digits // k
-    scale = Fraction(10) ** places
-    return _whole_root(math.floor(x * scale**k), k) / scale, False
+@lru_cache(maxsize=1024)  # an answer asks for the same power again and again
+def power(base: Fraction, exponent: Fraction) -> tuple[Fraction, bool]:
+    """A base that is not negative to a power, and whether it is exact; else it is cut after 42 digits, so it is below by less than
+    10⁻⁴¹ of it."""
+    if exponent < 0:
+        base, exponent = 1 / base, -exponent
+    k = exponent.denominator
+    top, bottom = _whole_root(base.numerator, k), _whole_root(base.denominator, k)
+    if top**k == base.numerator and bottom**k == base.denominator:
+        return Fraction(top, bottom) ** exponent.numerator, True
+    return _irrational(base, exponent), False
+
+
+def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
+    """By logarithms, with digits enough that those which are kept are certain: the number is none that they end in, so some are."""
+    more = 20
+    while True:
+        with localcontext(Context(prec=_KEPT.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
+            found = log.exp()
+            # Half a unit in the last place each: the quotient, which counts as often as the exponent says, three steps on, and exp.
+            error = found * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
+            low, high = _KEPT.plus(found - error), _KEPT.plus(found + error)
+        if low == high:
+            return Fraction(low)
+        more *= 2
 
 
 def _whole_root(n: int, k: int) -> int:
@@ -200,6 +212,7 @@ def tidy(node: ast.expr) -> ast.expr:
 # -- rearranging -----------------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)  # what leads to an answer is tried for each letter
 def isolated(text: str, letter: str, left: str) -> tuple[str, ...]:
     """What ``letter`` can be where ``left`` = ``text``. One expression, or one for each side of a Max; none where no rule here finds it.
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import arithmetic
-from calc.arithmetic import Evaluation, evaluate, isolated, letters, parsed, root, tidy, written
+from calc.arithmetic import Evaluation, evaluate, isolated, letters, parsed, power, tidy, written
 from calc.errors import BadInputError
 
 POSITIVE = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=1000)
@@ -52,14 +52,25 @@ def test_rearrangements_are_written_as_one_writes_them() -> None:
     assert () == isolated("x**2 + x", "x", "y")
 
 
-@given(st.fractions(min_value=0, max_value=10**30, max_denominator=10**12), st.integers(2, 40))
-def test_a_root_is_below_and_forty_digits_near(x: Fraction, k: int) -> None:
-    """r^k ≤ x, and a little more is above; a power has its root exactly."""
-    found, exact = root(x, k)
+@given(st.fractions(min_value=0, max_value=10**30, max_denominator=10**12), st.integers(1, 9), st.integers(2, 40))
+def test_a_power_is_below_and_forty_digits_near(x: Fraction, p: int, k: int) -> None:
+    """r^k ≤ x^p, and a little more is above; a power has its root exactly."""
+    found, exact = power(x, Fraction(p, k))
 
-    assert found**k <= x
-    assert exact or (found * (1 + Fraction(1, 10**39))) ** k > x
-    assert (x, True) == root(x**k, k)
+    assert found**k <= x**p
+    assert exact or (found * (1 + Fraction(1, 10**41))) ** k > x**p
+    assert (x**p, True) == power(x**k, Fraction(p, k))
+    assert x == 0 or (1 / x**p, True) == power(x**k, Fraction(-p, k))
+
+
+@pytest.mark.parametrize("x", [Fraction(10**60 + 1), Fraction(10**60 - 1, 10**60), Fraction(10**60 + 1, 10**60), Fraction(1, 7**50)])
+@pytest.mark.parametrize("exponent", [Fraction(1829, 3568), Fraction(8191, 2), Fraction(1, 8192), Fraction(3, 2)])
+def test_a_power_is_so_where_digits_are_lost_or_an_exponent_is_long(x: Fraction, exponent: Fraction) -> None:
+    """Near 1, whose logarithm is nearly 0, and near a power that has its root."""
+    found, exact = power(x, exponent)
+    p, k = exponent.numerator, exponent.denominator
+
+    assert exact or found**k < x**p < (found * (1 + Fraction(1, 10**41))) ** k
 
 
 @pytest.mark.parametrize(("bits", "more"), [(1, 0), (4000, -1), (4000, 0), (4000, 1), (16_000, 7)])
