@@ -17,9 +17,16 @@ _ANY_COUNT = 2**63
 
 def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
     """The questions of all runs, but for those about the number of turns that a run happened to have."""
-    asked = [(c, run) for run in runs for c in run.conditions]
-    kept = {c.expr: c for c, run in asked if not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    asked = [(_as_in_every_run(c, run, runs), run) for run in runs for c in run.conditions]
+    kept = {c.expr: c for c, run in asked if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
     return list(kept.values())
+
+
+def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced]) -> Condition:
+    """The condition with turns of a loop divided by themselves, if it is then the same in runs of other turns: ``(3*k)//g == 1`` in 3
+    turns and ``(4*k)//g == 1`` in 4 are ``k == 1``, but ``B//g == 1`` is ``B//3 == 1`` and ``B//4 == 1``, and stays as it is."""
+    divided = run.divided.get(condition.expr, condition)
+    return divided if all(divided in other.divided.values() for other in runs) else condition
 
 
 def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:

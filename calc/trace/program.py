@@ -285,7 +285,10 @@ def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:
 
 
 def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Options) -> tuple[int, dict[str, tuple[str, ...]]]:
-    with disguise.building(), recurrent.sized():
+    def standing() -> contextlib.AbstractContextManager[None]:
+        return standing_in(recorder.called, recorder.path.within, recorder.choices.picking)
+
+    with disguise.building(), recurrent.sized(), standing():
         module, inputs = step._module(spec, sizes, "none"), step._inputs(spec, sizes)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
@@ -300,7 +303,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
             recorder.leaf(tensor, "input", str(i), recorder.size(known.count) if isinstance(known, values.Below) else None)
     with (
         recorder.path.watch(module),
-        standing_in(recorder.called, recorder.path.within, recorder.choices.picking),
+        standing(),
         recorder.hand_written(),
         step._attention(options),
     ):

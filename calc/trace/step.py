@@ -37,13 +37,15 @@ from calc.trace.symbols import SizeEnv
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``asked``
+    """A record, and what it took for granted: the questions asked about sizes (symbolic runs) and about values. ``divided`` are those of
+    the first in which turns of a loop divide, by their text, as they are in so many turns. ``asked``
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols."""
 
     record: Record
     conditions: Sequence[Condition]
+    divided: Mapping[str, Condition]
     answers: Mapping[str, str]
     asked: Mapping[str, frozenset[str]]
     repeats: Repeats
@@ -93,9 +95,9 @@ def record_step(
             record = run.record(fixed)
     if recorder.rewrites and not rewrites:
         return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
-    conditions = env.conditions() if env is not None else ()
+    conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
     shadows = recorder.shadows
-    return Traced(record, conditions, shadows.answers, shadows.asked, repeats, tuple(recorder.choices.readers), recorder.rewrites)
+    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, tuple(recorder.choices.readers), recorder.rewrites)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -152,7 +154,7 @@ class _Run:
         self.recorder = recorder
         self.options = options
         self.spec = spec
-        with disguise.building(), recurrent.sized():
+        with disguise.building(), recurrent.sized(), self._standing_in():
             module, inputs = _module(spec, sizes, options.checkpointing), _inputs(spec, sizes)
             self.module, self.inputs = formats.lowered(module, inputs, options.precision)
             self.module.train(options.trains)
@@ -173,6 +175,9 @@ class _Run:
             return contextlib.nullcontext()
         return readings.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
 
+    def _standing_in(self) -> contextlib.AbstractContextManager[None]:
+        return standing_in(self.recorder.called, self.recorder.path.within, self.recorder.choices.picking)
+
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         return readings.in_model(self.recorder.choices.reading, self.read)
 
@@ -189,7 +194,7 @@ class _Run:
         with (
             recorder.path.watch(self.module),
             disguise.calls_noted(self._noted, recorder.size),
-            standing_in(recorder.called, recorder.path.within, recorder.choices.picking),
+            self._standing_in(),
             _attention(self.options),
         ):
             for number in (1, 2):

@@ -204,6 +204,19 @@ class SizeEnv(ShapeEnv):
                 self._written[expr] = None if text is None else Condition(text, bool(answer), line)
         return [condition for condition in self._written.values() if condition is not None]
 
+    def divided(self) -> dict[str, Condition]:
+        """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
+        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
+        found = {}
+        for expr, (answer, line) in self.asked.items():
+            condition = self._written.get(expr)
+            whole = self._divided(expr)
+            if condition is not None and whole != expr:
+                text = "" if whole == answer else _condition(whole, self.names)
+                if text is not None:
+                    found[condition.expr] = Condition(text, condition.holds, line)
+        return found
+
     # -- writing sizes --------------------------------------------------------------------------------------------
 
     def size(self, value: Any) -> int | str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import calc
+from calc.check import FAILED
 from calc.errors import NapkinError
 from tests.trace.modules import Attention, function, spec
 
@@ -192,3 +194,58 @@ def test_half_of_a_size_that_may_be_odd_is_right_or_refused() -> None:
         half = d // 2
         right_or_refused(functools.partial(result[ELEMENTWISE].at, d=d), 3 * d + 3 * half + 3 * half - 1)
     assert result[ELEMENTWISE].value == 3 * 7 + 3 * 3 + 3 * 3 - 1
+
+
+class Smeared(nn.Module):
+    """Distances to some places on a line, weighed for each of ``d`` values and ``k`` results."""
+
+    def __init__(self, d: Any, k: Any, g: Any, places: Callable[[Any], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(k, d, g))
+        self.places = nn.Buffer(places(g))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.einsum("big,oig->bo", (x.unsqueeze(-1) - self.places).square().neg().exp(), self.weight)
+
+
+@pytest.mark.parametrize(
+    ("places", "read"),
+    [(lambda g: torch.linspace(-1, 1, g), False), (lambda g: torch.tensor([i / g for i in range(g)]), True)],
+    ids=["by a function", "one by one"],
+)
+def test_what_is_divided_by_turns_is_no_question_about_that_number(places: Callable[[Any], Tensor], read: bool) -> None:
+    """A width that is read as a number is 3 in one recording, so that torch asks of a layout whether 3*k//g is 1. With k = 5 and g = 13
+    that is so of 3, and never of the 13 that stand in its place. A function that builds a line of g places reads no number at all."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(Smeared(n.d, n.k, n.g, places), Smeared(n.k, n.d, n.g, places))
+
+    line = spec(build, dims={"B": 7, "d": 11, "k": 5, "g": 13})
+    result = calc.derive(line, cache=False)
+
+    assert read == bool(calc.trace(line, cache=False).loops)
+    assert 2 * 5 * 11 * 13 == result["parameters"].value
+    assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
+
+
+def test_a_branch_on_a_quotient_by_turns_stays_one() -> None:
+    """Of 7 rows for 3 turns there are two for each, of 5 for 5 turns one: another path, and not the one of 5 rows for 3."""
+
+    class Turning(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.layer, self.g = nn.Linear(n.d, n.d), n.g
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = -x if x.shape[0] // self.g == 1 else x
+            for _ in range(self.g):
+                x = self.layer(x)
+            return x
+
+    def turning(B: int, g: int) -> Any:
+        return spec(Turning, dims={"B": B, "d": 11, "g": g})
+
+    for B, g in ((7, 3), (5, 3), (100, 50)):
+        result = calc.derive(turning(B, g), cache=False)
+        assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
+    assert "floor((B)/(g)) == 1 is no longer False" in str(number(lambda: calc.derive(turning(5, 5), cache=False)[ELEMENTWISE].value))
