@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Mapping
 
@@ -20,6 +19,7 @@ from calc.display import (
     Sum,
 )
 from calc.display import parse as parse
+from calc.document import symbols_in
 from calc.exact import evaluate_text
 
 
@@ -51,7 +51,7 @@ def substituted(tree: Display, sizes: Mapping[str, int]) -> Display:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _names_in(atom: str) -> frozenset[str]:
-    return frozenset(n.id for n in ast.walk(ast.parse(atom, mode="eval")) if isinstance(n, ast.Name)) - FUNCTIONS
+    return frozenset(symbols_in(atom))
 
 
 def names(tree: Display) -> set[str]:
@@ -86,6 +86,3 @@ def has_layers(tree: Display) -> bool:
             return has_layers(body)
         case _:
             return False
-
-
-FUNCTIONS = frozenset({"floor", "ceiling", "Max", "Min", "Mod", "log", "Eq", "Ne"})
