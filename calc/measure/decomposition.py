@@ -111,9 +111,31 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         return outputs
 
 
+# Two gradients as torch's references count them from 2.13 on. Before, the first wrote its sigmoid out (``1/y`` of a tensor multiplies by 1
+# as well), and the second made again what the forward on a CPU keeps. The kernels are the same.
+
+
+def _silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    sigmoid = torch.sigmoid(self)
+    return grad_output * sigmoid * (1 + self * (1 - sigmoid))
+
+
+def _log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
+    z = buffer if buffer.numel() else torch.exp(-torch.abs(self))
+    below = self < 0
+    return grad_output * (torch.where(below, 1, 0) - torch.where(below, 1, -1) * (z / (1 + z)))
+
+
+_LATER: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.silu_backward.default: _silu_backward,
+    torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,
+}
+_INSTEAD = _LATER if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13) else {}
+
+
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
     """Torch's decomposition of an operator; an in-place one without its own takes the functional one's."""
-    found = decomposition_table.get(func) or OURS.get(func)
+    found = _INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
     if found is not None or not func._schema.name.endswith("_"):
         return found
     packet = getattr(torch.ops.aten, base_name(func), None)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from calc.measure import decomposition
 from calc.measure.reference import ReferenceCounter
 
 FP32, INT64 = 4, 8
@@ -140,6 +141,26 @@ def test_batch_normalisation_in_training_moves_its_running_statistics() -> None:
     vectors = [r(5) for _ in range(4)]
 
     assert (70 + 20 + 70 + 10 + 10) * FP32 == count(lambda: torch.native_batch_norm(IMAGE, *vectors, True, 0.1, 1e-5))[1]
+
+
+@pytest.mark.parametrize("run", [lambda x: F.silu(x), lambda x: F.logsigmoid(x)], ids=["silu", "log sigmoid"])
+def test_a_gradient_counts_under_earlier_versions_of_torch_what_it_counts_here(
+    run: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands for their references is those of torch 2.13."""
+
+    def backward() -> int:
+        monkeypatch.setattr(decomposition, "_COUNTS", {})
+        x = r(2, 3, 5).requires_grad_()
+        y = run(x)
+        with ReferenceCounter() as counter:
+            torch.autograd.grad(y, x, r(2, 3, 5))
+        assert {} == dict(counter.unknown)
+        return counter.elementwise
+
+    here = backward()
+    monkeypatch.setattr(decomposition, "_INSTEAD", decomposition._LATER)
+    assert 0 < here == backward()
 
 
 # -- being honest -----------------------------------------------------------------------------------------------------------
