@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from calc.basis import Basis
 from calc.dims import Dim, evaluate, names_in
@@ -17,16 +18,47 @@ _ANY_COUNT = 2**63
 
 def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
     """The questions of all runs, but for those about the number of turns that a run happened to have."""
-    asked = [(_as_in_every_run(c, run, runs), run) for run in runs for c in run.conditions]
+    asked = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.conditions]
     kept = {c.expr: c for c, run in asked if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
     return list(kept.values())
 
 
-def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced]) -> Condition:
-    """The condition with turns of a loop divided by themselves, if it is then the same in runs of other turns: ``(3*k)//g == 1`` in 3
-    turns and ``(4*k)//g == 1`` in 4 are ``k == 1``, but ``B//g == 1`` is ``B//3 == 1`` and ``B//4 == 1``, and stays as it is."""
-    divided = run.divided.get(condition.expr, condition)
-    return divided if all(divided in other.divided.values() for other in runs) else condition
+def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> Condition:
+    """The condition with turns of a loop divided by themselves, if each run asked that with its own number of turns in it: in 3 turns
+    ``(3*k)//g == 1`` and in 4 ``(4*k)//g == 1`` are ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without such a number, stay so."""
+    divided = run.divided.get(condition.expr)
+    if divided is not None and all(_divides_itself(divided, other, pins) for other in runs):
+        return divided
+    return condition
+
+
+def _divides_itself(divided: Condition, run: Traced, pins: Collection[str]) -> bool:
+    return any(found == divided and _in_any_turns(expr, divided, run, pins) for expr, found in run.divided.items())
+
+
+_TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
+
+
+def _in_any_turns(expr: str, divided: Condition, run: Traced, pins: Collection[str]) -> bool:
+    """Whether a question with the run's own number of turns in it says what ``divided`` does, with any number in the place of that."""
+    names = {*names_in(expr)}
+    loops = sorted(names & {*pins})
+    if len(loops) != 1:
+        return False  # numbers of two loops may be alike
+    (loop,) = loops
+    generator = random.Random(0)
+    for count in _TURNS:
+        general = replace(divided, expr=_own(run.record.sizes[loop]).sub(str(count), expr))
+        for _ in range(8):
+            at = {name: generator.randint(1, 10 ** generator.randint(1, 6)) for name in sorted(names)} | {loop: count}
+            if general.same_at(at) != (not divided.expr or divided.same_at(at)):
+                return False
+    return True
+
+
+def _own(count: int) -> re.Pattern[str]:
+    """A number of turns, where it stands in a question."""
+    return re.compile(rf"\b{count}\b")
 
 
 def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
@@ -75,7 +107,7 @@ def _asked_of_every_count(condition: Condition, asked: Sequence[tuple[set[str], 
     ``asked`` are the questions and the counts of each run."""
     for name in {*names_in(condition.expr)} & {*pins}:
         for exprs, sizes in asked:
-            own = re.compile(rf"\b{sizes[name]}\b")
+            own = _own(sizes[name])
             alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
             if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
                 return True

@@ -207,9 +207,10 @@ class SizeEnv(ShapeEnv):
     def divided(self) -> dict[str, Condition]:
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
         in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
+        self.conditions()
         found = {}
         for expr, (answer, line) in self.asked.items():
-            condition = self._written.get(expr)
+            condition = self._written[expr]
             whole = self._divided(expr)
             if condition is not None and whole != expr:
                 text = "" if whole == answer else _condition(whole, self.names)
