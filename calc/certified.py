@@ -6,6 +6,7 @@ or where a graph goes on alone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,6 +43,14 @@ def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[s
     record = probe(spec, graph, at)
     analysis.certify(record)
     return replace(graph, certificates=(*graph.certificates, record))
+
+
+def with_one_certificate(spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
+    """The graph with one certificate more, at the first of the sizes that its closed forms meet. What the last fails is raised."""
+    for at in any_of[:-1]:
+        with contextlib.suppress(CertificateError):
+            return with_certificate(spec, graph, analysis, at, progress)
+    return with_certificate(spec, graph, analysis, any_of[-1], progress)
 
 
 def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:

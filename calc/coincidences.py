@@ -75,15 +75,16 @@ def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) ->
 
 def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
-    that the ``changed`` conditions are about, then all."""
+    that the ``changed`` conditions are about, then all; at last few turns that are no case of their own with other sizes than these."""
     basis = graph.as_basis()
     turns = basis.values(values)
-    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name) and _is_unmet(graph, name, values, turns[name])]
-    few = {whole: str(values[whole]) for whole in map(basis.dimension, shallow)}
+    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
+    unmet = [name for name in shallow if _is_unmet(graph, name, values, turns[name])]
+    few, fewer = ({whole: str(values[whole]) for whole in map(basis.dimension, names)} for names in (unmet, shallow))
     asked = {name for condition in changed for name in names_in(condition.expr)}
     about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
     some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
-    attempts = [some | _products(graph, values, changed, some), some, all_]
+    attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
 
 

@@ -83,7 +83,11 @@ class TraceError(NapkinError):
 
 
 class SizesError(TraceError):
-    """The step raises with symbols for sizes, or runs otherwise at the sizes asked for: a divisibility may be missing."""
+    """The step raises with symbols for sizes: a divisibility may be missing."""
+
+
+class OtherPathError(SizesError):
+    """The step runs at the sizes asked for, or fails there, otherwise than it was recorded."""
 
 
 class ReadByTorchError(TraceError):

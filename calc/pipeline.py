@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
-from calc.certified import analysed, at_all_sizes, probed, where_degenerate, with_certificate
+from calc.certified import analysed, at_all_sizes, probed, where_degenerate, with_certificate, with_one_certificate
 from calc.coincidences import as_asked, coincidences, held_instead, telling, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
@@ -21,12 +22,15 @@ from calc.errors import (
     DimensionError,
     NapkinError,
     NoPeakError,
+    OtherPathError,
     PinnedSizeError,
     ReadByTorchError,
     RefusedOperatorError,
     SizesError,
     TraceError,
+    UndecidedSizeError,
     UnknownOperatorError,
+    line_in,
 )
 from calc.graph import Assumption, Condition, Graph, Special
 from calc.options import Options
@@ -37,6 +41,7 @@ from calc.spec import Spec
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
     from calc.live import Timeline
+    from calc.trace.symbols import Near
 
 Progress = Callable[[str], None]
 
@@ -142,7 +147,9 @@ def _traced(
     except (ReadByTorchError, SizesError) as error:
         failure = error
     # Outside of the block above: what is raised from here on has nothing to do with that error.
-    own = _own_error(spec, sizes, options)
+    own = _own_error(spec, sizes or {}, options)
+    if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
+        raise own  # a fault of the model's own, which no multiple mends; what was raised at the same line is told better in symbols
     if isinstance(failure, ReadByTorchError):
         raise own or failure
     if spec.gives_way or own is not None:
@@ -152,12 +159,14 @@ def _traced(
     return found or _as_it_is(multiples.as_numbers(spec, str(failure)), sizes, options, cache, progress)
 
 
-def _own_error(spec: Spec, sizes: Mapping[str, int] | None, options: Options) -> NapkinError | None:
-    """What the step raises at the very sizes asked for, or nothing."""
+def _own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
+    """What the step raises at the very sizes asked for, or nothing. A size that data decide is not in the way of another recording."""
     from calc.trace import again
 
     try:
-        again(spec, {}, spec.sizes(decided.given_now(spec, sizes or {})), {}, options)
+        again(spec, {}, spec.sizes(decided.given_now(spec, sizes)), {}, options)
+    except UndecidedSizeError:
+        return None
     except NapkinError as error:
         return error
     return None
@@ -325,9 +334,29 @@ def _completed(
     except TraceError:
         held = held_instead(spec, graph, changed)
         if not held:
-            raise
+            nearer = _nearer(spec, graph, analysis, values, options, progress)
+            if nearer is None:
+                raise
+            return nearer
     progress(f"the step runs otherwise by {_as_numbers(held)}")
     return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
+
+
+def _nearer(
+    spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], options: Options, progress: Progress
+) -> tuple[Graph, Analysis] | None:
+    """The graph with the case recorded apart with symbols near the sizes asked for, where what the step compares them with is a number
+    between those and the usual ones; nothing where that is no help. What must divide is no such case: it is a multiple."""
+    from calc.trace.symbols import Near
+
+    changed = graph.unmet(values)
+    if any("Mod(" in condition.expr for condition in changed) or _own_error(spec, values, options):
+        return None
+    compared = frozenset(name for c in changed if not _about_turns(c, graph) for name in names_in(c.expr))
+    for exactly, equal in itertools.product((False, True), coincidences(graph, values, changed)):
+        with contextlib.suppress(TraceError):
+            return _apart(spec, graph, analysis, values, options, equal, changed[0], progress, Near(compared, exactly))
+    return None
 
 
 def _apart(
@@ -339,14 +368,15 @@ def _apart(
     equal: Mapping[str, str],
     changed: Condition,
     progress: Progress,
+    near: Near | None = None,
 ) -> tuple[Graph, Analysis]:
     """The graph with the case where ``equal`` dimensions are 1 or equal, recorded apart; nothing equal: the case itself."""
-    if not equal and values == spec.sizes():
+    if not equal and values == spec.sizes() and near is None:
         raise _another_path(spec, graph, graph.unmet(values))  # these are the sizes that it was recorded for
     at = " and ".join(f"{name} = {to}" for name, to in equal.items())
     progress(f"the step runs otherwise where {at}: recording that case apart" if at else "recording at these sizes")
     held = {name: why for name, (_, why) in graph.held.items() if name not in equal}
-    case, inner = _deep_enough(spec, values, options, equal, progress, held, _attempt_of(graph))
+    case, inner = _deep_enough(spec, values, options, equal, progress, held, _attempt_of(graph), near)
     case = probed(spec, case, inner, as_asked(case, values), progress)
     if not all(_about_turns(condition, graph) for condition in case.unmet(values)):  # these may be met below
         raise _another_path(spec, graph, case.unmet(values))
@@ -367,7 +397,7 @@ def _about_turns(condition: Condition, graph: Graph) -> bool:
 def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> TraceError:
     """What to say of ``unmet`` conditions: other sizes may help where one is about more than turns."""
     of_sizes = [condition for condition in unmet if not _about_turns(condition, graph)]
-    condition, kind = (of_sizes[0], SizesError) if of_sizes else (unmet[0], TraceError)
+    condition, kind = (of_sizes[0], OtherPathError) if of_sizes else (unmet[0], TraceError)
     return _by_values(spec, [condition]) or kind(
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
@@ -393,6 +423,7 @@ def _deep_enough(
     progress: Progress,
     held: Mapping[str, str] | None = None,
     first: int = 0,
+    near: Near | None = None,
 ) -> tuple[Graph, Analysis]:
     """The graph recorded with as many turns of its loops as its closed forms need, from the attempt ``first`` on."""
     from calc import rules  # noqa: F401  # registers the rules
@@ -406,11 +437,11 @@ def _deep_enough(
     tries = 0
     while attempt is not None:
         analysis: Analysis | None = None
-        graph = record(spec, values, options, attempt, progress, equal, known, held)
+        graph = record(spec, values, options, attempt, progress, equal, known, held, near)
         try:
             analysis = analyse(graph, REGISTRY)
-            for at in certificate_sizes(graph, values, attempt):
-                graph = with_certificate(spec, graph, analysis, at, progress)
+            for any_of in certificate_sizes(graph, values, attempt):
+                graph = with_one_certificate(spec, graph, analysis, any_of, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):

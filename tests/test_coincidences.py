@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from calc.basis import basis_of
-from calc.coincidences import _alike, telling
+from calc.coincidences import _alike, coincidences, telling
 from calc.dims import Dim
 from calc.graph import Condition, DimRecord
 
@@ -78,3 +78,15 @@ def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest
     assert tried(batch, length) == [some]
     assert tried(batch) == []
     assert tried() == []
+
+
+def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
+    """S = 3 is told at many turns of T, and may not be at one: first T alone is fixed, then both."""
+    dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
+    basis = basis_of(dims)
+    unmet = [Condition("T != 1", True, "the loop counts that were recorded")]
+    records = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
+    graph: Any = _graph(dims)
+    graph.loops, graph.records, graph.as_basis, graph.unmet = ("S", "T"), records, lambda: basis, lambda _: unmet
+
+    assert coincidences(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]

@@ -56,6 +56,31 @@ def test_a_model_that_runs_at_no_size_keeps_its_own_error() -> None:
         calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
 
 
+def test_an_error_of_the_models_own_is_told_before_a_multiple_that_it_lacks() -> None:
+    """The line that fails at the sizes themselves, not the one that fails for want of a multiple."""
+
+    class Broken(Heads):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).transpose(0, 1).view(-1)
+
+    with pytest.raises(SizesError, match=r"^split raised \w+ at test_multiples\.py:\d+: return super\(\)\.forward\(x\)\.transpose"):
+        calc.derive(_spec(Broken, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+
+def test_a_multiple_is_found_of_a_model_that_data_decide_sizes_of() -> None:
+    """What is above nought is no reason not to look."""
+
+    class Chosen(Heads):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            return y[y > 0.1]
+
+    derivation = calc.derive(_spec(Chosen, B=2, d=12, h=3), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, h), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
 def test_a_multiple_that_was_found_at_other_sizes_does_not_bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 columns are a multiple of 16, which the model's own message names; 24 are not, and need not be: 8 is enough."""
     monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))

@@ -21,7 +21,7 @@ from calc.options import Options
 from calc.spec import Spec
 from calc.trace import conditions
 from calc.trace.step import Traced, record_step
-from calc.trace.symbols import hints
+from calc.trace.symbols import Near, hints
 
 Progress = Callable[[str], None]
 Recordings = dict[tuple[tuple[str, int], ...], Traced]
@@ -43,14 +43,15 @@ def record(
     equal: Mapping[str, str] | None = None,
     known: Recordings | None = None,
     held: Mapping[str, str] | None = None,
+    near: Near | None = None,
 ) -> Graph:
     """Record the training step of ``spec`` with symbolic sizes; the graph has no certificates yet.
 
     ``sizes`` are the values of all dimensions (``spec.sizes``): they choose the order of the hints. A dimension that is
     read as a number is taken as a loop count: it is recorded at several, the more the higher ``attempt`` is. ``equal`` fixes
     dimensions to 1 or to another one, for sizes at which the step runs otherwise. ``held`` names dimensions that stay numbers,
-    at their value, and says why. ``known`` keeps what was recorded for this spec, options and ``equal``, so that recording
-    deeper does not record the same again.
+    at their value, and says why. ``near`` are symbols to record near the sizes. ``known`` keeps what was recorded for this spec, options
+    and ``equal``, so that recording deeper does not record the same again.
     """
     held = {name: why for name, why in (held or {}).items() if name not in (equal or {})}
     basis = basis_of(spec.dimensions, {**{name: str(sizes[name]) for name in held}, **(equal or {})})
@@ -59,7 +60,7 @@ def record(
     known = {} if known is None else known
     while True:
         try:
-            runs = _symbolic_runs(spec, basis, sizes, loops, pins, attempt, options, progress, known)
+            runs = _symbolic_runs(spec, basis, sizes, loops, pins, attempt, options, progress, known, near)
             break
         except PinnedSizeError as pin:
             name = basis.dimension(pin.dimension)
@@ -151,8 +152,10 @@ def _symbolic_runs(
     options: Options,
     progress: Progress,
     known: Recordings,
+    near: Near | None,
 ) -> list[Traced]:
-    hint_of = hints(basis, sizes, bounded=bounded_by(spec.dimensions, loops, basis), products=_sides(spec.dimensions, options.optimizer))
+    bounded, products = bounded_by(spec.dimensions, loops, basis), _sides(spec.dimensions, options.optimizer)
+    hint_of = hints(basis, sizes, bounded=bounded, products=products, near=near)
     counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*turns.recorded(attempt, loops).values())]
     return [_recorded(spec, basis, hint_of, fixed, pins, options, known, progress) for fixed in counts]
 
@@ -233,8 +236,12 @@ def _sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ..
     return tuple(found)
 
 
-def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[dict[str, int]]:
-    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts."""
+def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
+    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts.
+
+    Each may be made at any of several: where questions come out as recorded at no primes, these may still tell of the other answers.
+    If they do not, it is made near the ``sizes`` asked for.
+    """
     basis = graph.as_basis()
     at = functools.partial(
         hints,
@@ -248,8 +255,24 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         # The last is for questions about a number, as whether rows are more than 25.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(turn=number + 1), *(at(shift=shift) for shift in shifts)]
-        found.append(next((values for values in sets if _as_recorded(graph, {**values, **counts})), sets[0]) | counts)
+        some = [{**values, **counts} for values in sets]
+        some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
+        on_its_path = next((values for values in some if _as_recorded(graph, values)), some[0])
+        found.append([on_its_path] if on_its_path in some[: len(sets)] else [some[0], on_its_path])
     return found
+
+
+def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:
+    """``at`` with those symbols ``by`` from the ``sizes`` asked for of which questions come out otherwise than recorded."""
+    found, asked = dict(at), graph.as_basis().values(sizes)
+    moved: set[str] = set()
+    while True:
+        otherwise = {name for c in graph.conditions if not c.each and not c.same_at(found) for name in names_in(c.expr)}
+        more = (otherwise & asked.keys()) - moved - {*graph.loops}
+        if not more:
+            return found
+        moved |= more
+        found |= {name: max(1, asked[name] + by) for name in more}
 
 
 def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:

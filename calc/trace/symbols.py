@@ -13,12 +13,14 @@ import functools
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 import torch
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.functions import FloorDiv
 
 from calc.basis import Basis
 from calc.dims import names_in
@@ -31,6 +33,14 @@ _SMALLEST, _LARGE_ENOUGH = 11, 61
 _BOUNDED = (2, 3)
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Symbols that are compared with numbers: their hints must lie near the sizes asked for. ``exactly``: at them, primes or not."""
+
+    symbols: frozenset[str]
+    exactly: bool = False
+
+
 def hints(
     basis: Basis,
     sizes: Mapping[str, int],
@@ -38,6 +48,7 @@ def hints(
     shift: int = 0,
     bounded: Mapping[str, int] | None = None,
     products: Sequence[str] | None = None,
+    near: Near | None = None,
 ) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
@@ -45,10 +56,12 @@ def hints(
     as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
     number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
-    than those ``products`` of dimensions that are smaller (d than g*k).
+    than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
+    their values as distinct primes can be, or as distinct numbers can.
     """
     values = basis.values(sizes)
     bounded = bounded or {}
+    close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
     found: dict[str, int] = {}
     start = _SMALLEST
     for _ in range(abs(shift)):
@@ -60,6 +73,10 @@ def hints(
         last = max(found.values(), default=0)
         if products is not None:
             last = max(last, *_made_of(basis, products, found, below=values[name], values=values), 0)
+        if near and values[name] <= close:
+            nearest = max(last, values[name] - 1, 1)
+            found[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
+            continue
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(sp.nextprime(at))
@@ -280,7 +297,7 @@ def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
     """A condition as text, or nothing where it is about values rather than sizes (the sign of a scale, say)."""
     kind = type(e).__name__
     if kind in _RELATIONS:
-        sides = [_text(side, names) for side in e.args]
+        sides = [_text(_rounded_up(side), names) for side in e.args]
         return None if any(_KNOWN.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
     parts = [_condition(part, names) for part in e.args]
     if not parts or None in parts:
@@ -292,7 +309,22 @@ def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
 def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
     if expr.is_Integer:
         return int(expr)
-    return _text(expr, names)
+    return _text(_rounded_up(expr), names)
+
+
+# ``-(-n // k)``, as Python rounds up, is no difference: its terms have no sign but their own.
+_CEILING = sp.Function("CeilDiv", integer=True)
+
+
+@functools.lru_cache(maxsize=65536)
+def _rounded_up(e: Any) -> Any:
+    """``e`` with quotients of what is negative, rounded down, written as those of what is positive, rounded up."""
+    below = {call: -_CEILING(-call.args[0], call.args[1]) for call in e.atoms(FloorDiv) if _is_below_nought(call.args[0])}
+    return e.xreplace(below) if below else e
+
+
+def _is_below_nought(e: Any) -> bool:
+    return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
 
 
 def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
@@ -358,6 +390,8 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 
 def never_below_one(e: Any) -> bool:
     """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
+    e = _rounded_up(e)
+    e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
         return False
     for call in e.atoms(sp.Function):

@@ -218,3 +218,34 @@ def test_what_fails_at_other_counts_alone_is_no_bound() -> None:
 
     assert dims["B"].at_most is None
     assert dims["T"].multiple_of == 2
+
+
+class LooksBack(nn.Module):
+    """A recurrent layer over S tokens, and a cell that looks back at them at each of T."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.reads, self.writes = nn.GRU(n.d, n.h, batch_first=True, bidirectional=True), nn.GRUCell(n.d + 2 * n.h, n.h)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        memory, (h, _) = self.reads(source)
+        states = []
+        for t in range(target.shape[1]):
+            looks = (memory[:, :, : h.shape[1]] @ h[:, :, None]).softmax(1)
+            h = self.writes(torch.cat([target[:, t], (looks * memory).sum(1)], -1), h)
+            states.append(h)
+        return torch.stack(states, 1).sum()
+
+
+@pytest.mark.slow
+def test_few_turns_of_two_loops_are_a_case_of_their_own_together() -> None:
+    """Three tokens and one of the other: neither alone is what the step does there."""
+    s = spec(
+        LooksBack,
+        dims={"B": 2, "S": 7, "T": 5, "d": 3, "h": 4},
+        inputs=lambda n: (torch.randn(n.B, n.S, n.d), torch.randn(n.B, n.T, n.d)),
+        loss=lambda module, x, y: module(x, y).sum(),
+    )
+    derivation = calc.derive(s, {"S": 3, "T": 1, "d": 6, "h": 5}, cache=False, optimizer="sgd")
+
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]

@@ -21,6 +21,7 @@ WIDTHS: dict[str, Callable[[Any], Any]] = {
     "ceiling of a decimal": lambda d: math.ceil(d * 2.5),
     "ceiling of a fraction": lambda d: math.ceil(d / 4) * 8,
     "ceiling of a fraction of a fraction": lambda d: int(math.ceil((d * 8 / 3) / 16) * 16),
+    "rounded up without math": lambda d: -(-d * 8 // 3),
     "round of thirds": lambda d: round(d * 8 / 3),
     "round of a whole number": lambda d: round(d * 4),
     "round of a whole decimal": lambda d: round(d * 4.0),
@@ -57,3 +58,23 @@ def test_a_half_that_goes_to_the_even_side_is_no_case_of_the_others() -> None:
 def test_a_root_is_refused_by_the_line_that_takes_it() -> None:
     with pytest.raises(TraceError, match=r"has no closed form, so no closed form in d can be read off"):
         calc.derive(_spec(lambda d: int(math.sqrt(d))), cache=False, optimizer="sgd")
+
+
+def test_experts_have_room_for_their_share_rounded_up() -> None:
+    """As routers write it, ``-(-2·N // E)``: a size like others, also where peaks are compared."""
+
+    class Router(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.experts, self.score = n.E, nn.Linear(n.d, n.E)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            room = -(-x.shape[0] * 2 // self.experts)
+            return x.new_zeros(x.shape[0], self.experts, room) * self.score(x).sum()
+
+    dims = {"N": 21, "d": 5, "E": 4}
+    s = Spec("router", dims, Router, lambda n: (torch.randn(n.N, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "ceiling(2 * N / E)" in derivation["memory.peak"].text
+    assert [] == [v.quantity for at in ({}, {"N": 11, "E": 3}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]

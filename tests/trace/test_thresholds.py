@@ -1,0 +1,113 @@
+"""Sizes that a step compares with numbers: it is recorded on the side that the sizes asked for are on, and they stay symbols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Spec
+from calc.basis import basis_of
+from calc.dims import Dim
+from calc.errors import SizesError
+from calc.trace.symbols import Near, hints
+
+
+class Deeper(nn.Module):
+    """One layer, and another for each of ``limits`` that the length is above."""
+
+    def __init__(self, n: Any, limits: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layers, self.limits = nn.ModuleList(nn.Linear(n.d, n.d, bias=False) for _ in range(1 + len(limits))), limits
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, *others = self.layers
+        y: Tensor = first(x)
+        for limit, layer in zip(self.limits, others, strict=True):
+            if x.shape[1] > limit:
+                y = layer(y)
+        return y
+
+
+def _spec(limits: tuple[int, ...], length: int, **more: int) -> Spec:
+    dims = {"B": 2, **more, "T": length, "d": 8}
+    return Spec("deeper", dims, lambda n: Deeper(n, limits), lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+
+
+def _layers(derivation: calc.derivation.Derivation, **sizes: int) -> int:
+    """How many layers a forward runs: 2·B·T·d² each."""
+    at = {**derivation.sizes, **sizes}
+    return derivation["flops.forward.matmul"].at(**sizes) // (2 * at["B"] * at["T"] * at["d"] ** 2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "length", "same", "other"),
+    [
+        ((512,), 1024, (513, 700, 4096), (512, 100)),
+        ((512,), 128, (511, 7), (513, 4096)),
+        ((10,), 9, (10, 5), (11, 600)),
+        ((20, 24), 22, (21, 23), (20, 25, 4096)),
+        ((3,), 3, (2,), (4, 7)),
+    ],
+)
+def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: int, same: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """Exact at the length that is the model's own, at others on its side without a recording, and beyond the limit with one."""
+    s = _spec(limits, length)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert not derivation.held
+    assert not any("Mod" in a.expr for a in derivation.assumptions)
+    assert [] == [v.quantity for v in calc.check(derivation, B=3).verdicts if v.verdict == "failed"]
+    for at in same:
+        assert _layers(derivation, T=at) == 1 + sum(at > limit for limit in limits)
+    for at in other:
+        beyond = calc.derive(s, {"T": at}, cache=False, optimizer="sgd")
+        assert not beyond.held
+        assert _layers(beyond) == 1 + sum(at > limit for limit in limits)
+
+
+def test_few_points_are_multiplied_otherwise_than_many() -> None:
+    """torch's distances of 25 points or fewer have kernels of their own. No batch need be even for that."""
+
+    class Near(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.o)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cdist(x, x).topk(3, -1).values.sum() + self.mix(x).sum()
+
+    dims = {"B": 2, "N": 11, "d": 5, "o": 7}
+    s = Spec("points", dims, Near, lambda n: (torch.randn(n.B, n.N, n.d),), lambda module, x: module(x))
+    few = calc.derive(s, cache=False, optimizer="sgd")
+    many = calc.derive(s, {"N": 26}, cache=False, optimizer="sgd")
+
+    for derivation, at in ((few, {"B": 3, "N": 25}), (many, {"B": 3, "N": 31})):
+        assert [] == [v.quantity for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert few["flops.forward.matmul"].text != many["flops.forward.matmul"].text
+
+
+def test_a_model_that_fails_at_the_sizes_asked_for_says_so_itself() -> None:
+    """A quarter of 3 channels is none. What torch says of that comes instead of the path that the recording took."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(n.c, n.c // 4, 1), nn.Conv2d(n.c // 4, n.c, 1))
+
+    s = Spec("quarter", {"B": 2, "c": 12}, build, lambda n: (torch.randn(n.B, n.c, 5, 5),), lambda module, x: module(x).sum())
+
+    assert calc.derive(s, {"c": 7}, cache=False, optimizer="sgd")["parameters"].value == 7 + 1 + 7 + 7
+    with pytest.raises(SizesError, match="expected weight to be at least 1 at dimension 0"):
+        calc.derive(s, {"c": 3}, cache=False, optimizer="sgd")
+
+
+def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
+    """Those up to the largest that is compared with a number are the nearest primes, or at them; those above are as they were."""
+    basis = basis_of({name: Dim(1) for name in "BTdV"}, {})
+    sizes = {"B": 2, "T": 24, "d": 24, "V": 1000}
+
+    assert hints(basis, sizes, near=Near(frozenset("T"))) == {"B": 2, "T": 29, "d": 31, "V": 67}
+    assert hints(basis, sizes, near=Near(frozenset("T"), exactly=True)) == {"B": 2, "T": 24, "d": 25, "V": 67}
+    assert hints(basis, sizes) == {"B": 13, "T": 29, "d": 31, "V": 67}
