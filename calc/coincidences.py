@@ -80,12 +80,20 @@ def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Cond
     turns = basis.values(values)
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
     unmet = [name for name in shallow if _is_unmet(graph, name, values, turns[name])]
-    few, fewer = ({whole: str(values[whole]) for whole in map(basis.dimension, names)} for names in (unmet, shallow))
+    few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (unmet, shallow))
     asked = {name for condition in changed for name in names_in(condition.expr)}
     about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
     some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
     attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
+
+
+def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tuple[str, str]:
+    """A dimension of few turns with what it is: so many times another, where it is a multiple of that."""
+    part = next(dim.multiple_of for dim in graph.dims if dim.name == name)
+    if isinstance(part, str) and values[name] == turns * values[part]:
+        return name, part if turns == 1 else f"{turns}*{part}"
+    return name, str(values[name])
 
 
 def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], fixed: Mapping[str, str]) -> dict[str, str]:

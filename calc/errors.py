@@ -7,7 +7,7 @@ Anything else that escapes is a bug of ours and keeps its traceback.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -86,8 +86,22 @@ class SizesError(TraceError):
     """The step raises with symbols for sizes: a divisibility may be missing."""
 
 
+class DividedError(SizesError):
+    """A rounded quotient was read as one number. It may be a count of turns where it need not be rounded: where the first of one of
+    ``pairs`` is a multiple of the second."""
+
+    def __init__(self, message: str, pairs: Sequence[tuple[str, str | int]]) -> None:
+        super().__init__(message)
+        self.pairs = pairs
+
+
 class OtherPathError(SizesError):
-    """The step runs at the sizes asked for, or fails there, otherwise than it was recorded."""
+    """The step runs at the sizes asked for, or fails there, otherwise than it was recorded. ``divides``: what was asked is whether
+    something divides."""
+
+    def __init__(self, message: str, divides: bool) -> None:
+        super().__init__(message)
+        self.divides = divides
 
 
 class ReadByTorchError(TraceError):
@@ -106,14 +120,17 @@ class NoPeakError(TraceError):
 class PinnedSizeError(TraceError):
     """A dimension was read as one concrete number, so no closed form in it can be read off the record.
 
-    ``counts``: what was read is a polynomial in it alone, so that it may be the turns of a loop.
+    ``counts``: what was read is a polynomial in it alone, so that it may be the turns of a loop. ``divided``: what may be
+    divided in it by what, where it is a rounded quotient.
     """
 
-    def __init__(self, dimension: str, where: str, message: str, counts: bool = False) -> None:
+    def __init__(
+        self, dimension: str, where: str, message: str, counts: bool = False, divided: Sequence[tuple[str, str | int]] | None = None
+    ) -> None:
         super().__init__(message)
         self.dimension = dimension
         self.where = where
-        self.counts = counts
+        self.counts, self.divided = counts, divided
 
 
 class DataDependentError(TraceError):

@@ -10,13 +10,13 @@ Torch-free.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from calc.decided import Declared
 from calc.dims import Dim
-from calc.errors import NapkinError, SizesError, line_in
+from calc.errors import DividedError, NapkinError, SizesError, line_in
 from calc.spec import Spec
 
 Recorded = TypeVar("Recorded")
@@ -43,7 +43,7 @@ def first_that_records(
     """
     left = [_MOST_TRIED] if left is None else left
     no_further: list[tuple[Spec, SizesError]] = []
-    for more in candidates(spec, sizes, str(error)):
+    for more in candidates(spec, sizes, error):
         if not left[0]:
             break
         left[0] -= 1
@@ -67,19 +67,28 @@ def first_that_records(
     return None
 
 
-def candidates(spec: Spec, sizes: Mapping[str, int], error: str) -> Iterator[Declared]:
-    """``spec`` with one more size declared a multiple: first what ``error`` divides, then what else it names, by what it names too."""
-    named = _named(spec, error)
-    numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
-    parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
-    wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
-    for name, part in dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts))):
+def candidates(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Iterator[Declared]:
+    """``spec`` with one more size declared a multiple: first what ``failure`` divides, then what else it names, by what it names too."""
+    for name, part in _pairs(spec, failure):
         dim = spec.dimensions[name]
         if dim.tied or dim.plus or dim.decided_at:
             continue
         multiples = _finer(spec, sizes, name, part)
         if multiples:
-            yield _declared(spec, multiples, error)
+            yield _declared(spec, multiples, str(failure))
+
+
+def _pairs(spec: Spec, failure: SizesError) -> Iterable[tuple[str, int | str]]:
+    """Dimensions that may have to be multiples, with of what."""
+    if isinstance(failure, DividedError):
+        found = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
+        return [(name, part) for name, part in found if name and part]
+    error = str(failure)
+    named = _named(spec, error)
+    numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
+    parts: list[int | str] = [*numbers, *named, *_POWERS, *spec.dims]
+    wholes = sorted((*named, *spec.dims), key=_NEVER_DIVIDES.__contains__)
+    return dict.fromkeys((*_divided(spec, error), *((name, part) for name in wholes for part in parts)))
 
 
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
@@ -104,9 +113,14 @@ def _finer(spec: Spec, sizes: Mapping[str, int], name: str, part: int | str) -> 
         return {quotient: replace(known, multiple_of=part)} if _says_more(known, part) and share % part == 0 else {}
     if isinstance(part, int):
         return {name: replace(dim, multiple_of=part)} if _says_more(dim, part) and sizes[name] % part == 0 else {}
-    if isinstance(dim.multiple_of, str) or part in (name, *_NEVER_DIVIDES) or sizes.get(part, 1) == 1:
+    if isinstance(dim.multiple_of, str) or part in _NEVER_DIVIDES or sizes.get(part, 1) == 1 or _is_made_of(spec, part, name):
         return {}
     return _split(spec, name, dim, part) if sizes[name] % ((dim.multiple_of or 1) * sizes[part]) == 0 else {}
+
+
+def _is_made_of(spec: Spec, name: int | str | None, part: str) -> bool:
+    """Whether a dimension is another, or a multiple of it, or of what is one."""
+    return name == part or (isinstance(name, str) and _is_made_of(spec, spec.dimensions[name].multiple_of, part))
 
 
 def _split(spec: Spec, name: str, dim: Dim, other: str) -> dict[str, Dim]:

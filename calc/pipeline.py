@@ -155,8 +155,13 @@ def _traced(
     if spec.gives_way or own is not None:
         raise failure
     asked = spec.sizes(decided.given_now(spec, sizes or {}))
-    found = multiples.first_that_records(spec, asked, failure, lambda other: _as_it_is(other, sizes, options, cache, progress), progress)
-    return found or _as_it_is(multiples.as_numbers(spec, str(failure)), sizes, options, cache, progress)
+
+    def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
+        return _as_it_is(other, sizes, options, cache, progress)
+
+    divides = not isinstance(failure, OtherPathError) or failure.divides
+    found = multiples.first_that_records(spec, asked, failure, recorded, progress) if divides else None
+    return found or recorded(multiples.as_numbers(spec, str(failure)))
 
 
 def _own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
@@ -397,11 +402,12 @@ def _about_turns(condition: Condition, graph: Graph) -> bool:
 def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> TraceError:
     """What to say of ``unmet`` conditions: other sizes may help where one is about more than turns."""
     of_sizes = [condition for condition in unmet if not _about_turns(condition, graph)]
-    condition, kind = (of_sizes[0], OtherPathError) if of_sizes else (unmet[0], TraceError)
-    return _by_values(spec, [condition]) or kind(
+    condition = (of_sizes or unmet)[0]
+    said = (
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
     )
+    return _by_values(spec, [condition]) or (OtherPathError(said, "Mod(" in condition.expr) if of_sizes else TraceError(said))
 
 
 _BY_VALUES = (

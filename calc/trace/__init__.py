@@ -15,7 +15,7 @@ import torch
 from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
-from calc.errors import DataDependentError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.errors import DataDependentError, DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
@@ -67,7 +67,8 @@ def record(
             if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
                 raise PinnedSizeError(name, pin.where, str(pin)) from None
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
-                raise TraceError(_pinned(spec, pin, basis)) from None
+                said = _pinned(spec, pin, basis)
+                raise (TraceError(said) if pin.divided is None else DividedError(said, pin.divided)) from None
             if options.every > 1 and name not in (*spec.pinned, *spec.walked):
                 # It may count the blocks of which only some run again: so many patterns, as any depth is then.
                 known_now = replace(spec, pinned=(*spec.pinned, name))

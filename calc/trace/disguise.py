@@ -45,6 +45,7 @@ def building() -> Iterator[None]:
         stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
         stack.enter_context(replaced(nn.Unflatten, _require_tuple_int=lambda *_: None))
+        stack.enter_context(replaced(nn.Module, _apply=_converted))
         for norm in (nn.LayerNorm, nn.RMSNorm):
             stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
         stack.enter_context(replaced(torch._subclasses.fake_tensor.FakeTensor, __deepcopy__=_copied))
@@ -77,6 +78,19 @@ def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
         memo[id(tensor)] = nn.Parameter(copy, tensor.requires_grad) if is_parameter else copy.requires_grad_(tensor.requires_grad)
     copied: torch.Tensor = memo[id(tensor)]
     return copied
+
+
+def _converted(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """``module.to(torch.bfloat16)`` and the like, as torch changes real parameters: the same objects, with other data. Of fake ones it
+    swaps the objects, which what the recording keeps of them forbids."""
+    for part in module.children() if recurse else ():
+        part._apply(change)  # type: ignore[no-untyped-call]  # untyped in torch
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            with torch.no_grad():
+                parameter.data = change(parameter)
+    module._buffers.update({name: buffer if buffer is None else change(buffer) for name, buffer in module._buffers.items()})
+    return module
 
 
 def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:

@@ -17,21 +17,8 @@ def lowered(module: torch.nn.Module, inputs: tuple[Any, ...], precision: str) ->
     """The module and its floating inputs in bf16, where the recipe keeps nothing else."""
     if precision not in _LOW:
         return module, inputs
-    _lower(module)
-    return module, tuple(t.to(torch.bfloat16) if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in inputs)
-
-
-def _lower(module: torch.nn.Module) -> None:
-    """What ``module.to(torch.bfloat16)`` does: torch's own swaps tensors in place, which fake ones do not allow."""
-    made: dict[int, torch.nn.Parameter] = {}
-    for part in module.modules():
-        for name, p in part._parameters.items():
-            if p is not None and p.is_floating_point():
-                made.setdefault(id(p), torch.nn.Parameter(p.detach().to(torch.bfloat16), requires_grad=p.requires_grad))
-                part._parameters[name] = made[id(p)]
-        for name, b in part._buffers.items():
-            if b is not None and b.is_floating_point():
-                part._buffers[name] = b.to(torch.bfloat16)
+    low = (t.to(torch.bfloat16) if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in inputs)
+    return module.to(torch.bfloat16), tuple(low)
 
 
 def autocast(precision: str) -> Any:

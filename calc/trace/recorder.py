@@ -34,6 +34,10 @@ _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.star
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
 _DEVICE = torch.ops.prim.device.default
+# Of the operators that are recorded in place of another, those whose values sizes decide.
+_MAKING = {
+    str(made): made for made in (torch.ops.aten.linspace.default, torch.ops.aten.fft_fftfreq.default, torch.ops.aten.fft_rfftfreq.default)
+}
 # Torch's own code asks these for plain numbers. It may then branch on them without anybody seeing it (in which order to multiply).
 _AS_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.storage_offset.default})
 
@@ -97,7 +101,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if not decided:
             known, answer = self.shadows.answer(func, args)
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
-            self.shadows.follow(func, args, kwargs, out)
+            self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
             if not self._symbolic:
                 return out
@@ -119,6 +123,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             self._record(func, args, kwargs, out)
             self.rewrites = self.rewrites or self._changes_what_is_followed(func, args)
         return out
+
+    def _follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Know the values of ``out`` where sizes and constants decide them: those of the function that is recorded in place of ``func``."""
+        meant = _MAKING.get(self.renamed[0]) if self.renamed else None
+        if meant is None or self.renamed is None:
+            self.shadows.follow(func, args, kwargs, out)
+        else:
+            self.shadows.follow(meant, (), {**dict(self.renamed[1]), "dtype": out.dtype}, out)
 
     def _changes_what_is_followed(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Whether autograd takes part in an operator in place. The optimizer works without it."""

@@ -57,7 +57,7 @@ def hints(
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
     number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
     than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
-    their values as distinct primes can be, or as distinct numbers can.
+    their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none.
     """
     values = basis.values(sizes)
     bounded = bounded or {}
@@ -150,6 +150,7 @@ class SizeEnv(ShapeEnv):
         return self._answer(expr, pinned=False)
 
     def _answer(self, expr: Any, pinned: bool) -> Any:
+        expr = _settled(expr)
         asked = self.asked if self._aside is None else self._aside
         known = asked.get(expr)
         if known is None:
@@ -162,8 +163,10 @@ class SizeEnv(ShapeEnv):
                 )
             if pinned and type(torch._C._current_autograd_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
-            if pinned and not self._constant(expr) and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
-                raise self._pinned(expr)
+            if pinned and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
+                if not self._settles(expr):
+                    raise self._pinned(expr)
+                self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
             known = asked[expr] = (expr.xreplace(self._at), user_line())
         if self._noted is not None and self._aside is None:
             self._noted[expr] = known
@@ -192,8 +195,9 @@ class SizeEnv(ShapeEnv):
         finally:
             self._aside = None
 
-    def _constant(self, expr: Any) -> bool:
-        """Whether an integer expression is the same number at all sizes, as a count of chunks ``floor((4x - 1)/x)`` is."""
+    def _settles(self, expr: Any) -> bool:
+        """Whether an integer expression is the same number at most sizes, as a count of pieces of a quarter each is 4 but for few elements.
+        Taken as that number, it is a question whether it is."""
         generator = random.Random(0)
         points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
         return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
@@ -203,7 +207,18 @@ class SizeEnv(ShapeEnv):
         name = min(names - {*self._turns} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
-        return PinnedSizeError(name, where, f"the size {self.text(expr)} was read as one number at {where}", counts)
+        self.text(expr)  # what is no function of sizes is told as such
+        said = f"the size {_write(expr, self.names)} was read as one number at {where}"
+        return PinnedSizeError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
+
+    def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
+        """What may be divided by what in the rounded quotients of ``expr``."""
+        found: list[tuple[str, str | int]] = []
+        for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
+            if part.is_Integer or part in self.names:
+                by = int(part) if part.is_Integer else self.names[part]
+                found += [(name, by) for name in sorted(self._names(whole)) if name != by]
+        return found
 
     def made_of(self, value: Any) -> frozenset[str]:
         """The symbols in a value that is a size, or made of sizes."""
@@ -252,7 +267,7 @@ class SizeEnv(ShapeEnv):
     def text(self, expr: sp.Expr) -> int | str:
         found = self._texts.get(expr)
         if found is None:
-            found = _write(self._divided(expr), self.names)
+            found = _write(self._divided(_settled(expr)), self.names)
             if isinstance(found, str) and _KNOWN.sub("", found).strip():
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
                 where = user_line()
@@ -312,6 +327,25 @@ def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
     return _text(_rounded_up(expr), names)
 
 
+@functools.lru_cache(maxsize=65536)
+def _settled(e: Any) -> Any:
+    """``e`` with quotients that are whole but for a rest which is less than the divisor at all sizes as what they are: the pieces that
+    ``k*n`` elements are split into, ``floor((k*n + k - 1)/k)``, are n."""
+    whole = {call: _quotient(*call.args) for call in e.atoms(FloorDiv)}
+    return e.xreplace({call: quotient for call, quotient in whole.items() if quotient is not None})
+
+
+def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
+    terms = sp.Add.make_args(sp.expand(numerator))
+    parts = {term: part for term in terms if (part := _whole_quotient(term, denominator)) is not None}
+    rest = sp.Add(*(term for term in terms if term not in parts))
+    if never_below_one(rest + 1) and never_below_one(denominator - rest):
+        return sp.Add(*parts.values())
+    if never_below_one(-rest) and never_below_one(denominator + rest + 1):
+        return sp.Add(*parts.values(), -1)
+    return None
+
+
 # ``-(-n // k)``, as Python rounds up, is no difference: its terms have no sign but their own.
 _CEILING = sp.Function("CeilDiv", integer=True)
 
@@ -363,7 +397,7 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
 @functools.lru_cache(maxsize=65536)
 def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     """The quotient where it is a whole number at all sizes, as s where a view splits s**2 into s and the rest."""
-    if not denominator.free_symbols or not denominator.free_symbols <= numerator.free_symbols:
+    if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
         return None
     quotient = sp.cancel(numerator / denominator)
     symbols = sorted(numerator.free_symbols, key=str)

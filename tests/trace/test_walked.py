@@ -107,15 +107,14 @@ def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
         derived(walk(longer_than_eight), T=11)
 
 
+@pytest.mark.parametrize("of", [yielding, walk])
 @pytest.mark.parametrize("places", [every_fourth, chunks])
-def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any], Any]) -> None:
-    """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number, or is refused."""
-    at = derived(yielding(places), T=37)
+def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any], Any], of: Callable[[Any], Spec]) -> None:
+    """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number."""
+    at = derived(of(places), T=37)
 
     assert at.held == {"T": 37}
     assert products(at) == len(places(37))
-    with pytest.raises(TraceError, match=r"was read as one number at .*no closed form in T can be read off"):
-        derived(walk(places), T=37)
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"], ["L", "T", "E"]])

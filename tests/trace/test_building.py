@@ -1,0 +1,66 @@
+"""What a model does while it is built: conversions of its parameters, rates laid out over its depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import calc
+from calc.check import FAILED
+from tests.trace.modules import spec
+
+
+def _exact(derivation: calc.derivation.Derivation, **sizes: int) -> bool:
+    return not [v for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
+
+
+@pytest.mark.parametrize("convert", [nn.Module.bfloat16, nn.Module.double, lambda module: module.to(torch.float16)])
+def test_a_model_is_converted_where_it_is_built(convert: Callable[[nn.Module], nn.Module]) -> None:
+    """As real parameters are: the same objects with other data, so what is tied stays so."""
+
+    def build(n: Any) -> nn.Module:
+        first, second = nn.Linear(n.d, n.d), nn.Linear(n.d, n.d)
+        second.weight = first.weight
+        return convert(nn.Sequential(first, second))
+
+    dtype = next(convert(nn.Linear(1, 1)).parameters()).dtype
+    s = spec(build, inputs=lambda n: (torch.randn(n.B, n.d, dtype=dtype),))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert 7 * 7 + 7 + 7 == derivation["parameters"].value
+    assert dtype.itemsize * (7 * 7 + 7 + 7) == derivation["parameters.bytes"].value
+    assert _exact(derivation)
+    assert _exact(derivation, B=2, d=5)
+
+
+class Thinned(nn.Module):
+    """Layers that are left out the more often the deeper they are."""
+
+    def __init__(self, n: Any, rates: Callable[[Any], list[float]]) -> None:
+        super().__init__()
+        self.layers, self.rates = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L)), rates(n.L)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer, rate in zip(self.layers, self.rates, strict=True):
+            y = layer(x)
+            x = x + (F.dropout(y, rate) if rate > 0 else y)
+        return x
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [lambda depth: torch.linspace(0, 0.3, depth).tolist(), lambda depth: [rate.item() for rate in torch.linspace(0, 0.3, depth)]],
+    ids=["at once", "one by one"],
+)
+def test_rates_over_the_depth_are_known_while_a_model_is_built(rates: Callable[[Any], list[float]]) -> None:
+    """The first is 0, so the first layer drops nothing."""
+    derivation = calc.derive(spec(lambda n: Thinned(n, rates), dims={"B": 3, "d": 7, "L": 5}), cache=False, optimizer="sgd")
+
+    assert not derivation.held
+    assert _exact(derivation)
+    assert _exact(derivation, L=11)

@@ -1,0 +1,105 @@
+"""Rows that a step splits into pieces and walks: how many there are is a count of turns where it is whole, and else a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Dim, Spec
+from calc.check import FAILED
+from calc.derivation import Derivation
+
+Pieces = Callable[[Tensor, Any], Any]
+
+PIECES: dict[str, Pieces] = {
+    "split": lambda x, c: x.split(c, 1),
+    "by places": lambda x, c: [x[:, at : at + c] for at in range(0, x.shape[1], c)],
+    "counted": lambda x, c: [x[:, i * c : (i + 1) * c] for i in range(x.shape[1] // c)],
+}
+
+
+class Growing(nn.Module):
+    """Each piece looks at itself and all before, as a prompt that is read in chunks."""
+
+    def __init__(self, n: Any, pieces: Pieces) -> None:
+        super().__init__()
+        self.mix, self.pieces, self.c = nn.Linear(n.d, n.d), pieces, n.c
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        out = []
+        for piece in self.pieces(self.mix(x), self.c):
+            seen.append(piece)
+            out.append(piece @ torch.cat(seen, 1).transpose(1, 2))
+        return torch.stack([y.sum() for y in out])
+
+
+class Walking(Growing):
+    """Each piece by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.mix(piece).tanh().sum() for piece in self.pieces(x, self.c)])
+
+
+def _spec(kind: type[Growing], pieces: Pieces, rows: Any, **dims: Any) -> Spec:
+    def inputs(n: Any) -> tuple[Tensor, ...]:
+        return (torch.randn(n.B, rows(n), n.d),)
+
+    return Spec("pieces", dims, lambda n: kind(n, pieces), inputs, lambda module, x: module(x).sum())
+
+
+def _failed(derivation: Derivation, **sizes: int) -> list[str]:
+    return [v.quantity for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
+
+
+@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("length", [Dim(12, multiple_of="c"), 12], ids=["declared", "found"])
+def test_as_many_pieces_as_fit_are_a_count_of_turns(how: str, length: Any) -> None:
+    """T/c of them, each through a layer: 2·B·T·d² in all."""
+    s = _spec(Walking, PIECES[how], lambda n: n.T, B=2, c=3, T=length, d=5)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert not derivation.held
+    assert 2 * 12 * 2 * 25 == derivation["flops.forward.matmul"].value
+    assert not _failed(derivation)
+    assert not _failed(calc.derive(s, {"c": 2, "T": 10, "d": 3}, cache=False, optimizer="sgd"))
+    assert not _failed(calc.derive(s, {"T": 3}, cache=False, optimizer="sgd"))  # one piece
+
+
+@pytest.mark.parametrize("c", [3, 5, 13])
+def test_a_number_of_rows_in_pieces_of_a_size_is_no_constant(c: int) -> None:
+    """Twelve rows are one piece for any c from 12 on. With c = 3 they are four: what holds of large sizes holds of those alone."""
+    derivation = calc.derive(_spec(Growing, PIECES["split"], lambda _: 12, B=2, c=c, d=5), cache=False, optimizer="sgd", mode="infer")
+
+    assert not _failed(derivation)
+
+
+def test_pieces_that_look_back_are_exact_where_the_peak_has_no_closed_form() -> None:
+    """Then the length is a number."""
+    s = _spec(Growing, PIECES["split"], lambda n: n.T, B=2, c=3, T=12, d=5)
+
+    assert not _failed(calc.derive(s, cache=False, optimizer="sgd"))
+    assert not _failed(calc.derive(s, {"T": 13}, cache=False, optimizer="sgd"))
+
+
+def test_quarters_of_few_rows_are_not_four() -> None:
+    """Pieces of up to a quarter each, rounded up: of 5, 6 and 9 rows three. What is so at most sizes is a condition, not a constant."""
+
+    class Quarters(Walking):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([self.mix(piece).tanh().sum() for piece in x.chunk(4, 1)])
+
+    s = _spec(Quarters, PIECES["split"], lambda n: n.T, B=2, c=3, T=32, d=5)
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    for rows in (8, 11, 33):
+        assert not _failed(derivation, T=rows)
+    for rows in (5, 6, 9):
+        with pytest.raises(calc.NapkinError, match="record it at these sizes"):
+            derivation["memory.peak"].at(T=rows)
+        assert not _failed(calc.derive(s, {"T": rows}, cache=False, optimizer="sgd"))
