@@ -1,4 +1,7 @@
-"""Short questions as whole processes, started cold, over a process that does nothing but import SymPy: in turn, medians."""
+"""Short questions as whole processes, started cold, over a process that does nothing but import SymPy: in turn, medians.
+
+Run as ``python -m tests.bench.cold [--toy]``: with that, each once.
+"""
 
 from __future__ import annotations
 
@@ -36,4 +39,4 @@ def _run(words: list[str]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*([1] if "--toy" in sys.argv else []))

@@ -1,13 +1,16 @@
 """Seconds of the search over layouts of a 405B model on 16,384 devices, in a process of its own, with numpy imported already.
 
-Run as ``python -m tests.bench.layouts``; prints how many layouts are valid, and seconds on the wall and of the processor: of evaluating
-them, then of the whole search.
+Run as ``python -m tests.bench.layouts [--toy]``, which is 1,024 devices; prints how many layouts are valid, and seconds on the wall and of
+the processor: of evaluating them, then of the whole search.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from itertools import pairwise
+from typing import Any
 
 from calc.hardware import accelerator
 from calc.sharding import decoder, machine_of, state_of
@@ -16,19 +19,20 @@ from calc.sharding.table import Limits, table
 
 LLAMA_3_405B = {"L": 126, "d": 16384, "h": 128, "g": 8, "f": 53248, "V": 128256, "T": 8192}
 DEVICES, SEQUENCES = 16384, 2048
+TOY = 1024, 512
 
 
-def seconds() -> tuple[int, float, float, float, float]:
-    """Layouts; seconds of the table and of the search, each on the wall and of the processor."""
+def seconds(devices: int, sequences: int) -> dict[str, Any]:
+    """How many layouts there are; seconds of the table and of the search, each on the wall and of the processor."""
     model, state, machine = decoder(LLAMA_3_405B), state_of(), machine_of(accelerator("h100-sxm"))
-    limits = Limits(DEVICES, SEQUENCES)
+    limits = Limits(devices, sequences)
     marks = [_now()]
-    valid = len(table(model, limits, state, machine))
+    layouts = len(table(model, limits, state, machine))
     marks.append(_now())
     search(model, limits, state, machine)
     marks.append(_now())
-    (table_wall, table_cpu), (search_wall, search_cpu) = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks))
-    return valid, table_wall, table_cpu, search_wall, search_cpu
+    tabled, searched = ((b[0] - a[0], b[1] - a[1]) for a, b in pairwise(marks))
+    return {"layouts": layouts, "devices": devices, "table": tabled, "search": searched}
 
 
 def _now() -> tuple[float, float]:
@@ -36,4 +40,4 @@ def _now() -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    print(*seconds())
+    print(json.dumps(seconds(*(TOY if "--toy" in sys.argv else (DEVICES, SEQUENCES)))))

@@ -2,7 +2,9 @@
 
 Each step is timed by two clocks at once: the wall's, and the processor time of this process, which other programs on the machine lengthen
 only through caches and memory. A prediction is the mean of those from the two calibrations by the same clock. One thread, so that both
-clocks count the same thing on an idle machine.
+clocks count the same thing on an idle machine. A size at which no step can be predicted or measured is named with the reason.
+
+Run as ``python -m tests.bench.predicted [--toy]``: with that, one small step of each model after a short calibration.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import calc
 from calc.calibration import Calibration
+from calc.errors import NapkinError
 from calc.options import Options
 from calc.prediction import predict
 from calc.spec import Spec
-from calc.stepwork import step_work
+from calc.stepwork import StepWork, step_work
 
 RESNET_18 = {
     "architectures": ["ResNetForImageClassification"],
@@ -35,8 +39,12 @@ RESNET_18 = {
     "hidden_act": "relu",
     "num_labels": 1000,
 }
-GPT2_SIZES = [{"B": batch, "T": length} for batch, length in itertools.product((1, 2, 4), (16, 32, 64, 128))]
-RESNET_SIZES = [{"B": batch} for batch in (1, 2, 4, 8)]
+SIZES = {
+    "GPT-2 small": [{"B": batch, "T": length} for batch, length in itertools.product((1, 2, 4), (16, 32, 64, 128))],
+    "ResNet-18": [{"B": batch} for batch in (1, 2, 4, 8)],
+}
+TOY = {"GPT-2 small": [{"B": 1, "T": 8, "L": 1, "d": 24, "V": 59}], "ResNet-18": [{"B": 1}]}
+TOY_WORK = 10**7  # FLOP, and bytes, of the largest primitive of a short calibration
 REPETITIONS = 3
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 
@@ -59,35 +67,66 @@ class Compared:
         return self.predicted / self.measured - 1
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Failed:
+    """One model at one size where nothing was compared, and why."""
+
+    model: str
+    sizes: Mapping[str, int]
+    failed: str
+
+
+def main(toy: bool) -> None:
     import torch
 
     torch.set_num_threads(1)
-    found = list(compared())
+    found = list(compared(TOY, TOY_WORK) if toy else compared(SIZES))
     for c in found:
-        at = ", ".join(f"{name} = {size}" for name, size in c.sizes.items())
-        words = f"{c.predicted:.3f} s predicted ({c.low:.3f} to {c.high:.3f}), {c.measured:.3f} s measured, {100 * c.error:+.0f} %"
-        print(f"{c.model} at {at}, {c.clock} time: {words}", file=sys.stderr)
-    for clock in CLOCKS:
-        print(f"median error, {clock} time: {100 * median_error(found, clock):.0f} %", file=sys.stderr)
+        at = f"{c.model} at {', '.join(f'{name} = {size}' for name, size in c.sizes.items())}"
+        if isinstance(c, Failed):
+            print(f"{at}: {c.failed}", file=sys.stderr)
+        else:
+            words = f"{c.predicted:.3f} s predicted ({c.low:.3f} to {c.high:.3f}), {c.measured:.3f} s measured, {100 * c.error:+.0f} %"
+            print(f"{at}, {c.clock} time: {words}", file=sys.stderr)
     print(json.dumps([asdict(c) for c in found]))
 
 
-def compared() -> Iterator[Compared]:
-    """Every size of both models by both clocks."""
+def compared(sizes: Mapping[str, Sequence[Mapping[str, int]]], most: int | None = None) -> Iterator[Compared | Failed]:
+    """Every size of both models by both clocks. Primitives of more than ``most`` FLOP or bytes are not calibrated."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(RESNET_18), encoding="utf-8")
-        models = (("GPT-2 small", calc.load("gpt2"), GPT2_SIZES), ("ResNet-18", calc.load(f"hf:{folder}"), RESNET_SIZES))
-        known = {name: step_work(spec, at[-1]).operators for name, spec, at in models}  # a minute, before any clock runs
-        cases = [(name, spec, sizes, known[name].at(sizes)) for name, spec, at in models for sizes in at]
-        before = calibrations()
-        measured = [step_seconds(spec, sizes) for _, spec, sizes, _ in cases]
-        after = calibrations()
-    for (name, _, sizes, works), by_clock in zip(cases, measured, strict=True):
-        for clock, seconds in by_clock.items():
-            both = [predict(works, calibrated[clock]) for calibrated in (before, after)]
-            predicted, low, high = (statistics.mean(v) for v in zip(*((p.seconds, *p.band) for p in both), strict=True))
-            yield Compared(name, sizes, clock, predicted, low, high, seconds)
+        specs = {"GPT-2 small": calc.load("gpt2"), "ResNet-18": calc.load(f"hf:{folder}")}
+        cases = [(name, at) for name, all_ in sizes.items() for at in all_]
+        works = [_tried(step_work, specs[name], at) for name, at in cases]  # of the case that holds there; minutes, before any clock runs
+        before = calibrations(most)
+        measured = [
+            work if isinstance(work, NapkinError) else _tried(step_seconds, specs[name], at)
+            for (name, at), work in zip(cases, works, strict=True)
+        ]
+        after = calibrations(most)
+    for (name, at), work, by_clock in zip(cases, works, measured, strict=True):
+        found = by_clock if isinstance(by_clock, NapkinError) else _tried(_beside, name, at, work, by_clock, (before, after))
+        yield from [Failed(name, at, str(found))] if isinstance(found, NapkinError) else found
+
+
+def _tried(make: Callable[..., Any], *given: Any) -> Any:
+    """What is made, or the error that says why it is not."""
+    try:
+        return make(*given)
+    except NapkinError as error:
+        return error
+
+
+def _beside(
+    name: str, sizes: Mapping[str, int], work: StepWork, by_clock: Mapping[str, float], known: Sequence[Mapping[str, Calibration]]
+) -> list[Compared]:
+    """What was measured by each clock with the mean of the predictions from the ``known`` calibrations."""
+    found = []
+    for clock, seconds in by_clock.items():
+        told = (predict(work.works, calibrated[clock]) for calibrated in known)
+        predicted, low, high = (statistics.mean(v) for v in zip(*((p.seconds, *p.band) for p in told), strict=True))
+        found.append(Compared(name, sizes, clock, predicted, low, high, seconds))
+    return found
 
 
 def median_error(found: Iterable[Compared], clock: str) -> float:
@@ -95,11 +134,13 @@ def median_error(found: Iterable[Compared], clock: str) -> float:
     return statistics.median(abs(c.error) for c in found if c.clock == clock)
 
 
-def calibrations() -> dict[str, Calibration]:
-    """One by each clock."""
+def calibrations(most: int | None) -> dict[str, Calibration]:
+    """One by each clock, of primitives of at most so many FLOP and bytes."""
     from calc.measure.calibration import calibrate
+    from calc.measure.primitives import primitives
 
-    return {clock: calibrate("cpu", processor_time=clock == "processor") for clock in CLOCKS}
+    chosen = [p for p in primitives("cpu") if most is None or max(p.flops, p.bytes) <= most]
+    return {clock: calibrate("cpu", processor_time=clock == "processor", chosen=chosen) for clock in CLOCKS}
 
 
 def step_seconds(spec: Spec, sizes: Mapping[str, int]) -> dict[str, float]:
@@ -119,4 +160,4 @@ def step_seconds(spec: Spec, sizes: Mapping[str, int]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    main("--toy" in sys.argv)

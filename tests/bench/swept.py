@@ -2,6 +2,8 @@
 
 Both work through the same grid in parts of one size that a processor keeps at hand, on one core, in turn; the answers are compared.
 What is written by hand is what somebody would write: each sum as it stands, over columns of sizes.
+
+Run as ``python -m tests.bench.swept [--toy]``: with that, three sizes of each dimension.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -27,22 +29,23 @@ GRID = {
     "f": list(range(4096, 4096 + 20 * 512, 512)),
     "V": [32_000 + 1_000 * i for i in range(20)],
 }
+TOY = {name: sizes[-3:] for name, sizes in GRID.items()}
 QUANTITIES = ("memory.peak", "flops.step.total")
 
 
-def main(repeat: int = 3) -> None:
+def main(grid: Mapping[str, list[int]], repeat: int) -> None:
     form = form_of("llama3-8b")
-    points = int(np.prod([len(sizes) for sizes in GRID.values()]))
+    points = int(np.prod([len(sizes) for sizes in grid.values()]))
     written = {name: [_written(form.table.text(p)) for p in form.quantity(name).polynomials] for name in QUANTITIES}
-    others = {dim.name: dim.value for dim in form.dims if dim.name not in GRID}
+    others = {dim.name: dim.value for dim in form.dims if dim.name not in grid}
 
     def swept() -> list[int]:
-        found = calc.sweep("llama3-8b", GRID, QUANTITIES)
+        found = calc.sweep("llama3-8b", grid, QUANTITIES)
         return [int(found.values[name].max()) for name in QUANTITIES]
 
     def by_hand() -> list[int]:
         most = [0] * len(QUANTITIES)
-        for sizes in _columns():
+        for sizes in _columns(grid):
             sizes |= {**others, "k": sizes["d"] // others["h"]}
             for i, name in enumerate(QUANTITIES):
                 value = written[name][0](**sizes)
@@ -69,15 +72,15 @@ def _written(text: str) -> Callable[..., np.ndarray]:
     return function
 
 
-def _columns() -> Iterator[dict[str, np.ndarray]]:
-    outer = [*GRID]
+def _columns(grid: Mapping[str, list[int]]) -> Iterator[dict[str, np.ndarray]]:
+    outer = [*grid]
     size = 1
-    while outer and size * len(GRID[outer[-1]]) <= CHUNK:
-        size *= len(GRID[outer.pop()])
-    inner = [name for name in GRID if name not in outer]
-    mesh = np.meshgrid(*(np.asarray(GRID[name], dtype=np.int64) for name in inner), indexing="ij")
+    while outer and size * len(grid[outer[-1]]) <= CHUNK:
+        size *= len(grid[outer.pop()])
+    inner = [name for name in grid if name not in outer]
+    mesh = np.meshgrid(*(np.asarray(grid[name], dtype=np.int64) for name in inner), indexing="ij")
     flat = {name: array.ravel() for name, array in zip(inner, mesh, strict=True)}
-    for sizes in itertools.product(*(GRID[name] for name in outer)):
+    for sizes in itertools.product(*(grid[name] for name in outer)):
         yield {**flat, **{name: np.full(size, value, dtype=np.int64) for name, value in zip(outer, sizes, strict=True)}}
 
 
@@ -88,4 +91,4 @@ def _timed(run: Callable[[], list[int]]) -> tuple[float, list[int]]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*((TOY, 1) if "--toy" in sys.argv else (GRID, 3)))
