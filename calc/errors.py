@@ -52,6 +52,10 @@ class MissingExtraError(BadInputError):
     """An optional dependency is not installed; the message holds the command that installs it."""
 
 
+class TorchVersionError(BadInputError):
+    """The torch installed lacks a private name that Napkin needs."""
+
+
 class UnitError(NapkinError):
     """Two amounts of different units were added or compared."""
 

@@ -20,7 +20,7 @@ from calc import graph_json
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
-TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure")
+TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.torch_private")
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
 LAZY = (
     "calc",

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.training import Training
+from calc.torch_private import TorchDispatchMode, current_node
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode over what the backward runs with gradients on"
 
@@ -52,7 +52,7 @@ class Again(TorchDispatchMode):
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not torch.is_grad_enabled() or torch._C._current_autograd_node() is None:  # the very first gradient belongs to no node
+        if not torch.is_grad_enabled() or current_node() is None:  # the very first gradient belongs to no node
             return func(*args, **(kwargs or {}))
         before = self._counter.get_total_flops()
         out = func(*args, **(kwargs or {}))

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from calc.torch_private import fused_attention_choice
+
 _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH]
 
 
@@ -42,7 +44,7 @@ def _fused(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         return value.detach().to(form) if floating and form is not None else value
 
     with sdpa_kernel(_BACKENDS):
-        choice = torch._fused_sdp_choice(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
+        choice = fused_attention_choice(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
     return int(choice) != SDPBackend.MATH.value
 
 

@@ -10,9 +10,10 @@ import functools
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
+from calc.torch_private import DispatchKey, TorchDispatchMode, has_kernel
+
+_KEY = DispatchKey.CompositeImplicitAutograd
 
 
 def is_composite(func: Any) -> bool:
@@ -22,7 +23,7 @@ def is_composite(func: Any) -> bool:
 
 @functools.cache
 def _has_no_kernel(func: Any) -> bool:
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _KEY))
+    return bool(has_kernel(func.name(), _KEY))
 
 
 def taken_apart(mode: TorchDispatchMode, func: Any, args: Any, kwargs: Any) -> Any:

@@ -17,12 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._prims
-import torch._refs
 from torch import Tensor
-from torch._decomp import decomposition_table
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from calc.measure.fastpath import OURS
 from calc.measure.kinds import (
@@ -43,6 +38,7 @@ from calc.measure.kinds import (
 )
 from calc.measure.whole import WHOLE, scatter_reduce
 from calc.measure.whole_updates import repeated
+from calc.torch_private import VERSION, DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
 
 
 def _is_known(func: OpOverload) -> bool:
@@ -100,7 +96,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     def decompose(self, func: OpOverload, args: Sequence[Any], kwargs: Args) -> Any:
         """Run one operator's decomposition, with what it calls coming back to this mode."""
         decomposition = _decomposition(func)
-        if decomposition is None and func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        if decomposition is None and func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
             decomposition = func.decompose
         if decomposition is None:
             raise UncountableError(str(func))
@@ -130,7 +126,7 @@ _LATER: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,
 }
-_INSTEAD = _LATER if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13) else {}
+_INSTEAD = _LATER if VERSION < (2, 13) else {}
 
 
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
@@ -179,7 +175,7 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
 
 def _decomposed(func: OpOverload, args: Sequence[Any], kwargs: Args) -> int:
     # Modes of the caller (another counter, say) must not see the decomposition's own operators.
-    with _disable_current_modes(), torch.no_grad():
+    with no_modes(), torch.no_grad():
         mode = _Counting()
         try:
             mode.decompose(func, [_on_meta(a) for a in args], {k: _on_meta(v) for k, v in kwargs.items()})

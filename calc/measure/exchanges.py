@@ -16,14 +16,14 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributed import _functional_collectives as collectives
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
-from torch.distributed.tensor.experimental._context_parallel import _attention as templates
 from torch.overrides import TorchFunctionMode
 
 from calc.errors import MeasurementError
 from calc.measure.sharding import Traffic
+from calc.torch_private import functional_collectives as collectives
+from calc.torch_private import ring_attention as templates
 
 RING, GATHER = "ring", "gather"
 _LENGTH = 2  # the side of (B, heads, T, k) that is divided
@@ -91,6 +91,7 @@ class _Ring(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, group: dist.ProcessGroup) -> Tensor:
         with _blocks_in_a_ring():
+            out: Tensor
             out, sums = templates._templated_ring_attention(group, _LENGTH, _BLOCK, q, k, v, is_causal=True)
         ctx.save_for_backward(q, k, v, out, sums)
         ctx.group = group
@@ -154,7 +155,7 @@ def _whole(part: Tensor, group: dist.ProcessGroup) -> Tensor:
 
 
 def _waited(part: Tensor) -> Tensor:
-    found: Tensor = collectives.wait_tensor(part)  # type: ignore[no-untyped-call]  # torch does not annotate it
+    found: Tensor = collectives.wait_tensor(part)
     return found
 
 
@@ -205,7 +206,8 @@ class _Sent:
         order = expert.argsort(stable=True)
         done = self.experts(arrived[order], theirs.view(ranks, -1).sum(0).cumsum(0).int())
         back = torch.zeros_like(done).index_copy(0, order, done)
-        return collectives.all_to_all_single_autograd(back, away, here, self.group) + 0  # waited for
+        result: Tensor = collectives.all_to_all_single_autograd(back, away, here, self.group) + 0  # waited for
+        return result
 
 
 # -- pipelines --------------------------------------------------------------------------------------------------------------------

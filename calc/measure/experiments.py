@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.measure.reference import ReferenceCounter
+from calc.torch_private import TorchDispatchMode
 
 SEED = 0
 

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from calc.measure.composite import is_composite, taken_apart
 from calc.measure.storages import tensors_in
 from calc.measure.training import training
 from calc.options import Options
 from calc.spec import Spec
+from calc.torch_private import TorchDispatchMode
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.errors import SpecError
 from calc.measure.room import require_room
 from calc.measure.training import blame
 from calc.options import Options
 from calc.spec import Sizes, Spec
+from calc.torch_private import TorchDispatchMode
 
 Array = Any  # np.ndarray of float64
 

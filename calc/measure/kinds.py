@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+
+from calc.torch_private import OpOverload
 
 Args = Mapping[str, Any]
 Count = Callable[[Args, Any], int]

@@ -61,9 +61,11 @@ def _product(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
     """The product as a function; its result has memory of its own, so that no repetition allocates any."""
     a, b = _operands(shape, DTYPES[dtype], device)
     if dtype == "fp8":  # one scale for each matrix; the result is bf16, as fp8 holds too few numbers for sums
+        from calc.torch_private import scaled_mm
+
         one = torch.ones((), device=device)
         column_major = b.t().contiguous().t()
-        return lambda: torch._scaled_mm(a, column_major, one, one, out_dtype=torch.bfloat16)
+        return lambda: scaled_mm(a, column_major, one, one, out_dtype=torch.bfloat16)
     out = torch.empty((shape.m, shape.n), dtype=DTYPES[dtype], device=device)
     return lambda: torch.mm(a, b, out=out)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from calc.measure.choices import decided
 from calc.measure.composite import is_composite, taken_apart
+from calc.torch_private import TorchDispatchMode
 
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
 _FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")

@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
+from calc.torch_private import foreign_functions, onednn_is_on, set_onednn
 
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
     """While it is open, LSTM layers run cell by cell; what else oneDNN computes stays with it."""
-    functions: Any = torch._VF
+    functions: Any = foreign_functions
     by_default = functions.lstm
 
     def lstm(*args: Any) -> Any:
-        enabled = torch._C._get_mkldnn_enabled()
-        torch._C._set_mkldnn_enabled(False)
+        enabled = onednn_is_on()
+        set_onednn(False)
         try:
             return by_default(*args)
         finally:
-            torch._C._set_mkldnn_enabled(enabled)
+            set_onednn(enabled)
 
     functions.lstm = lstm
     try:

@@ -27,8 +27,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.measure.composite import is_composite, taken_apart
 from calc.measure.decomposition import elementwise
@@ -43,6 +41,7 @@ from calc.measure.kinds import (
     tensors_in,
 )
 from calc.measure.whole import fills_by_mask, indexed_elements
+from calc.torch_private import OpOverload, TorchDispatchMode
 
 
 class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped

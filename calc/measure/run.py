@@ -27,6 +27,7 @@ from calc.measure.state import measure_checkpoint, measure_gradients, measure_op
 from calc.measure.training import SEED, Training, training
 from calc.options import Options
 from calc.spec import Spec
+from calc.torch_private import torch_version
 
 Progress = Callable[[str], None]
 
@@ -160,7 +161,7 @@ def _counted(value: int, instrument: str, unknown: Iterable[str]) -> Reading:
 def _provenance(device: str) -> dict[str, str]:
     machine = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
-        "torch": torch.__version__,
+        **torch_version(),
         "python": platform.python_version(),
         "platform": platform.system(),
         "device": f"{device} ({machine})",

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import _disable_current_modes
 
 from calc.measure.measurement import Reading
 from calc.measure.storages import StorageWatch, distinct_storages, tensors_in
 from calc.measure.training import Training
+from calc.torch_private import no_modes
 
 INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages that go with the graph"
 
@@ -56,7 +56,7 @@ class SavedTensors:
     def _pack(self, tensor: Tensor) -> _Packed:
         # A saved result comes with its autograd node; holding that would close a circle (node, hook's object, tensor, node)
         # and keep alive what a plain run lets go. A detached alias shares the storage and nothing else.
-        with _disable_current_modes():
+        with no_modes():
             packed = _Packed(tensor.detach())
         self._packed.add(packed)
         return packed

@@ -20,15 +20,13 @@ from typing import Any, Protocol, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from calc.errors import MeasurementError
+from calc.torch_private import AsyncCollectiveTensor, TorchDispatchMode, tree_leaves
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all-reduce", "all-gather", "reduce-scatter", "all-to-all"
 SEND = "point to point"
@@ -214,7 +212,7 @@ class _Packed:
 @contextlib.contextmanager
 def fake_group(rank: int, world: int) -> Iterator[None]:
     """One rank of a process group that does not communicate."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from calc.torch_private import FakeStore  # its module is of torch's tests
 
     if dist.is_initialized():
         raise MeasurementError("a process group is running already: end it before ranks are measured")
@@ -255,9 +253,8 @@ def _process(job: Measured[Any], rank: int, world: int, folder: str, queue: Any)
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
-        dist.init_process_group(
-            "gloo", rank=rank, world_size=world, store=torch._C._distributed_c10d.FileStore(str(Path(folder) / "store"), world)
-        )
+        store = dist.FileStore(str(Path(folder) / "store"), world)  # type: ignore[attr-defined]  # torch leaves it out of its stubs
+        dist.init_process_group("gloo", rank=rank, world_size=world, store=store)
         queue.put((rank, "", job.measured(rank, world)))
         dist.barrier()
         dist.destroy_process_group()

@@ -69,4 +69,4 @@ def _compiled(run: Training, wanted: bool) -> Iterator[Training]:
     try:
         yield replace(run, module=module)
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()

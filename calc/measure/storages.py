@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.measure.composite import is_composite, taken_apart
+from calc.torch_private import TorchDispatchMode
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -20,12 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from calc.measure.kinds import Args, Count, UncountableError, as_meta, reduced, results
 from calc.measure.whole_images import IMAGES
 from calc.measure.whole_numerics import NUMERICS
 from calc.measure.whole_updates import UPDATES
+from calc.torch_private import no_modes
 
 
 def _addmm(args: Args, outputs: Any) -> int:
@@ -115,7 +115,7 @@ def fills_by_mask(args: Args) -> bool:
 
 def indexed_elements(args: Args) -> int:
     """Elements that ``self[indices]`` addresses, found by indexing a ``meta`` copy; a mask chooses where it is true."""
-    with _disable_current_modes():
+    with no_modes():
         source = as_meta(args["self"])
         indices: list[Tensor | None] = []
         for index in args["indices"]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from calc.measure.kinds import Args, Count
+from calc.torch_private import OpOverload
 
 # What an argument of a list operator is called by the operator that it repeats.
 _SCALARS = {

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
@@ -19,6 +17,7 @@ from calc.errors import DataDependentError, DividedError, PinnedSizeError, Sizes
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
+from calc.torch_private import torch_version
 from calc.trace import conditions
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import Near, hints
@@ -346,7 +345,7 @@ def _graph(
 
 def _provenance() -> dict[str, str]:
     """Versions of what the recording depends on: of transformers only where the model uses it."""
-    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    versions = {**torch_version(), "python": platform.python_version()}
     if "transformers" in sys.modules:
         versions["transformers"] = sys.modules["transformers"].__version__
     return versions

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from calc.torch_private import BelowAutograd, after_autograd
 from calc.trace.replaced import replaced
 
 aten = torch.ops.aten
@@ -49,8 +50,8 @@ def taken_by_strides(shown: Callable[[torch.Tensor], Any]) -> Iterator[None]:
 
 
 def _view(view: Any, shown: Callable[[torch.Tensor], Any], keys: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    with torch._C._AutoDispatchBelowADInplaceOrView():
-        result: torch.Tensor = view.redispatch(keys & torch._C._after_ADInplaceOrView_keyset, x, *args, **kwargs)
+    with BelowAutograd():
+        result: torch.Tensor = view.redispatch(keys & after_autograd, x, *args, **kwargs)
     # A base of another format (complex numbers seen as pairs) is not reached by strides: the view is of the tensor itself then.
     base = x._base if x._is_view() and x._base is not None and x._base.dtype == x.dtype else x
     with shown(result):

@@ -24,8 +24,8 @@ from typing import Any
 
 import sympy as sp
 import torch
-from torch.utils._sympy.functions import FloorDiv
 
+from calc.torch_private import FloorDiv, sym_log2
 from calc.trace.symbols import SizeEnv
 
 _INSTALLED = tuple(f"{Path(__file__).parents[1]}/{folder}" for folder in ("trace", "measure", "derive"))
@@ -120,7 +120,7 @@ def _symbolic_float(x: Any) -> Any:
 
 
 def _log2(x: Any) -> Any:
-    return torch._sym_log2(_symbolic_float(x))  # type: ignore[attr-defined]  # torch leaves it out of its stubs
+    return sym_log2(_symbolic_float(x))
 
 
 def _is_symbolic(x: Any) -> bool:

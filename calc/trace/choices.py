@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from calc.errors import DataDependentError, TraceError, UndecidedSizeError
+from calc.torch_private import current_node
 from calc.trace.lines import is_foreign, user_line
 from calc.trace.shadow import has_shadow
 from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
@@ -130,7 +131,7 @@ class Choices:
 
     def _passed_before(self, place: str) -> str | None:
         """The place in the forward that a part of it, run again in the backward, comes to: who called that part is not known then."""
-        if torch._C._current_autograd_node() is None:
+        if current_node() is None:
             return None
         found = [known for known in self._sizes if known.startswith(f"{place} < ")]
         return found[0] if len(found) == 1 else None

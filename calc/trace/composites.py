@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from calc.torch_private import TorchDispatchMode, no_modes
 from calc.trace.double import double_backward
 
 aten = torch.ops.aten
@@ -86,7 +86,7 @@ class _Names(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 @functools.cache
 def _wraps() -> bool:
     """Whether this torch lets ``take_along_dim`` count places from the end, which some releases do not."""
-    with _disable_current_modes(), _Names() as seen:
+    with no_modes(), _Names() as seen:
         torch.take_along_dim(torch.zeros(2), torch.zeros(1, dtype=torch.int64), 0)
     return "aten.remainder.Scalar" in seen.names
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from calc.graph import Call
+from calc.torch_private import FakeTensor, core, foreach_utils, subclasses
 
 
 class _NeverFake:
@@ -48,7 +49,7 @@ def building() -> Iterator[None]:
         stack.enter_context(replaced(nn.Module, _apply=_converted))
         for norm in (nn.LayerNorm, nn.RMSNorm):
             stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
-        stack.enter_context(replaced(torch._subclasses.fake_tensor.FakeTensor, __deepcopy__=_copied))
+        stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():
             stack.enter_context(_emptied(functions))
         yield
@@ -109,8 +110,8 @@ def _with_tuple(init: Callable[..., None]) -> Callable[..., None]:
 def unrecognised() -> Iterator[None]:
     """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, and clipping gradients takes
     whole lists of them, as it does of real ones."""
-    kinds = [torch.Tensor, torch._subclasses.FakeTensor]
-    with replaced(torch._subclasses, FakeTensor=_NeverFake), replaced(torch.utils._foreach_utils, _foreach_supported_types=kinds):
+    kinds = [torch.Tensor, subclasses.FakeTensor]
+    with replaced(subclasses, FakeTensor=_NeverFake), replaced(foreach_utils, _foreach_supported_types=kinds):
         yield
 
 
@@ -118,13 +119,13 @@ def unrecognised() -> Iterator[None]:
 def any_kernel(aside: Callable[[], Any]) -> Iterator[None]:
     """Context in which what torch asks about sizes to choose the fastest kernel of a convolution is asked ``aside``: which of them
     runs changes neither the operator nor the layout of its result."""
-    select = torch._C._select_conv_backend
+    select = core._select_conv_backend
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
         with aside():
             return select(*args, **kwargs)
 
-    with replaced(torch._C, _select_conv_backend=chosen):
+    with replaced(core, _select_conv_backend=chosen):
         yield
 
 

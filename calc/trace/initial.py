@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.initialisation import laws
 from calc.initialisation.laws import Law
 from calc.spec import Sizes, Spec
+from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 
 
 @dataclass(frozen=True, slots=True)

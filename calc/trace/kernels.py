@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
 
 from calc.errors import PinnedSizeError
+from calc.torch_private import decomposition_table
 from calc.trace.grouped import grouped_mm
 from calc.trace.layouts import laid_out
 from calc.trace.results import RESULTS

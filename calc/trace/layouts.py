@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+
+from calc.torch_private import compute_elementwise_output_strides, suggest_memory_format
 
 aten = torch.ops.aten
 

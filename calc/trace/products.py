@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import torch
-from torch._decomp import decompositions
-
+from calc.torch_private import VERSION, decompositions
 from calc.trace.replaced import replaced
 
 _KEEPS_SYMBOLS = (2, 12)
@@ -20,7 +18,7 @@ _KEEPS_SYMBOLS = (2, 12)
 @contextlib.contextmanager
 def by_symbols() -> Iterator[None]:
     """Context in which ``matmul`` is taken apart by symbolic sizes, whatever the version."""
-    if tuple(map(int, torch.__version__.split(".")[:2])) >= _KEEPS_SYMBOLS:
+    if VERSION >= _KEEPS_SYMBOLS:
         yield
         return
     with replaced({"matmul": decompositions.matmul}, "CompositeImplicitAutograd"):

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from calc.basis import Basis, basis_of
 from calc.errors import PinnedSizeError, SpecError, TraceError
 from calc.options import Options
 from calc.program import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.spec import Sizes, Spec
+from calc.torch_private import FakeTensor, no_modes, torch_version
 from calc.trace import disguise, kernels, recurrent, step, values
 from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in
@@ -108,7 +108,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
                 f"a tensor that no operator of the forward makes comes up at {self.path.current}: equations have no name for it;"
                 " register it as a buffer, or give it as an input"
             )
-        with torch.utils._python_dispatch._disable_current_modes():
+        with no_modes():
             data = constant.detach().to(torch.float64 if constant.is_floating_point() else torch.int64).tolist()
         index = self.note(tensor)
         self.leaves.append(Leaf(index, "literal", "", data))
@@ -263,7 +263,7 @@ def _record(
         loss=loss,
         conditions=tuple(env.conditions()) if env is not None else (),
         notes=tuple(spec.notes),
-        provenance={"torch": torch.__version__, "python": platform.python_version()},
+        provenance={**torch_version(), "python": platform.python_version()},
         tied=tied,
         nbytes=dict(recorder.nbytes),
     )

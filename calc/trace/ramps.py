@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
+from calc.torch_private import FakeTensor
 from calc.trace.elements import (
     MAKING,
     RELATIONS,

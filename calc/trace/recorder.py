@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from calc.algebra import log2_ceiling
 from calc.errors import ReadByTorchError, TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
+from calc.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.trace import fourier, kernels, ramps, values
 from calc.trace.choices import Choices
 from calc.trace.lines import user_line
@@ -29,7 +28,7 @@ from calc.trace.symbols import DIVIDING, NUMBERING
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _OF_OPTIMIZERS = ("optimizer", "zero_grad")
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_COMPOSITE = DispatchKey.CompositeImplicitAutograd
 _ZEROS, _NUMBERED = torch.ops.aten.new_zeros.default, torch.ops.aten.arange.start
 _STRIDED = torch.ops.aten.as_strided.default
 _LIFT = torch.ops.aten.lift_fresh.default
@@ -95,7 +94,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             # Inference mode leaves out the dispatch that takes such operators apart before they come here.
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
-        if func is _NUMBERED and type(torch._C._current_autograd_node()).__name__ == NUMBERING:
+        if func is _NUMBERED and type(current_node()).__name__ == NUMBERING:
             args = (args[0], self._laid_out)
         decided, out = self._decided(func, args, kwargs)
         if not decided:
@@ -105,7 +104,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if self.phase and func in _AS_NUMBERS:
             if not self._symbolic:
                 return out
-            if type(torch._C._current_autograd_node()).__name__ == DIVIDING:
+            if type(current_node()).__name__ == DIVIDING:
                 return [self._hint(size) for size in out]
             raise ReadByTorchError(
                 f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
@@ -145,7 +144,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
-        node = torch._C._current_autograd_node() if self.phase == "backward" else None
+        node = current_node() if self.phase == "backward" else None
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._value(v)) for n, v in given)
         chosen = self.choices.chosen(func, args, kwargs)
@@ -245,7 +244,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def where(self) -> str:
         """What is being done, for a question or an error that comes from no line of a user."""
-        node = torch._C._current_autograd_node()
+        node = current_node()
         if self.phase == "backward" and node is not None:
             site, op, _ = self.sources.get(node._sequence_nr(), (self._backward_site(node)[0], type(node).__name__, None))
             return f"the backward of {op} at {site}"
@@ -315,12 +314,12 @@ def _plain(value: Any) -> Any:
 @functools.cache
 def _is_composite(func: Any) -> bool:
     """Whether torch runs ``func`` by other operators, and no kernel of its own."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE))
+    return bool(has_kernel(func.name(), _COMPOSITE))
 
 
 def last_node_number() -> int:
     """Number of the autograd node made last."""
-    return int(torch.autograd._get_sequence_nr()) - 1  # type: ignore[attr-defined]  # torch's profiler uses it, its stubs leave it out
+    return int(next_node_number()) - 1
 
 
 def tensors_in(out: Any) -> list[torch.Tensor]:

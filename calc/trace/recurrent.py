@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from calc.torch_private import foreign_functions
 from calc.trace.disguise import replaced
 
 Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)
@@ -206,7 +207,7 @@ def _alone(cell: Cell) -> Callable[..., Any]:
 @contextlib.contextmanager
 def cell_by_cell(within: Within) -> Iterator[None]:
     """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the record."""
-    functions: Any = torch._VF
+    functions: Any = foreign_functions
     kinds: dict[str, Cell] = {"gru": _gru_cell, "rnn_tanh": _simple_cell(torch.tanh), "rnn_relu": _simple_cell(torch.relu)}
     layers = {name: _plain(within, cell, getattr(functions, name)) for name, cell in kinds.items()}
     cells = {f"{name}_cell": _alone(cell) for name, cell in kinds.items()}

@@ -8,10 +8,9 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-
 from calc.errors import DataDependentError, NapkinError, SizesError, TraceError
 from calc.spec import Spec
+from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.trace.lines import raising_line
 from calc.trace.symbols import SizeEnv
 
@@ -41,7 +40,8 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
         first = _first_words(error)
         said = env.named(first) if env is not None else first
         out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
-        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}") from None
+        new = f"; {untried()}" if untried() else ""
+        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}{new}") from None
 
 
 # What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.

@@ -15,8 +15,8 @@ from typing import Any
 
 import sympy as sp
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
+from calc.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
 from calc.trace.symbols import Questions, SizeEnv
 from calc.trace.values import written
 
@@ -47,8 +47,6 @@ class _Form:
 
 
 _CPU = torch.device("cpu")
-# What becomes of a read of a fake tensor's address.
-_WARN, _THROW = torch._C._set_warn_deprecated_on_mutable_data_ptr, torch._C._set_throw_on_mutable_data_ptr
 
 
 def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
@@ -60,7 +58,8 @@ def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
         mode.napkin_new = dict(first.__dict__)
         return first
     fake: FakeTensor = torch.Tensor._make_subclass(FakeTensor, made, False, dispatch_device=True, device_for_backend_keys=_CPU)
-    (_WARN if mode._allow_unsafe_data_ptr_access else _THROW)(fake)
+    # What becomes of a read of its address.
+    (warn_on_address if mode._allow_unsafe_data_ptr_access else throw_on_address)(fake)
     fake.__dict__.update(new)
     return fake
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import corresponding_complex_dtype, suggest_memory_format
 
+from calc.torch_private import corresponding_complex_dtype, suggest_memory_format
 from calc.trace import fourier
 
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch.utils._mode_utils import no_dispatch
-from torch.utils._pytree import tree_map
 
 from calc.errors import DataDependentError
+from calc.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.lines import user_line
 from calc.trace.values import WHOLE, overwritten
 
@@ -128,7 +127,7 @@ def _known(values: Iterable[Any]) -> bool:
 
 def has_shadow(value: Any) -> bool:
     """Whether the values of ``value`` are known: it is a real tensor, or one whose shadow still holds."""
-    if not isinstance(value, torch._subclasses.fake_tensor.FakeTensor):
+    if not isinstance(value, FakeTensor):
         return True
     shadow = value.__dict__.get("napkin_shadow")
     if shadow is None:
@@ -139,7 +138,7 @@ def has_shadow(value: Any) -> bool:
 
 def _attach(out: Any, real: Any) -> None:
     if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
-        if isinstance(out, torch._subclasses.fake_tensor.FakeTensor):
+        if isinstance(out, FakeTensor):
             out.napkin_shadow = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
     elif isinstance(out, list | tuple):
         for o, r in zip(out, real, strict=True):

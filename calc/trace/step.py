@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
@@ -20,6 +19,7 @@ from calc.errors import SpecError
 from calc.graph import Call, Condition, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
+from calc.torch_private import FakeTensorMode
 from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers

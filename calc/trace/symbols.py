@@ -18,15 +18,13 @@ from typing import Any
 
 import sympy as sp
 import torch
-from torch._dynamo.source import ConstantSource
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils._sympy.functions import FloorDiv
 
 from calc.basis import Basis
 from calc.dims import names_in
 from calc.errors import DataDependentError, PinnedSizeError
 from calc.exact import evaluate_text
 from calc.graph import Condition
+from calc.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, current_node
 from calc.trace.lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
@@ -161,7 +159,7 @@ class SizeEnv(ShapeEnv):
                     f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
                     "make it depend on sizes"
                 )
-            if pinned and type(torch._C._current_autograd_node()).__name__ in (NUMBERING, DIVIDING):
+            if pinned and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
             if pinned and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
                 if not self._settles(expr):

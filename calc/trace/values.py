@@ -17,6 +17,8 @@ from typing import Any
 import sympy as sp
 import torch
 
+from calc.torch_private import FakeTensor
+
 aten = torch.ops.aten
 WHOLE = (torch.int64, torch.int32, torch.bool)
 
@@ -97,7 +99,7 @@ def note(out: Any, known: Any, name: str = "napkin_known") -> None:
     if known is None:
         return
     for tensor in out if isinstance(out, list | tuple) else (out,):
-        if isinstance(tensor, torch._subclasses.fake_tensor.FakeTensor):
+        if isinstance(tensor, FakeTensor):
             setattr(tensor, name, (known, contents(tensor)))  # ours, on torch's tensor
 
 

@@ -1,0 +1,140 @@
+"""Every private name of torch that tracing or measuring uses, in one place, with the versions of torch each was tried with.
+
+Other files import these names from here, and no other private name from torch (a test enforces it). Each is looked up when it is first
+imported from here, so a name that one command needs costs the others nothing. Private attributes of torch's objects and public modules
+are read where they are needed; ``ATTRIBUTES`` lists them. Nothing is computed here.
+
+A torch newer than the newest of ``TRIED`` is used with a warning on standard error; one that lacks a name is refused in one line that
+says which.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from multiprocessing import parent_process
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from calc.errors import TorchVersionError
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload as OpOverload
+    from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+    from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+    from torch.fx.experimental.sym_node import SymNode as SymNode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+TRIED = ("2.11", "2.13", "2.15")  # the oldest that is allowed, the pinned one, the newest
+
+# By module; ``ours=theirs`` where torch's own name begins with an underscore. All of these were tried with all of TRIED, but for those
+# in FEWER.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "torch": (
+        "core=_C",
+        "foreign_functions=_VF",
+        "fused_attention_choice=_fused_sdp_choice",
+        "scaled_mm=_scaled_mm",
+        "subclasses=_subclasses",
+        "sym_log2=_sym_log2",
+    ),
+    "torch._C": (
+        "BelowAutograd=_AutoDispatchBelowADInplaceOrView",
+        "DispatchKey",
+        "after_autograd=_after_ADInplaceOrView_keyset",
+        "current_node=_current_autograd_node",
+        "has_kernel=_dispatch_has_kernel_for_dispatch_key",
+        "onednn_is_on=_get_mkldnn_enabled",
+        "set_onednn=_set_mkldnn_enabled",
+        "throw_on_address=_set_throw_on_mutable_data_ptr",
+        "warn_on_address=_set_warn_deprecated_on_mutable_data_ptr",
+    ),
+    "torch._decomp": ("decomposition_table", "decompositions"),
+    "torch._dynamo.source": ("ConstantSource",),
+    "torch._ops": ("OpOverload",),
+    "torch._prims_common": (
+        "compute_elementwise_output_strides",
+        "corresponding_complex_dtype",
+        "corresponding_real_dtype",
+        "suggest_memory_format",
+    ),
+    "torch._subclasses.fake_tensor": (
+        "DataDependentOutputException",
+        "DynamicOutputShapeException",
+        "FakeTensor",
+        "FakeTensorMode",
+        "in_kernel_invocation_manager",
+    ),
+    "torch.autograd": ("next_node_number=_get_sequence_nr",),
+    "torch.distributed": ("functional_collectives=_functional_collectives",),
+    "torch.distributed._functional_collectives": ("AsyncCollectiveTensor",),
+    "torch.distributed.tensor.experimental._context_parallel": ("ring_attention=_attention",),
+    "torch.fx.experimental.sym_node": ("SymNode",),
+    "torch.fx.experimental.symbolic_shapes": ("DimDynamic", "ShapeEnv"),
+    "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
+    "torch.utils": ("foreach_utils=_foreach_utils",),
+    "torch.utils._mode_utils": ("no_dispatch",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode", "no_modes=_disable_current_modes"),
+    "torch.utils._pytree": ("tree_leaves", "tree_map"),
+    "torch.utils._sympy.functions": ("FloorDiv",),
+}
+FEWER: Mapping[str, tuple[str, ...]] = {"decompositions.matmul": ("2.11",)}  # later versions keep symbols by themselves
+# Read off objects, or replaced on modules and classes, for a while.
+ATTRIBUTES = (
+    "torch.Tensor._make_subclass",
+    "torch.UntypedStorage._cdata",
+    "torch._C._select_conv_backend",
+    "torch._subclasses.FakeTensor",
+    "torch.autograd.graph.Node._sequence_nr",
+    "torch.library.Library._destroy",
+    "torch.nn.Module._apply",
+    "torch.nn.Unflatten._require_tuple_int",
+    "torch.nn.init._calculate_fan_in_and_fan_out",
+    "torch.nn.init._no_grad_trunc_normal_",
+    "torch.ops.aten.add.Tensor._op_dk",
+    "torch.ops.aten.add.Tensor._overloadname",
+    "torch.ops.aten.add.Tensor._schema",
+    "torch.utils._foreach_utils._foreach_supported_types",
+)
+_PLACES = {ours: (module, theirs or ours) for module, names in NAMES.items() for ours, _, theirs in (name.partition("=") for name in names)}
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Major and minor: (2, 15) of ``2.15.0+cu132``."""
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+VERSION = version_of(torch.__version__)
+
+
+def untried(version: str = torch.__version__) -> str:
+    """What to say of a torch that is newer than any that was tried; empty for others."""
+    newer = version_of(version) > version_of(TRIED[-1])
+    return f"torch {version} is newer than {TRIED[-1]}, the newest that Napkin was tried with" if newer else ""
+
+
+def torch_version() -> dict[str, str]:
+    """What a provenance says of the torch installed."""
+    return {"torch": torch.__version__, **({"torch_untried": untried()} if untried() else {})}
+
+
+def __getattr__(name: str) -> Any:
+    """The private name, imported from where torch has it; it raises ``TorchVersionError`` where this torch has not."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, theirs = _PLACES[name]
+    try:
+        found = globals()[name] = getattr(importlib.import_module(module), theirs)
+    except (ImportError, AttributeError):
+        tried = ", ".join(TRIED)
+        advice = f"Napkin was tried with torch {tried}: pip install 'torch=={TRIED[-1]}.*'"
+        raise TorchVersionError(f"torch {torch.__version__} has no {module}.{theirs}, which Napkin needs; {advice}") from None
+    return found
+
+
+if untried() and parent_process() is None:
+    print(f"warning: {untried()}", file=sys.stderr)
