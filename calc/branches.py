@@ -6,7 +6,7 @@ A step that runs otherwise at some sizes (B = 1) has ``Piecewise((special, Eq(B,
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from calc.errors import NapkinError
@@ -15,8 +15,21 @@ from calc.exact import evaluate_text
 
 def at_hand(text: str, sizes: Mapping[str, int]) -> str:
     """``text`` with the case that is in force at ``sizes`` in place of each choice between cases."""
+    return _chosen(text, sizes)[0]
+
+
+def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """The equalities under which closed forms are cases of their own that are in force at ``sizes``, such as ``B = 1``. None: the
+    general forms are."""
+    found = (equality for text in texts for condition in _chosen(text, sizes)[1] for equality in _equalities(condition))
+    return tuple(dict.fromkeys(found))
+
+
+def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[ast.expr]]:
+    """The form that is in force at ``sizes``, and the conditions of the choices that led to it."""
     if "Piecewise" not in text:
-        return text
+        return text, []
+    conditions: list[ast.expr] = []
 
     class Choose(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -25,11 +38,19 @@ def at_hand(text: str, sizes: Mapping[str, int]) -> str:
                 return node
             for expr, condition in _cases(node):
                 if _holds(condition, sizes):
+                    conditions.append(condition)
                     chosen: ast.expr = self.visit(expr)
                     return chosen
             raise NapkinError(f"no case of {ast.unparse(node)[:80]!r} holds at {dict(sizes)}")
 
-    return ast.unparse(Choose().visit(ast.parse(text, mode="eval").body))
+    return ast.unparse(Choose().visit(ast.parse(text, mode="eval").body)), conditions
+
+
+def _equalities(condition: ast.expr) -> Iterator[str]:
+    for node in ast.walk(condition):
+        match node:
+            case ast.Call(func=ast.Name(id="Eq"), args=[left, right]):
+                yield f"{ast.unparse(left)} = {ast.unparse(right)}"
 
 
 def value(text: str, sizes: Mapping[str, int]) -> Fraction:

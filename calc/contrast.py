@@ -1,15 +1,17 @@
 """Two derivations beside one another: what differs of each quantity, as a closed form and term by term.
 
 Sizes that both have stay symbols, and those in which they differ are put in, so that a difference says what a change does:
-``d*(32 - 8)*k`` where 8 key heads take the place of 32. Terms are matched by their place in the model. Torch-free.
+``d*(32 - 8)*k`` where 8 key heads take the place of 32. Terms are matched by their place in the model. Where a step runs otherwise at
+some sizes (a batch of one), each side has the closed forms of the case that is in force at its own. Torch-free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from calc import branches
 from calc.derivation import Candidate, Derivation, Quantity
 from calc.document import number
 from calc.errors import NapkinError
@@ -58,13 +60,15 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Contrast:
     """``left`` and ``right`` are how the sides are called; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes
-    that they share."""
+    that they share. ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, where they are no
+    general ones."""
 
     left: str
     right: str
     same: Mapping[str, int]
     sizes: Mapping[str, tuple[int | None, int | None]]
     options: Mapping[str, tuple[str, str]]
+    cases: tuple[tuple[str, ...], tuple[str, ...]]
     changes: tuple[Change, ...]
 
     def _repr_html_(self) -> str:
@@ -84,15 +88,28 @@ def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", 
         same={n: pair[0] for n, pair in sizes.items() if pair[0] is not None and n not in differing},
         sizes=differing,
         options={n: pair for n, pair in options.items() if pair[0] != pair[1]},
+        cases=(_case(left), _case(right)),
         changes=tuple(_changes(left, right, tuple(differing))),
     )
 
 
+def _case(derivation: Derivation) -> tuple[str, ...]:
+    return branches.equalities_at((q.text for q in derivation.quantities.values() if q.text is not None), derivation.sizes)
+
+
 def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
     for name in dict.fromkeys((*left, *right)):
-        one, other = left.quantities.get(name), right.quantities.get(name)
+        one, other = (_in_force(side.quantities.get(name), side.sizes) for side in (left, right))
         if one is not None or other is not None:
             yield _change(name, one, other, _Sides(left.sizes, right.sizes, differing))
+
+
+def _in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
+    """The quantity with the closed forms of the case that is in force at ``sizes``."""
+    if quantity is None or quantity.text is None:
+        return quantity
+    terms = tuple(replace(term, expr=branches.at_hand(term.expr, sizes)) for term in quantity.terms)
+    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +216,7 @@ def document(found: Contrast) -> dict[str, Any]:
         "same": {name: number(size) for name, size in found.same.items()},
         "sizes": {name: [number(one), number(other)] for name, (one, other) in found.sizes.items()},
         "options": {name: list(pair) for name, pair in found.options.items()},
+        "cases": [list(found.cases[0]), list(found.cases[1])],
         "quantities": {change.quantity: _document(change) for change in found.changes},
     }
 

@@ -12,12 +12,14 @@ from calc.contrast import Change, Contrast, contrast, document
 from calc.errors import BadInputError
 from reports import html, job, markdown
 from reports.build import today
+from reports.contrast import in_cases
 from reports.inputs import Inputs, digest_of, file_of
 from reports.numbers import Amount, amount, signed, significant
 from reports.page import Formula
 from reports.parts import formula, or_unknown, sizes_text
 from reports.render import Look
 from reports.request import Request, asked, pairs
+from reports.saying import sentence
 
 LOOK = Look("contrast.j2")
 SECTIONS = {"differing": "What is compared", "quantities": "Quantities", "terms": "Where the differences come from"}
@@ -124,6 +126,7 @@ class ContrastPage:
     parts: tuple[Part, ...]
     sections: Mapping[str, str]
     inputs: str
+    cases: tuple[str, ...] = ()
 
 
 def compare(both: Sides, progress: Progress, words: Sequence[str] = ("", "")) -> tuple[Contrast, Inputs]:
@@ -166,6 +169,7 @@ def build(found: Contrast, inputs: Inputs) -> ContrastPage:
         parts=tuple(_part(str(i), change) for i, change in enumerate((c for c in found.changes if c.value), 1)),
         sections=SECTIONS,
         inputs=inputs.text(),
+        cases=tuple(sentence(f"{words[0].upper()}{words[1:]}") for words in in_cases(found)),
     )
 
 

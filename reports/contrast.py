@@ -22,6 +22,8 @@ def show(found: Contrast, explain: str | None, out: Console) -> None:
         out.print(Text(visible(f"  {name}: {one} → {other}")))
     if found.same:
         out.print(Text(visible("  both: " + ", ".join(f"{name} = {size:,}" for name, size in found.same.items())), style="dim"))
+    for words in in_cases(found):
+        out.print(Text(visible(f"  {words}"), style="dim"))
     out.print()
     if explain is not None:
         _show_one(next(change for change in found.changes if change.quantity == explain), None, out)
@@ -31,6 +33,15 @@ def show(found: Contrast, explain: str | None, out: Console) -> None:
         if change.value:
             out.print()
             _show_one(change, _MOST, out)
+
+
+def in_cases(found: Contrast) -> list[str]:
+    """Where the closed forms of the sides hold, as words, unless both are general."""
+    one, other = (" and ".join(case) for case in found.cases)
+    if one == other:
+        return [f"closed forms of the case {one}, on both sides"] if one else []
+    named = [f"of the case {case}" if case else "general" for case in (one, other)]
+    return [f"closed forms on the left {named[0]}, on the right {named[1]}: there the step runs otherwise"]
 
 
 def _table(found: Contrast) -> Table:

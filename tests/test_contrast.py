@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -96,6 +97,54 @@ def test_other_models_are_compared_place_by_place() -> None:
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli.napkin, ["compare", *words])
+
+
+BIASED = """
+import torch
+from calc import Spec
+
+class Bias(torch.nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(1, d))
+
+    def forward(self, x):
+        return (x + self.bias).square().sum()
+
+spec = Spec(name="biased", dims={"B": 3, "d": 5}, build=lambda n: Bias(n.d), inputs=lambda n: (torch.ones(n.B, n.d),),
+            loss=lambda model, x: model(x))
+"""
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A gradient that is summed over the batch, which at a batch of one is no sum: a case of its own."""
+    file = tmp_path_factory.mktemp("contrast") / "biased.py"
+    file.write_text(BIASED, encoding="utf-8")
+    return f"{file}:spec"
+
+
+def test_a_case_in_force_on_both_sides_is_compared_in_its_closed_forms(biased: str) -> None:
+    """At a batch of one no choice between cases is left in any closed form, and the case is named."""
+    done = run(biased, "d=7", "B=1", "--json")
+    found = json.loads(done.stdout)
+
+    assert found["cases"] == [["B = 1"], ["B = 1"]]
+    assert "Piecewise" not in done.stdout
+    assert 0 == run(biased, "d=7", "B=1").exit_code
+    assert "closed forms of the case B = 1, on both sides" in run(biased, "d=7", "B=1").stdout
+
+
+def test_sides_of_different_cases_are_compared_and_said_to_be(biased: str, tmp_path: Path) -> None:
+    """(B - 1)·d additions in the backward of the right side, which the left one does not run; also as a page."""
+    found = json.loads(run(f"{biased} B=1", f"{biased} B=4", "--json", "-o", str(tmp_path)).stdout)
+    change = found["quantities"]["flops.backward.elementwise"]["difference"]
+
+    assert found["cases"] == [["B = 1"], []]
+    assert evaluate_text(change["expr"], {"d": 5}) == change["value"]
+    words = "closed forms on the left of the case B = 1, on the right general: there the step runs otherwise"
+    assert words in run(f"{biased} B=1", f"{biased} B=4").stdout
+    assert f"C{words[1:]}." in (tmp_path / "compare.md").read_text(encoding="utf-8")
 
 
 def test_a_right_side_without_a_model_is_the_left_one_changed() -> None:
