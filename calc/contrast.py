@@ -68,8 +68,8 @@ class Contrast:
     same: Mapping[str, int]
     sizes: Mapping[str, tuple[int | None, int | None]]
     options: Mapping[str, tuple[str, str]]
-    cases: tuple[tuple[str, ...], tuple[str, ...]]
     changes: tuple[Change, ...]
+    cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def _repr_html_(self) -> str:
         from calc import notebook
@@ -88,8 +88,8 @@ def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", 
         same={n: pair[0] for n, pair in sizes.items() if pair[0] is not None and n not in differing},
         sizes=differing,
         options={n: pair for n, pair in options.items() if pair[0] != pair[1]},
-        cases=(_case(left), _case(right)),
         changes=tuple(_changes(left, right, tuple(differing))),
+        cases=(_case(left), _case(right)),
     )
 
 
