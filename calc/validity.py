@@ -127,10 +127,10 @@ def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
 def require_met(recorded: Recorded, values: dict[str, int]) -> dict[str, int]:
     """``values`` of all dimensions, refused where the step was never recorded to run as its closed forms say."""
     for condition in recorded.unmet(values):
-        raise DimensionError(
-            f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not"
-            f" (asked at {condition.where}): record it at these sizes, by deriving the model with them"
-        )
+        said = f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not (asked"
+        if condition.each:
+            said = "a value that the step reads is not known at these sizes (read"
+        raise DimensionError(f"{said} at {condition.where}): record it at these sizes, by deriving the model with them")
     return values
 
 

@@ -361,9 +361,16 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         for line, answer in run.answers.items():
             found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on constants only; evaluated for real")
         for line, names in run.asked.items():
-            because = f"it depends on {', '.join(sorted(basis.hidden.get(n, n) for n in names))} and constants only; evaluated for real"
+            because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
             found[line] = Assumption(f"the value read at {line} is that of these sizes", because)
+        for line, names in run.looked_up.items():
+            because = f"a table may have numbers beside {_listed(names, basis)}; traced at these sizes too"
+            found[line] = Assumption(f"what is looked up at {line} is that of these sizes", because)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: recorded with one number, certified with another"
             found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
     return list(found.values())
+
+
+def _listed(names: Collection[str], basis: Basis) -> str:
+    return ", ".join(sorted(basis.hidden.get(n, n) for n in names))

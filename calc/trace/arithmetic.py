@@ -16,7 +16,7 @@ import operator
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,8 @@ import sympy as sp
 import torch
 
 from calc.torch_private import FloorDiv, sym_log2
+from calc.trace.caches import remembers
+from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
 
 _INSTALLED = tuple(f"{Path(__file__).parents[1]}/{folder}" for folder in ("trace", "measure", "derive"))
@@ -34,24 +36,30 @@ _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)
 _LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
 
 
-class _LooksLikeInt(type):
-    """``isinstance(x, int)`` and ``type(x) == int`` keep their meaning in files that see our ``int``."""
+class _LooksLike(type):
+    """A type in whose place a model's files see another: what ``isinstance`` and comparisons of types say of it stays the same, and sizes
+    are of it too."""
+
+    stands_for: type
+    symbolic: tuple[type, ...] = ()
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, builtins.int)
+        return isinstance(value, (cls.stands_for, *cls.symbolic))
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, builtins.int)
+        return other is cls or issubclass(other, (cls.stands_for, *cls.symbolic))
 
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is builtins.int
+        return other is cls or other is cls.stands_for
 
     def __hash__(cls) -> builtins.int:
-        return hash(builtins.int)
+        return hash(cls.stands_for)
 
 
-class _Int(metaclass=_LooksLikeInt):
+class _Int(metaclass=_LooksLike):
     """What a model's files call ``int``."""
+
+    stands_for, symbolic = builtins.int, (torch.SymInt,)
 
     def __new__(cls, value: Any = 0, *base: Any) -> Any:
         if isinstance(value, torch.SymInt):
@@ -61,29 +69,47 @@ class _Int(metaclass=_LooksLikeInt):
         return builtins.int(value, *base)
 
 
-class _LooksLikeFloat(type):
-    """The same for ``float``."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, builtins.float)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, builtins.float)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is builtins.float
-
-    def __hash__(cls) -> builtins.int:
-        return hash(builtins.float)
-
-
-class _Float(metaclass=_LooksLikeFloat):
+class _Float(metaclass=_LooksLike):
     """What a model's files call ``float``."""
+
+    stands_for, symbolic = builtins.float, (torch.SymFloat,)
 
     def __new__(cls, value: Any = 0.0) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.item()  # which stays the number that it is said to be
         return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
+
+
+class _Type:
+    """What a model's files call ``type``: that of a size is ``int``, as the file sees it."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        seen: dict[type, Any] = {kind: names.get(kind.__name__, kind) for kind in (builtins.int, builtins.float, bool)}
+        symbolic = {torch.SymInt: builtins.int, torch.SymFloat: builtins.float, torch.SymBool: bool}
+        self._seen: Mapping[type, Any] = {**seen, **{kind: seen[meant] for kind, meant in symbolic.items()}}
+
+    def __call__(self, value: Any, *parts: Any, **options: Any) -> Any:
+        if parts or options:
+            return type(value, *parts, **options)
+        return self._seen.get(type(value), type(value))
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, type)
+
+    def __subclasscheck__(self, other: type) -> bool:
+        return issubclass(other, type)
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return (type,)
+
+    def __getitem__(self, kind: Any) -> Any:
+        return type[kind]
+
+    def __or__(self, other: Any) -> Any:
+        return type | other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
 
 
 class _Math(ModuleType):
@@ -94,7 +120,8 @@ class _Math(ModuleType):
 
     @staticmethod
     def sqrt(x: Any) -> Any:
-        return torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
+        root = _whole_root(x)
+        return _symbolic_float(root) if root is not None else torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
 
     @staticmethod
     def floor(x: Any) -> Any:
@@ -114,6 +141,19 @@ class _Math(ModuleType):
             return math.log(x, *base)
         return _log2(x) * (math.log(2) / (math.log(*base) if base else 1.0))
 
+    @staticmethod
+    def trunc(x: Any) -> Any:
+        return _truncated(x) if isinstance(x, torch.SymFloat) else math.trunc(x)
+
+    @staticmethod
+    def gcd(*numbers: Any) -> Any:
+        return functools.reduce(_common_divisor, numbers, 0) if any(map(_is_symbolic, numbers)) else math.gcd(*numbers)
+
+    @staticmethod
+    def isqrt(n: Any) -> Any:
+        root = _whole_root(n)
+        return math.isqrt(n) if root is None else root
+
 
 def _symbolic_float(x: Any) -> Any:
     return torch.sym_float(x)  # type: ignore[no-untyped-call]  # untyped in torch
@@ -128,19 +168,18 @@ def _is_symbolic(x: Any) -> bool:
 
 
 _MATH = _Math("math")
+# What a model's files see in place of a function of Python's, by whatever name: the table goes by identity, since a module holds anything.
+_INSTEAD: dict[int, Any] = {id(math): _MATH} | {
+    id(getattr(math, name)): getattr(_MATH, name) for name in vars(_Math) if not name.startswith("_") and hasattr(math, name)
+}
 # NumPy asks an object that it does not know for a method of the function's name. Torch's sizes have none of these.
 _AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("sqrt", "log", "log2")]
 
 
-class _LooksLikeRange(type):
-    """``isinstance(x, range)`` keeps its meaning in files that see our ``range``."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, builtins.range)
-
-
-class _Range(metaclass=_LooksLikeRange):
+class _Range(metaclass=_LooksLike):
     """What a model's files call ``range``. How many turns of several at a time a size makes is no polynomial in it."""
+
+    stands_for = builtins.range
 
     def __new__(cls, *bounds: Any) -> Any:
         if len(bounds) == 3 and any(map(_is_symbolic, bounds)) and bounds[2] not in (1, -1):
@@ -184,6 +223,36 @@ def _fraction(value: torch.SymFloat) -> tuple[Any, Any, SizeEnv] | None:
     return sp.expand(numerator), sp.expand(denominator), env
 
 
+def _common_divisor(one: Any, other: Any) -> Any:
+    """The greatest common divisor of two sizes, where it is one at all sizes: what is left of them has none, or is 1."""
+    size = one if isinstance(one, torch.SymInt) else other
+    if not isinstance(size, torch.SymInt):
+        return math.gcd(one, other)
+    a, b = (n.node.expr if isinstance(n, torch.SymInt) else sp.Integer(n) for n in (one, other))
+    divisor = sp.gcd(a, b)
+    left = [sp.cancel(n / divisor) for n in (a, b)]
+    if 1 in left or not any(n.free_symbols for n in left):
+        return _size(divisor * sp.gcd(*left), size.node.shape_env)
+    return math.gcd(one, other)
+
+
+def _whole_root(size: Any) -> Any:
+    """The root of a size that is a square, or nothing."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    root = sp.sqrt(sp.factor(size.node.expr))
+    return _size(root, size.node.shape_env) if root.is_polynomial(*root.free_symbols) else None
+
+
+def _index(value: Any) -> Any:
+    """``operator.index``."""
+    return value if isinstance(value, torch.SymInt) else value.__index__()
+
+
+def _size(expr: Any, env: SizeEnv) -> Any:
+    return env.create_symintnode(sp.expand(expr), hint=env.at_hints(sp.expand(expr)))
+
+
 def _divided(numerator: Any, denominator: Any, env: SizeEnv) -> Any:
     whole = sp.expand(numerator) if denominator == 1 else FloorDiv(sp.expand(numerator), denominator)
     return env.create_symintnode(whole, hint=env.at_hints(whole))
@@ -209,27 +278,40 @@ def _exact(expr: Any) -> Any:
     return expr.func(*args)
 
 
+_INSTEAD[id(operator.index)] = _index
+_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range, "round": _rounded}
+_MISSING = object()
+for _name, _kind in _BUILTINS.items():
+    _kind.__name__ = _name  # as ``type(x).__name__`` says it
+
+
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float``, ``range``, ``round`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
     symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
-    for names in _FILES.of_models([*sys.modules.values()]):
+    modules = _FILES.of_models([*sys.modules.values()])
+    for names in modules:
         taken = _element_types(names["__file__"])
-        changed += [(names, name, None) for name in ("int", "float") if name not in names and name not in taken]
-        changed += [(names, name, None) for name in ("range", "round") if name not in names]
-        changed += [(names, "math", math)] if names.get("math") is math else []
-    for names, name, _ in changed:
-        names[name] = {"int": _Int, "float": _Float, "math": _MATH, "range": _Range, "round": _rounded}[name]
+        changed += [(names, name, stands_in) for name, stands_in in _BUILTINS.items() if name not in names and name not in taken]
+        changed += [(names, "type", None)] if "type" not in names else []
+    changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _FILES.functions if names.get(name) is value]
+    before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
+    for names, name, stands_in in changed:
+        names[name] = stands_in
+    for names in modules:
+        if names.get("type", _MISSING) is None:
+            names["type"] = _Type(names)  # of the types that the file sees by now
     for kind, name in _AS_METHODS:
         setattr(kind, name, getattr(_MATH, name))
     power = torch.SymInt.__rpow__
     torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # put back below
     try:
-        yield
+        with replaced(operator, index=_index):
+            yield
     finally:
-        for names, name, old in changed:
-            if old is None:
+        for names, name, old in before:
+            if old is _MISSING:
                 names.pop(name, None)
             else:
                 names[name] = old
@@ -254,19 +336,40 @@ def _element_types(file: str) -> frozenset[str]:
 
 
 class _Files:
-    """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once."""
+    """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once.
+
+    ``functions`` are those of Python that they have by names of their own (``from math import sqrt``), ``remembering`` the functions and
+    methods that keep their results, each as (module or class, name)."""
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
         self._found: list[dict[str, Any]] = []
+        self.functions: list[tuple[dict[str, Any], str, Any]] = []
+        self.remembering: list[tuple[Any, str]] = []
 
     def of_models(self, loaded: list[ModuleType]) -> list[dict[str, Any]]:
         if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
-            self._loaded, self._found = loaded, [vars(module) for module in loaded if _of_a_model(module)]
+            modules = [module for module in loaded if _of_a_model(module)]
+            self._loaded, self._found = loaded, [vars(module) for module in modules]
+            self.functions = [(names, name, value) for names in self._found for name, value in [*names.items()] if id(value) in _INSTEAD]
+            classes = [value for module in modules for value in [*vars(module).values()] if _is_class_of(module, value)]
+            self.remembering = [
+                (owner, name) for owner in (*modules, *classes) for name, value in [*vars(owner).items()] if remembers(value)
+            ]
         return self._found
 
 
+def _is_class_of(module: ModuleType, value: Any) -> bool:
+    return type(value) is type and value.__module__ == module.__name__
+
+
 _FILES = _Files()
+
+
+def remembering_functions() -> list[tuple[Any, str]]:
+    """The functions and methods of a model's files that keep their results, each as (module or class, name)."""
+    _FILES.of_models([*sys.modules.values()])
+    return _FILES.remembering
 
 
 def _of_a_model(module: ModuleType) -> bool:

@@ -41,14 +41,11 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def building() -> Iterator[None]:
-    """Context for building a module from symbolic sizes: no initialisation, and ``LayerNorm(d)`` as users write it."""
+    """Context for building a module from symbolic sizes: no initialisation."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
-        stack.enter_context(replaced(nn.Unflatten, _require_tuple_int=lambda *_: None))
         stack.enter_context(replaced(nn.Module, _apply=_converted))
-        for norm in (nn.LayerNorm, nn.RMSNorm):
-            stack.enter_context(replaced(norm, __init__=_with_tuple(norm.__init__)))
         stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():
             stack.enter_context(_emptied(functions))
@@ -96,14 +93,6 @@ def _converted(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]
 
 def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return tensor
-
-
-def _with_tuple(init: Callable[..., None]) -> Callable[..., None]:
-    def __init__(self: nn.Module, normalized_shape: Any, *args: Any, **kwargs: Any) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, torch.SymInt) else normalized_shape
-        init(self, shape, *args, **kwargs)
-
-    return __init__
 
 
 @contextlib.contextmanager

@@ -23,25 +23,12 @@ from calc.trace.disguise import replaced
 Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)
 
 
-class _Sizes(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, int | torch.SymInt)
-
-
-class _Size(metaclass=_Sizes):
-    """What the constructor of a recurrent layer takes for ``int``."""
-
-
 @contextlib.contextmanager
 def sized() -> Iterator[None]:
     """Context in which recurrent layers accept symbolic widths. They initialise themselves by a width's root, which is not used."""
     layers = nn.modules.rnn
-    layers.__dict__["int"] = _Size
-    try:
-        with replaced(layers.RNNBase, reset_parameters=_nothing), replaced(layers.RNNCellBase, reset_parameters=_nothing):
-            yield
-    finally:
-        del layers.__dict__["int"]
+    with replaced(layers.RNNBase, reset_parameters=_nothing), replaced(layers.RNNCellBase, reset_parameters=_nothing):
+        yield
 
 
 def _nothing(_: nn.Module) -> None:

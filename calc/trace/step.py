@@ -8,7 +8,7 @@ import itertools
 import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,9 +20,10 @@ from calc.graph import Call, Condition, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
-from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
+from calc.trace import caches, composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
-from calc.trace.arithmetic import symbolic_numbers
+from calc.trace.arithmetic import remembering_functions, symbolic_numbers
+from calc.trace.integers import like_integers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing
 from calc.trace.products import by_symbols
@@ -41,7 +42,8 @@ class Traced:
     the first in which turns of a loop divide, by their text, as they are in so many turns. ``asked``
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
-    ``repeats`` are the forms of its results, for a run with the same symbols."""
+    ``repeats`` are the forms of its results, for a run with the same symbols. ``looked_up`` has the lines
+    that look a size up in a table."""
 
     record: Record
     conditions: Sequence[Condition]
@@ -51,6 +53,7 @@ class Traced:
     repeats: Repeats
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
+    looked_up: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def record_step(
@@ -97,7 +100,8 @@ def record_step(
         return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
     conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
     shadows = recorder.shadows
-    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, tuple(recorder.choices.readers), recorder.rewrites)
+    readers, looked_up = tuple(recorder.choices.readers), {} if env is None else env.looked_up
+    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, readers, recorder.rewrites, looked_up)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -110,7 +114,16 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     # Torch's cache of fake results pays off for plain sizes; keys made of symbols cost more than they save.
     mode.cache_enabled = env is None
     arithmetic = env.arithmetic if env is not None else {}
-    with mode, disguise.unrecognised(), _convolving(env), remembered(arithmetic), symbolic_numbers(), _quiet(), _no_collection():
+    with (
+        mode,
+        disguise.unrecognised(),
+        _convolving(env),
+        remembered(arithmetic),
+        symbolic_numbers(),
+        caches.of_this_trace(remembering_functions()),
+        _quiet(),
+        _no_collection(),
+    ):
         yield
 
 
@@ -119,7 +132,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
     if env is None:
         yield
         return
-    with composites.of_symbols(), disguise.any_kernel(env.aside):
+    with composites.of_symbols(), disguise.any_kernel(env.aside), like_integers():
         yield
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -96,9 +97,12 @@ _KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[
 # What was asked of sizes, with the answer and the line that asked.
 Questions = Mapping[Any, tuple[Any, str]]
 
+_runs = itertools.count()
+
 
 class SizeEnv(ShapeEnv):
-    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers."""
+    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
+    ``looked_up`` has the lines that hash a size, and of which symbols."""
 
     def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
         super().__init__()
@@ -107,12 +111,11 @@ class SizeEnv(ShapeEnv):
         self._turns = turns
         self._noted: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
-        self.asked: dict[Any, tuple[Any, str]] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
         self._said_aside: dict[Any, tuple[Any, str]] = {}
         self._at: dict[sp.Symbol, sp.Integer] = {}
         self._texts: dict[sp.Expr, int | str] = {}
-        self._written: dict[Any, Condition | None] = {}
+        self.begin()
         self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
 
     def _make(self, name: str, hint: int) -> torch.SymInt:
@@ -132,8 +135,18 @@ class SizeEnv(ShapeEnv):
 
     def begin(self) -> None:
         """Start of a run: nothing was asked in it yet."""
-        self.asked = {}
-        self._written = {}
+        self.asked: dict[Any, tuple[Any, str]] = {}
+        self._written: dict[Any, Condition | None] = {}
+        self.looked_up: dict[str, frozenset[str]] = {}
+        self._hash = hash((SizeEnv, next(_runs)))
+
+    def looked_up_by(self, size: torch.SymInt) -> int:
+        """The hash of all sizes in this run, so that no table has a result of another run for them. The line that hashes one is noted: what
+        it finds beside sizes may be otherwise at others."""
+        if self._aside is None:
+            line = user_line()
+            self.looked_up[line] = self.looked_up.get(line, frozenset()) | self.made_of(size)
+        return self._hash
 
     # -- guards ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,180 @@
+"""Sizes where Python code asks for integers: they are ``int``, can be looked up, named and divided, and stay symbols."""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+import operator
+from collections.abc import Callable
+from math import gcd, isqrt
+from math import sqrt as root_of
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Spec
+
+
+def _dispatched(d: Any) -> Any:
+    @functools.singledispatch
+    def width(_: Any) -> Any:
+        return None
+
+    @width.register
+    def _(d: int) -> Any:
+        return 2 * d
+
+    return width(d)
+
+
+def _matched(d: Any) -> Any:
+    match d:
+        case int():
+            return 2 * d
+    return None
+
+
+def _named(d: Any) -> Any:
+    return 2 * d if f"width {d}" and f"{d:04d}" and str(d) else None
+
+
+WIDTHS: dict[str, Callable[[Any], Any]] = {
+    "an int": lambda d: 2 * d if isinstance(d, int) else d[0],
+    "an int or a list": lambda d: 2 * d if isinstance(d, (int, list)) else None,
+    "an int or a float": lambda d: 2 * d if isinstance(d, int | float) else None,
+    "of type int": lambda d: 2 * d if type(d) is int else None,
+    "of type int, as a number is": lambda d: 2 * d if type(len("d")) is type(d) is int else None,
+    "of a type in a tuple": lambda d: 2 * d if type(d) in (int, float) else None,
+    "of a subclass": lambda d: 2 * d if issubclass(type(d), int) else None,
+    "a number": lambda d: 2 * d if isinstance(d, numbers.Number) else None,
+    "integral": lambda d: 2 * d if isinstance(d, numbers.Integral) else None,
+    "an index": lambda d: 2 * operator.index(d),
+    "dispatched": _dispatched,
+    "matched": _matched,
+    "named": _named,
+    "divided with rest": lambda d: divmod(4 * d, 2)[0] + divmod(d, 3)[1],
+    "a power": lambda d: pow(d, 2),
+    "true": lambda d: 2 * d if d else None,
+    "the least": lambda d: min(d, 5 * d),
+    "a product": lambda d: math.prod([d, 2]),
+    "a sum": lambda d: sum([d, d]),
+    "a product of NumPy's": lambda d: int(np.prod((d, 2))),
+    "a common divisor": lambda d: math.gcd(4 * d, 6 * d),
+    "a common divisor by its own name": lambda d: gcd(4 * d, 6 * d),
+    "a root": lambda d: isqrt(d * d),
+    "a root by a name given to it": lambda d: int(root_of(d * d)),
+    "shifted": lambda d: (d << 2) >> 1,
+    "masked": lambda d: (d & 7) + 5,
+    "a numerator": lambda d: d.numerator + d.real,
+    "rounded already": lambda d: math.floor(d) + math.ceil(d),
+    "inverted": lambda d: -(~d),
+}
+
+
+def _spec(width: Callable[[Any], Any], **dims: int) -> Spec:
+    def build(n: Any) -> nn.Module:
+        return nn.Sequential(nn.Linear(n.d, width(n.d)), nn.ReLU(), nn.Linear(width(n.d), n.d))
+
+    return Spec("sized", {"B": 3, "d": 31, **dims}, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
+    """f of d: 2·d·f + f + d parameters, whatever the width's function asks of d, and no assumption."""
+    derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
+
+    assert ({}, ()) == (derivation.held, derivation.assumptions)
+    for d in (32, 35, 64):
+        f = WIDTHS[name](d)
+        assert 2 * d * f + f + d == derivation["parameters"].at(d=d), d
+
+
+_WIDTHS_OF = {64: 5, 96: 7}
+
+
+@pytest.mark.parametrize("d", [31, 64])
+def test_what_a_table_has_for_a_size_is_read_at_that_size(d: int) -> None:
+    """A table may have a number for one width and none for another: the step is traced at the very width, and refuses others."""
+    width = functools.partial(_looked_up, _WIDTHS_OF)
+    derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
+    f = width(d)
+
+    assert 2 * d * f + f + d == derivation["parameters"].value
+    with pytest.raises(calc.errors.DimensionError, match="record it at these sizes"):
+        derivation["parameters"].at(d=97)
+
+
+def _looked_up(table: dict[Any, Any], d: Any) -> Any:
+    return table.get(d, 2 * d)
+
+
+def test_sizes_are_told_apart_in_a_set() -> None:
+    """d and f are two widths, and one where they are equal."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.ModuleList(nn.Linear(n.d, width) for width in {n.d, n.f, n.d})
+
+    s = Spec("set", {"B": 3, "d": 31, "f": 37}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: sum(a(x).sum() for a in m))
+    two, one = (calc.derive(s, {"f": f}, cache=False, optimizer="sgd")["parameters"].value for f in (37, 31))
+
+    assert (31 * 31 + 31 + 31 * 37 + 37, 31 * 31 + 31) == (two, one)
+
+
+# -- functions that remember their results --------------------------------------------------------------------------------
+
+
+@functools.lru_cache
+def _twice(d: Any) -> Any:
+    return 2 * d
+
+
+@functools.cache
+def _positions(rows: Any) -> Tensor:
+    return torch.arange(rows).float()
+
+
+class _Table:
+    @staticmethod
+    @functools.cache
+    def of(rows: Any) -> Tensor:
+        return torch.arange(rows).float()
+
+    @functools.lru_cache(maxsize=8)  # noqa: B019  # as models write it
+    def made(self, rows: Any) -> Tensor:
+        return torch.arange(rows).float()
+
+
+def _added(positions: Callable[[Any], Tensor]) -> Spec:
+    def loss(module: nn.Module, x: Tensor) -> Tensor:
+        rows = positions(x.shape[0])
+        return (module(x) + rows[:, None] + positions(x.shape[0])[:, None]).sum()
+
+    return Spec("remembered", {"B": 3, "d": 31}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),), loss)
+
+
+def test_a_function_that_remembers_is_asked_with_a_symbol() -> None:
+    derivation = calc.derive(_spec(lambda d: _twice(d)), cache=False, optimizer="sgd")
+
+    assert ((), "4*d**2 + 3*d") == (derivation.assumptions, derivation["parameters"].text)
+
+
+_TABLE = _Table()
+
+
+@pytest.mark.parametrize(
+    "positions", [lambda b: _positions(b), lambda b: _TABLE.made(b), lambda b: _Table.of(b)], ids=["function", "method", "static"]
+)
+def test_a_remembered_tensor_is_that_of_its_own_trace(positions: Callable[[Any], Tensor]) -> None:
+    """A table is made once in a step, whatever was traced before it or run for real; what a trace remembered, no real run meets."""
+    before = positions(3)
+    derivation = calc.derive(_added(positions), cache=False, optimizer="sgd")
+
+    assert () == derivation.assumptions
+    assert [] == [v.quantity for at in ({}, {"B": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert torch.equal(before, positions(3))
+    assert type(positions(11)) is Tensor
