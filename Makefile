@@ -15,13 +15,14 @@ TORCH_FLAGS := $(if $(TORCH_INDEX),--retries 1 --timeout 20 --extra-index-url $(
 # Many tests start a process of their own: what each imports is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup report test test-all lint bench sweep stored clean
+.PHONY: help setup report test test-all test-thirdparty lint bench sweep stored clean
 
 help:
 	@echo "make report    derive and check GPT-2 124M, one AdamW step, into out/gpt2 (report.md, report.html, report.json)"
 	@echo "make test      lint, types and the quick tests"
 	@echo "make test-all  lint, types and every test"
 	@echo "make sweep     every architecture of transformers, derived and measured (an hour or more; goes on where it stopped)"
+	@echo "make test-thirdparty  modules of other packages, derived and measured, in out/thirdparty-venv (goes on where it stopped)"
 	@echo "make stored    the stored closed forms, derived anew where the code changed what it says (minutes for each)"
 	@echo "make gallery   the reports under reports/gallery, made anew"
 	@echo "make bench     timings, as ratios to torch's own FLOP counter"
@@ -55,6 +56,17 @@ test-all: lint
 SEED ?= 0
 sweep: $(STAMP)
 	$(BIN)/python -m tests.sweep --seed $(SEED)
+
+# Modules of other people's packages, in an environment that has these beside everything else; what was done is kept in out/thirdparty.
+THIRDPARTY := out/thirdparty-venv
+
+test-thirdparty: $(THIRDPARTY)/.installed
+	$(THIRDPARTY)/bin/python -m tests.thirdparty
+
+$(THIRDPARTY)/.installed: pyproject.toml constraints.txt tests/thirdparty/requirements.txt
+	$(MAKE) setup VENV=$(THIRDPARTY)
+	$(THIRDPARTY)/bin/python -m pip install -q --no-deps -r tests/thirdparty/requirements.txt
+	touch $@
 
 # Forms whose code changed in words alone are kept; a test fails until this was run.
 stored: $(STAMP)

@@ -1,22 +1,17 @@
-"""``python -m tests.sweep``: every architecture, derived with symbolic sizes and measured for real. Resumable; two at a time.
-
-Each runs in a process of its own, forked from one that has the libraries loaded, and is given up after a while.
-"""
+"""``python -m tests.sweep``: every architecture, derived with symbolic sizes and measured for real. Resumable; two at a time."""
 
 from __future__ import annotations
 
 import argparse
 import gc
 import json
-import multiprocessing
 import os
 import sys
-import time
 import warnings
 from dataclasses import asdict
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tests.sweep.processes import file_of, made, read
 from tests.sweep.run import REFUSED, Row, names, sweep_one
 from tests.sweep.table import _row, as_json, as_markdown
 
@@ -61,59 +56,23 @@ def _options() -> argparse.Namespace:
 
 
 def _swept(chosen: dict[str, str], folder: Path, options: argparse.Namespace) -> list[Row]:
-    context = multiprocessing.get_context("fork")
-    there = {name for name in chosen if _kept(folder, name, options.seed).exists()}
+    def kept(name: str) -> Path:
+        return file_of(folder, name, options.seed)
+
+    there = [name for name in chosen if kept(name).exists()]
     if options.kept:
-        return [_read(_kept(folder, name, options.seed)) for name in chosen if name in there]
+        return [_row(read(kept(name))) for name in there]
     waiting = [name for name in chosen if options.only or name not in there]
-    running: dict[str, tuple[BaseProcess, float]] = {}
-    done = len(chosen) - len(waiting)
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            name = waiting.pop(0)
-            process = context.Process(target=_worker, args=(name, chosen[name], folder, options.seed))
-            process.start()
-            running[name] = (process, time.monotonic())
-        for name, (process, since) in list(running.items()):
-            late = time.monotonic() - since > options.limit
-            if process.is_alive() and not late:
-                continue
-            if process.is_alive():
-                process.kill()
-            process.join()
-            del running[name]
-            done += 1
-            path = _kept(folder, name, options.seed)
-            if late or not path.exists():
-                why = f"not done within {options.limit:.0f} s" if late else f"its process ended with {process.exitcode}"
-                _keep(path, Row(name, chosen[name], REFUSED, why, seconds=time.monotonic() - since))
-            row = _read(path)
-            print(
-                f"[{done}/{len(chosen)}] {name:<28} {row.verdict:<10} {row.seconds:6.1f} s  {row.why[:300]}",
-                file=sys.stderr,
-                flush=True,
-            )
-        time.sleep(0.05)
-    return [_read(_kept(folder, name, options.seed)) for name in chosen]
-
-
-def _worker(name: str, architecture: str, folder: Path, seed: int) -> None:
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # for the life of the process
-    _keep(_kept(folder, name, seed), sweep_one(name, architecture, seed, folder / "configs"))
-
-
-def _kept(folder: Path, name: str, seed: int) -> Path:
-    return folder / f"{name.replace(':', '-')}-{seed}.json"
-
-
-def _keep(path: Path, row: Row) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(asdict(row)))
-    part.rename(path)
-
-
-def _read(path: Path) -> Row:
-    return _row(json.loads(path.read_text()))
+    made(
+        waiting,
+        lambda name: sweep_one(name, chosen[name], options.seed, folder / "configs"),
+        lambda name, why, seconds: Row(name, chosen[name], REFUSED, why, seconds=seconds),
+        kept,
+        options.limit,
+        options.jobs,
+        len(chosen) - len(waiting),
+    )
+    return [_row(read(kept(name))) for name in chosen]
 
 
 if __name__ == "__main__":
