@@ -52,6 +52,9 @@ class _ByCases:
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         return self.general.sizes(given)
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return self.general.holds(sizes)
+
     def value(self, sizes: Mapping[str, int]) -> int:
         return (self.case if applies(self.equal, sizes) else self.general).value(sizes)
 

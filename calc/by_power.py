@@ -173,6 +173,8 @@ class _Line:
         (total,) = self._total
         assert total._evaluator is not None  # as stated
         sizes, values = total._evaluator.sizes(self._given(size)), dict[Part, int]()
+        if not total._evaluator.holds(sizes):
+            raise NapkinError("the step runs otherwise there")
         for quantities, split in ((self._products, True), (self._rest, False)):
             for quantity in quantities:
                 assert quantity._evaluator is not None  # as stated

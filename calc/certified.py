@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from calc.coincidences import degenerate
 from calc.cost import REGISTRY
-from calc.derivation import Derivation, Evaluator
 from calc.errors import CertificateError, SpecError, TraceError
 from calc.graph import Condition, Graph
 from calc.spec import Spec
-from calc.validity import require_met, unchecked
 
 if TYPE_CHECKING:
-    import sympy as sp
-
     from calc.derive.analysis import Analysis
 
 Progress = Callable[[str], None]
@@ -78,31 +74,3 @@ def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progre
     found = probed(spec, graph, analysis, degenerate(graph), progress)
     cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special)
     return replace(found, special=tuple(cases))
-
-
-def at_all_sizes(derivation: Derivation, graph: Graph, certified: Callable[[], Graph]) -> Derivation:
-    """A derivation of ``graph`` of which quantities can be had wherever ``certified`` stands too: it is asked at the first such sizes."""
-    quantities = {
-        name: q if q._evaluator is None else replace(q, _evaluator=_AtAllSizes(q._evaluator, graph, certified))
-        for name, q in derivation.quantities.items()
-    }
-    return replace(derivation, quantities=quantities)
-
-
-@dataclass(frozen=True, slots=True)
-class _AtAllSizes:
-    """Evaluates where ``graph`` stands, or ``certified`` does."""
-
-    inner: Evaluator
-    graph: Graph
-    certified: Callable[[], Graph]
-
-    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        values = unchecked(self.graph, given)
-        return require_met(self.certified(), values) if self.graph.unmet(values) else values
-
-    def value(self, sizes: Mapping[str, int]) -> int:
-        return self.inner.value(sizes)
-
-    def expr(self) -> sp.Expr:
-        return self.inner.expr()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from calc import dims as dims_
 from calc.derivation import Derivation
 from calc.errors import BadInputError, MeasurementError
 from calc.observed import at_observed
@@ -136,7 +135,9 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
             f"{derivation.model} was loaded from a recorded graph, which cannot be run: derive it from its spec to check it"
         )
     at = sizes_to_check(derivation, spec, sizes)
-    derived = _derived(derivation, at)
+    untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    derivation = derivation.at_sizes(untied)
+    derived = {name: quantity.value for name, quantity in derivation.quantities.items()}
     _require_room(derived)
 
     from calc.measure import measure
@@ -165,29 +166,8 @@ def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int])
 
     A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
     """
-    dims = spec.dimensions
-    kept = {name: value for name, value in derivation.sizes.items() if name in dims and not _follows(dims[name], value, derivation.sizes)}
-    held = {name: value for name, value in derivation.held.items() if not dims[name].tied}
-    return spec.sizes({**kept, **spec.check_at, **held, **given})
-
-
-def _follows(dim: dims_.Dim, value: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a size is what its default expression gives, so that it need not be kept."""
-    if dim.tied:
-        return True
-    if isinstance(dim.default, int):
-        return False
-    return all(name in sizes for name in dims_.names_in(dim.default)) and dims_.evaluate(dim.default, sizes) == value
-
-
-def _derived(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int | None]:
-    sizes = _untied(derivation, at)
-    return {name: None if q.text is None else q.at(**sizes) for name, q in derivation.quantities.items()}
-
-
-def _untied(derivation: Derivation, at: Mapping[str, int]) -> dict[str, int]:
-    tied = {dim.name for dim in derivation.dims if dim.tied}
-    return {name: value for name, value in at.items() if name in derivation.sizes and name not in tied}
+    held = {name: value for name, value in derivation.held.items() if not spec.dimensions[name].tied}
+    return spec.sizes_from(derivation.sizes, {**spec.check_at, **held, **given})
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from calc.coverage import CoverageRow as CoverageRow
 from calc.coverage import Ledger
 from calc.display import Display
-from calc.errors import UnknownQuantityError
+from calc.errors import BadInputError, UnknownQuantityError
 from calc.graph import Assumption, DimRecord, Record
 from calc.live import Timeline
 from calc.units import Unit
@@ -105,13 +105,29 @@ class Evaluator(Protocol):
     """Computes a quantity at other sizes."""
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the derivation has them; unusable ones are refused."""
+        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed form holds at all ``sizes``; this never traces the step for another one."""
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        """The quantity at all sizes."""
+        """The quantity at all sizes, by the closed form that holds there: where that is another one, the step is traced there."""
 
     def expr(self) -> sp.Expr:
         """The closed form, built from what it is kept in: reading its text takes longer, and gives the same."""
+
+
+class Elsewhere(Protocol):
+    """The same step at other sizes."""
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the derivation's closed forms hold at all ``sizes``; this never traces the step for others."""
+
+    def at(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation at all ``sizes``."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +156,10 @@ class Quantity:
         return to_sympy(self.text)
 
     def at(self, **sizes: int) -> int:
-        """Exact integer at the given sizes; dimensions not given keep the derivation's values."""
+        """Exact integer at the given sizes; dimensions not given keep the derivation's values.
+
+        Where the step runs otherwise (a batch of one, few layers), it is traced there, which takes seconds and torch.
+        """
         if self.text is None or self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
         return self._evaluator.value(self._evaluator.sizes(sizes))
@@ -170,6 +189,7 @@ class Derivation:
 
     ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``recount`` counts a further concrete
     record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
+    ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes.
     """
 
     model: str
@@ -188,6 +208,28 @@ class Derivation:
     spec: Any = field(default=None, repr=False, compare=False)
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)
+    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+
+    def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation of the same step at other sizes; those not given are this derivation's, defaults moved along.
+
+        Where the step runs otherwise than these closed forms say, it is traced there (seconds, and torch), each such case once: ask
+        this instead of evaluating closed forms at sizes at which they may not hold. Raises ``DimensionError`` for sizes that the model
+        cannot have, and where a case is missing in a graph that was loaded without its spec.
+        """
+        around = self._elsewhere()
+        values = around.sizes(sizes)
+        return self if values == self.sizes else around.at(values)
+
+    def holds_at(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's."""
+        around = self._elsewhere()
+        return around.holds(around.sizes(sizes))
+
+    def _elsewhere(self) -> Elsewhere:
+        if self.elsewhere is None:
+            raise BadInputError(f"{self.model} was not derived here: derive it with calc.derive")
+        return self.elsewhere
 
     def __getitem__(self, name: str) -> Quantity:
         try:

@@ -111,6 +111,13 @@ def _evaluate(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
     raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names")
 
 
+def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a dimension's value is what its default expression gives at ``sizes``."""
+    if dim.tied or isinstance(dim.default, int):
+        return dim.tied
+    return all(name in sizes for name in names_in(dim.default)) and evaluate(dim.default, sizes) == value
+
+
 def parse_assignment(text: str) -> tuple[str, int]:
     """``"B=8"`` → ``("B", 8)``; anything but a positive integer below 2**63 is refused."""
     name, equals, number = text.partition("=")

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
-from calc.certified import analysed, at_all_sizes, probed, where_degenerate, with_certificate, with_one_certificate
+from calc.certified import analysed, probed, where_degenerate, with_certificate, with_one_certificate
 from calc.coincidences import as_asked, coincidences, held_instead, telling, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
@@ -40,14 +40,48 @@ from calc.spec import Spec
 
 if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
+    from calc.derive.elsewhere import Traced
     from calc.live import Timeline
     from calc.trace.symbols import Near
 
 Progress = Callable[[str], None]
+_Made = tuple[Graph, "Analysis | None"]
 
 
 def _silent(_: str) -> None:
     pass
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How a spec is traced. ``made`` keeps in memory what was traced, by dimensions and case: other sizes need the general graph again."""
+
+    options: Options
+    cache: bool
+    progress: Progress
+    made: dict[tuple[str, str], _Made] = field(default_factory=dict)
+
+    def kept(self, spec: Spec, apart: str, make: Callable[[], _Made], usable: Callable[[Graph], bool] = lambda _: True) -> _Made:
+        """What ``make`` traces, from memory or the cache where it is there already. ``apart`` names the case that it is of."""
+        key = repr(spec.dimensions), apart
+        if key in self.made and usable(self.made[key][0]):
+            return self.made[key]
+        store = Cache(spec, self.options, self.cache, apart)
+        known = store.read()
+        if known is not None and usable(known):
+            self.progress("recording found in the cache")
+            self.made[key] = known, None
+        else:
+            self.made[key] = make()
+            store.write(self.made[key][0])
+        return self.made[key]
+
+    def analysed(self, spec: Spec, apart: str, graph: Graph) -> Analysis:
+        """The closed forms of what was kept, worked out once."""
+        kept, analysis = self.made[repr(spec.dimensions), apart]
+        analysis = analysis or analysed(graph)
+        self.made[repr(spec.dimensions), apart] = kept, analysis
+        return analysis
 
 
 # How often counts are tried of a loop that may stay a number just as well.
@@ -66,14 +100,13 @@ def trace(
 
     ``sizes`` sets dimensions (integers ≥ 1); the others keep the spec's defaults. Needs torch, unless the cache has it.
     """
-    options = options or Options()
-    graph, analysis, spec = _traced(spec, sizes, options, cache, progress)
-    return _where_degenerate(spec, graph, analysis, options, cache, progress)
+    run = _Run(options or Options(), cache, progress)
+    return _where_degenerate(run, *_traced(spec, sizes, run))
 
 
 def graph_at(spec: Spec, sizes: Mapping[str, int] | None, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Graph:
     """The graph that holds at ``sizes``, without the certificates at further ones that ``trace`` makes."""
-    return _traced(spec, sizes, options, cache, progress)[0]
+    return _traced(spec, sizes, _Run(options, cache, progress))[0]
 
 
 def derive(
@@ -85,27 +118,44 @@ def derive(
     cache: bool = True,
     progress: Progress = _silent,
 ) -> Derivation:
-    """Every quantity of the step with its steps, from a graph (torch-free) or from a spec (traced first)."""
+    """Every quantity of the step with its steps, from a graph (torch-free) or from a spec (traced first).
+
+    A derivation from a spec can be asked for any other sizes: the step is traced there where it runs otherwise (``at_sizes``).
+    """
     from calc.derive import derive as derive_graph
+    from calc.derive import derived_anywhere
 
     if isinstance(source, Spec):
-        options = options or Options()
-        graph, analysis, spec = _traced(source, sizes, options, cache, progress)
-        same = analysis if registry is REGISTRY else None
-        found = derive_graph(graph, sizes, registry, spec=decided.as_recorded(spec, graph), analysis=same)
-        return at_all_sizes(found, graph, functools.cache(lambda: _where_degenerate(spec, graph, analysis, options, cache, progress)))
+        run = _Run(options or Options(), cache, progress)
+        return derived_anywhere(source, sizes or {}, lambda asked: _with_closed_forms(source, asked, run, registry))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
     return derive_graph(source, sizes, registry)
 
 
-def _where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, options: Options, cache: bool, progress: Progress) -> Graph:
+def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
+    """The graph that holds at ``sizes``, with its closed forms by the rules of ``registry``."""
+    from calc.derive import certified
+    from calc.derive.elsewhere import Traced
+
+    try:
+        graph, analysis, spec = _traced(spec, sizes, run)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise TraceError(f"{spec.name}: at these sizes the step has to be traced, which takes torch: install it") from None
+    by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
+    everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
+    return Traced(graph, by_registry, decided.as_recorded(spec, graph), everywhere)
+
+
+def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
     """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
-    store = Cache(spec, options, cache, f"where degenerate: {_certified_at(graph)}")
+    store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
     found = store.read()
     if found is None:
         try:
-            found = where_degenerate(decided.as_recorded(spec, graph), graph, analysis, progress)
+            found = where_degenerate(decided.as_recorded(spec, graph), graph, analysis, run.progress)
         except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
             return graph
         store.write(found)
@@ -138,16 +188,14 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
 
 
-def _traced(
-    spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
-) -> tuple[Graph, Analysis | None, Spec]:
+def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
     """The graph at ``sizes``, and the spec that it is of: with the multiples that the sizes asked for need, where they need any."""
     try:
-        return _as_it_is(spec, sizes, options, cache, progress)
+        return _as_it_is(spec, sizes, run)
     except (ReadByTorchError, SizesError) as error:
         failure = error
     # Outside of the block above: what is raised from here on has nothing to do with that error.
-    own = _own_error(spec, sizes or {}, options)
+    own = _own_error(spec, sizes or {}, run.options)
     if isinstance(own, SizesError) and (isinstance(failure, OtherPathError) or line_in(str(own)) != line_in(str(failure))):
         raise own  # a fault of the model's own, which no multiple mends; what was raised at the same line is told better in symbols
     if isinstance(failure, ReadByTorchError):
@@ -157,10 +205,10 @@ def _traced(
     asked = spec.sizes(decided.given_now(spec, sizes or {}))
 
     def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
-        return _as_it_is(other, sizes, options, cache, progress)
+        return _as_it_is(other, sizes, run)
 
     divides = not isinstance(failure, OtherPathError) or failure.divides
-    found = multiples.first_that_records(spec, asked, failure, recorded, progress) if divides else None
+    found = multiples.first_that_records(spec, asked, failure, recorded, run.progress) if divides else None
     return found or recorded(multiples.as_numbers(spec, str(failure)))
 
 
@@ -177,40 +225,39 @@ def _own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> Napkin
     return None
 
 
-def _as_it_is(
-    spec: Spec, sizes: Mapping[str, int] | None, options: Options, cache: bool, progress: Progress
-) -> tuple[Graph, Analysis | None, Spec]:
+def _as_it_is(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
     """The graph at ``sizes``, recorded anew for each size that turns out to be decided by data, and the spec that it is of."""
     while True:
-        spec = in_patterns(spec, sizes or {}, options)
+        spec = in_patterns(spec, sizes or {}, run.options)
         try:
-            return *_traced_once(spec, sizes or {}, options, cache, progress), spec
+            return *_traced_once(spec, sizes or {}, run), spec
         except decided.Declared as more:
             spec = more.spec
-            progress(more.why)
+            run.progress(more.why)
         except RefusedOperatorError as error:
             raise error if error.at is None else error.at(spec.sizes(sizes)) from None
 
 
-def _traced_once(spec: Spec, sizes: Mapping[str, int], options: Options, cache: bool, progress: Progress) -> tuple[Graph, Analysis | None]:
+def _traced_once(spec: Spec, sizes: Mapping[str, int], run: _Run) -> _Made:
     """The general graph depends on the spec alone, so it is the same whatever was asked before; but multiples that were found by
     recording are of what was asked then: a kept graph whose multiples these sizes are not is as good as none."""
+    general, options, progress = spec, run.options, run.progress
     values = spec.sizes(decided.given_now(spec, sizes))
-    general = Cache(spec, options, cache)
-    graph, analysis = _kept(general, progress, lambda: _general(spec, values, options, progress), lambda kept: _fits(spec, kept, sizes))
+    graph, analysis = run.kept(general, "", lambda: _general(general, values, options, progress), lambda kept: _fits(general, kept, sizes))
     spec = decided.as_recorded(spec, graph)
     values = spec.sizes(sizes)
     graph = _with_values(graph, values)
     if not graph.unmet(values):
         return graph, analysis
-    apart = Cache(spec, options, cache, repr(values))
-    walked = walked_otherwise(spec, graph, values)
-    if walked:
+
+    def at_values() -> _Made:
+        walked = walked_otherwise(spec, graph, values)
         held = {**graph.held, **{name: (values[name], why) for name, why in walked.items()}}
-        return _kept(apart, progress, lambda: _at_sizes(spec, replace(graph, held=held), values, options, progress))
-    if any(values[name] != value for name, (value, _) in graph.held.items()):
-        return _kept(apart, progress, lambda: _at_sizes(spec, graph, values, options, progress))
-    return _kept(apart, progress, lambda: _completed(spec, graph, analysis, values, options, progress))
+        if walked or any(values[name] != value for name, (value, _) in held.items()):
+            return _at_sizes(spec, replace(graph, held=held), values, options, progress)
+        return _completed(spec, graph, run.analysed(general, "", graph), values, options, progress)
+
+    return run.kept(spec, repr(values), at_values)
 
 
 def _at_sizes(spec: Spec, general: Graph, values: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -226,21 +273,6 @@ def _fits(spec: Spec, graph: Graph, sizes: Mapping[str, int]) -> bool:
     except DimensionError:
         return False
     return True
-
-
-def _kept(
-    store: Cache,
-    progress: Progress,
-    make: Callable[[], tuple[Graph, Analysis]],
-    usable: Callable[[Graph], bool] = lambda _: True,
-) -> tuple[Graph, Analysis | None]:
-    known = store.read()
-    if known is not None and usable(known):
-        progress("recording found in the cache")
-        return known, None
-    graph, analysis = make()
-    store.write(graph)
-    return graph, analysis
 
 
 def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: Progress) -> tuple[Graph, Analysis]:
@@ -320,11 +352,10 @@ def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
 
 
 def _completed(
-    spec: Spec, graph: Graph, known: Analysis | None, values: Mapping[str, int], options: Options, progress: Progress
+    spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], options: Options, progress: Progress
 ) -> tuple[Graph, Analysis]:
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
-    analysis = known or analysed(graph)
     graph = probed(spec, graph, analysis, as_asked(graph, values), progress)
     graph = probed(spec, graph, analysis, telling(graph, values), progress)
     changed = graph.unmet(values)

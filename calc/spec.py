@@ -84,3 +84,9 @@ class Spec:
     def sizes(self, given: Mapping[str, int] | None = None) -> dict[str, int]:
         """Values of all dimensions at the given ones."""
         return dims_.resolve(self.dimensions, given or {})
+
+    def sizes_from(self, values: Mapping[str, int], given: Mapping[str, int]) -> dict[str, int]:
+        """Values of all dimensions at the given ones, the others as in ``values``, where a size that follows from others moves along."""
+        own = {name: size for name, size in values.items() if name in self.dims}
+        free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
+        return self.sizes({**free, **given})

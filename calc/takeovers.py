@@ -110,7 +110,7 @@ class _Along:
             try:
                 sizes: dict[str, int] | None = self._forms.evaluator.sizes({self.dim.name: size})
                 assert sizes is not None
-                same = self._forms.evaluator.value(sizes) == max(self._values(sizes))
+                same = self._forms.evaluator.holds(sizes) and self._forms.evaluator.value(sizes) == max(self._values(sizes))
             except (NapkinError, KeyError, ZeroDivisionError):
                 same = False
             self._known[size] = sizes if same else None

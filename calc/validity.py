@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from calc import dims
@@ -113,30 +113,40 @@ class Sized(Protocol):
 class Recorded(Sized, Protocol):
     """What also knows for which sizes it stands: a graph, or a stored form."""
 
-    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]: ...
+    def unmet(self, sizes: Mapping[str, int], /) -> list[Condition]: ...
 
 
 def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
     """Values of all dimensions with some overridden; a default expression that held moves along.
 
-    Sizes at which the step was never recorded to run as its closed forms say are refused.
+    Sizes at which the step was never traced to run as its closed forms say are refused.
     """
-    return require_met(recorded, unchecked(recorded, given))
-
-
-def require_met(recorded: Recorded, values: dict[str, int]) -> dict[str, int]:
-    """``values`` of all dimensions, refused where the step was never recorded to run as its closed forms say."""
-    for condition in recorded.unmet(values):
-        said = f"the step was recorded where {condition.expr} is {condition.holds}, and at these sizes it is not (asked"
-        if condition.each:
-            said = "a value that the step reads is not known at these sizes (read"
-        raise DimensionError(f"{said} at {condition.where}): record it at these sizes, by deriving the model with them")
+    values = unchecked(recorded, given)
+    if recorded.unmet(values):
+        raise not_traced(recorded, values)
     return values
 
 
-def unchecked(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
+def not_traced(recorded: Recorded, values: Mapping[str, int]) -> DimensionError:
+    """What to say where closed forms do not hold and there is no spec of which the step could be traced."""
+    for condition in recorded.unmet(values):
+        said = f"the step was traced where {condition.expr} is {condition.holds}, and at these sizes it is not (asked"
+        if condition.each:
+            said = "a value that the step reads is not known at these sizes (read"
+        return DimensionError(f"{said} at {condition.where}); a graph alone cannot be traced there: derive the model from its spec")
+    return DimensionError("the model cannot have these sizes: derive it from its spec")
+
+
+def unchecked(recorded: Sized, given: Mapping[str, int]) -> dict[str, int]:
     """The same whether or not the step runs there as it was recorded. Sizes that the model cannot have are refused."""
     return dims.resolve(dimensions(recorded), given)
+
+
+def settable(recorded: Sized, sizes: Mapping[str, int]) -> dict[str, int]:
+    """What to set for all sizes to be ``sizes``: nothing that always follows from others, or is expected by default."""
+    free = {d.name: sizes[d.name] for d in recorded.dims if not d.tied}
+    following = {d.name for d in recorded.dims if d.decided_at and follows(replace(d, value=sizes[d.name]), sizes)}
+    return {name: size for name, size in free.items() if name not in following}
 
 
 def dimensions(recorded: Sized) -> dict[str, Dim]:

@@ -31,6 +31,9 @@ class Form:
         table = {d.name: Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, at_most=d.at_most) for d in self.dims}
         return resolve(table, given)
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return True
+
     def value(self, sizes: Mapping[str, int]) -> int:
         return int(branches.value(self.text, sizes))
 

@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import sympy as sp
 import torch
 
 from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check, sizes_to_check
@@ -55,8 +56,32 @@ class ByHand:
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         return dict(given)
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return True
+
     def value(self, sizes: Mapping[str, int]) -> int:
         return self.formula(sizes)
+
+    def expr(self) -> sp.Expr:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AtSizes:
+    """The same derivation with the values of its formulas at other sizes."""
+
+    derivation: Derivation
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return {**self.derivation.sizes, **given}
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return True
+
+    def at(self, sizes: Mapping[str, int]) -> Derivation:
+        found = self.derivation
+        quantities = {n: q if q.text is None else replace(q, value=q.at(**sizes)) for n, q in found.quantities.items()}
+        return replace(found, dims=tuple(replace(d, value=sizes[d.name]) for d in found.dims), quantities=quantities)
 
 
 def derivation(
@@ -73,9 +98,9 @@ def derivation(
     def quantity(name: str, formula: Formula | str) -> Quantity:
         if isinstance(formula, str):
             return Quantity(name, Unit.FLOP, "", None, None, unknown=formula)
-        return Quantity(name, Unit.FLOP, "", "by hand", 0, _evaluator=ByHand(formula))
+        return Quantity(name, Unit.FLOP, "", "by hand", formula({d.name: d.value for d in dims}), _evaluator=ByHand(formula))
 
-    return Derivation(
+    found = Derivation(
         model="by hand",
         source="test",
         dims=dims,
@@ -88,6 +113,7 @@ def derivation(
         provenance={},
         spec=spec,
     )
+    return replace(found, elsewhere=AtSizes(found))
 
 
 def test_hand_derived_numbers_of_a_linear_layer_are_exact_at_other_sizes() -> None:

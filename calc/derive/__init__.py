@@ -14,6 +14,7 @@ from calc.cost import REGISTRY, Registry
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
 from calc.derive import cases, coverage, groups
 from calc.derive.analysis import PEAKS, Analysis, analyse
+from calc.derive.elsewhere import Trace, Traced, Traces, alone, holds
 from calc.derive.fold import Folder
 from calc.derive.kept import saved_tensors
 from calc.derive.memory import Peak
@@ -21,7 +22,8 @@ from calc.derive.steps import StepMaker, moment_name
 from calc.derive.timeline import timeline
 from calc.graph import Graph, Record
 from calc.quantities import QUANTITIES, Definition, absent, definitions
-from calc.validity import resolve
+from calc.spec import Spec
+from calc.validity import unchecked
 
 ORDER = tuple(QUANTITIES)
 
@@ -40,24 +42,32 @@ def derive(
     operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
     ``analysis`` is that of this graph, already certified, when the caller has it.
     """
-    values = resolve(graph, sizes or {})
-    return _derived_at(graph, values, analysis or _certified(graph, registry), spec)
+    traced = Traced(graph, analysis or certified(graph, registry), spec)
+    return Traces(_derived_at, traced).derivation(unchecked(graph, sizes or {}))
 
 
-def _certified(graph: Graph, registry: Registry) -> Analysis:
+def derived_anywhere(spec: Spec, sizes: Mapping[str, int], trace: Trace) -> Derivation:
+    """Derive every quantity of the step of ``spec``, here and at any other sizes, from what ``trace`` makes of the sizes asked for."""
+    first = trace(sizes)
+    return Traces(_derived_at, first, trace, spec).derivation(unchecked(first.graph, sizes))
+
+
+def certified(graph: Graph, registry: Registry) -> Analysis:
+    """The closed forms of a graph and of its special cases, which meet every certificate."""
     analysis = analyse(graph, registry)
     for record in graph.certificates:
         analysis.certify(record)
-    return analysis
+    return replace(analysis, special=certified(graph.special[0].graph, registry)) if graph.special else analysis
 
 
-def _derived_at(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any) -> Derivation:
-    found = derived_alone(graph, values, replace(analysis, graph=graph), spec)
+def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
+    graph, analysis = traced.graph, traced.analysis
     special = graph.special_at(values)
+    found = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec)
     if special is None:
         return found
-    inner = analysis.special or _certified(special.graph, analysis.registry)
-    return cases.joined(found, _derived_at(special.graph, values, inner, spec), special)
+    inner = analysis.special or certified(special.graph, analysis.registry)
+    return cases.joined(found, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
 
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None) -> Derivation:
@@ -114,7 +124,11 @@ class _Evaluator:
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes, those not given as the derivation has them."""
-        return resolve(_with_values(self._analysis.graph, self._values), given)
+        return unchecked(_with_values(self._analysis.graph, self._values), given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed form holds there."""
+        return holds(self._analysis.graph, sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
         known = self._analysis.graph.as_basis().values(sizes)

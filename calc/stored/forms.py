@@ -1,6 +1,6 @@
 """A derivation that was made before and kept as data: its closed forms, evaluated by plain integers, without torch or SymPy.
 
-A form says for which sizes it stands. At others the step may run otherwise: there it refuses, and the model is derived anew.
+A form says for which sizes it holds. At others the step may run otherwise: there the model is derived anew, which takes torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from calc.errors import UnknownQuantityError
 from calc.folds import Basis, Fold
 from calc.quantities import Definition, definitions
 from calc.stored.polynomials import Point, Polynomial, Table
-from calc.validity import Assumption, Condition, DimRecord, applies, resolve, unchecked, unmet_at
+from calc.validity import Assumption, Condition, DimRecord, applies, settable, unchecked, unmet_at
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -47,15 +47,21 @@ class StoredQuantity:
         return self.definition.name
 
     def at(self, **sizes: int) -> int:
-        """The exact integer; dimensions not given are the model's own. Sizes for which the form does not stand are refused."""
+        """The exact integer; dimensions not given are the model's own. Where the form does not hold, the model is derived there."""
         return self.value(self.sizes(sizes))
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes, those not given as the model has them."""
-        return self.form.sizes(given)
+        """All sizes, those not given as the model has them. Sizes that the model cannot have are refused."""
+        return unchecked(self.form, given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the form holds at all ``sizes``."""
+        return not self.form.unmet(sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
         """The quantity at all sizes, as ``sizes`` gives them."""
+        if not self.holds(sizes):
+            return self.form.derived_anew[self.name].at(**settable(self.form, sizes))
         case = self.form.case_at(sizes)
         if case is not None and self.name in case.differing:
             return case.form.quantity(self.name).value(sizes)
@@ -132,8 +138,17 @@ class Stored:
         return unmet_at(sizes, self.held, self.basis, self.conditions, self.certified)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
-        """All sizes. Those that the model cannot have are refused, and those for which the form does not stand."""
-        return resolve(self, given)
+        """All sizes. Those that the model cannot have are refused."""
+        return unchecked(self, given)
+
+    @cached_property
+    def derived_anew(self) -> Derivation:
+        """The derivation of the same model from its spec, for sizes at which the form does not hold."""
+        import calc
+        from calc.options import made
+        from calc.pipeline import derive
+
+        return derive(calc.load(self.name), options=made(**self.options))
 
     def covers(self, given: Mapping[str, int]) -> bool:
         """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
@@ -171,11 +186,14 @@ class Stored:
         return [(kind, operators, point(polynomial)) for kind, (operators, polynomial) in self.calls.items()]
 
     def derivation(self, given: Mapping[str, int]) -> Derivation:
-        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps."""
+        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps. Where the form
+        does not hold, the model is derived there."""
         from calc.by_cases import held
         from calc.derivation import Derivation
 
         sizes = self.sizes(given)
+        if self.unmet(sizes):
+            return self.derived_anew.at_sizes(settable(self, sizes))
         case = self.case_at(sizes)
         fixed = {name: value for name, (value, _) in self.held.items()}
         return Derivation(

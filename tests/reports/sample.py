@@ -56,6 +56,9 @@ class Evaluator:
         held = {d.name: d.value for d in DIMS if not d.tied and not (d.expr and "d" in given)}
         return resolve({d.name: _default(d.name) for d in DIMS}, {**held, **given})
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return True
+
     def value(self, sizes: Mapping[str, int]) -> int:
         return max(int(evaluate_text(text, sizes)) for text in self.texts)
 

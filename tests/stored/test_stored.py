@@ -116,16 +116,18 @@ def test_a_value_at_other_sizes_is_exact() -> None:
     assert form.quantity("parameters").expr_text == "D*K + K"
 
 
-def test_sizes_at_which_the_step_may_run_otherwise_are_refused() -> None:
-    """Where a condition of the recording comes out otherwise and no certificate tells, there is no value but the way to one."""
+def test_at_sizes_at_which_the_step_may_run_otherwise_the_model_is_derived() -> None:
+    """Where a condition of the trace comes out otherwise and no certificate tells: a GPT-2 of which every size is 1 has a token, a
+    position, three norms, and matrices with biases for queries, keys and values, for what attention gives, and two of the feed-forward."""
     form = _form("gpt2.json")
 
     assert form.covers({"B": 3}) is True
     assert form.covers({"L": 1, "B": 1, "T": 1, "d": 1, "h": 1, "f": 1, "V": 1, "C": 1}) is False
     with pytest.raises(DimensionError, match=r"^T = 2048 is more than C = 1024: this model needs T <= C$"):
         form.quantity("parameters").at(T=2048)
-    with pytest.raises(DimensionError, match=r"record it at these sizes, by deriving the model with them$"):
-        form.quantity("parameters").at(L=1, B=1, T=1, d=1, h=1, f=1, V=1, C=1)
+    ones = dict.fromkeys(("L", "B", "T", "d", "h", "f", "V", "C"), 1)
+    assert form.quantity("parameters").at(**ones) == (1 + 1) + 3 * 2 + (3 + 3) + (1 + 1) + (1 + 1) + (1 + 1)
+    assert form.quantity("memory.peak").at(**ones) == calc.derive(calc.load("gpt2"), ones)["memory.peak"].value
 
 
 def test_what_there_is_not_is_refused_with_the_nearest() -> None:

@@ -1,0 +1,159 @@
+"""One step at any sizes: by the closed forms of a trace where that trace holds, by a further trace elsewhere.
+
+A step may run otherwise for a batch of one, few layers or equal sizes. Whoever asks a derivation for other sizes comes through here, so
+that nobody evaluates closed forms where they do not hold, and nobody has to ask for a further trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from calc import dims
+from calc.derivation import Derivation, Evaluator
+from calc.derive.analysis import Analysis
+from calc.errors import DimensionError
+from calc.graph import Graph
+from calc.spec import Spec
+from calc.validity import dimensions, follows, not_traced, unchecked
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too."""
+
+    graph: Graph
+    analysis: Analysis
+    spec: Spec | None = None
+    certified: Callable[[], Graph] | None = None
+
+
+Trace = Callable[[Mapping[str, int]], Traced]
+Derive = Callable[[Traced, Mapping[str, int]], Derivation]
+
+
+class Traces:
+    """The traces of one model with one set of options, each once. ``trace`` makes those that are missing, ``spec`` is what it traces;
+    of a graph that was loaded without its spec there are none to make."""
+
+    def __init__(self, derive: Derive, first: Traced, trace: Trace | None = None, spec: Spec | None = None) -> None:
+        self._derive, self._traced, self._trace, self.spec = derive, [first], trace, spec
+        self._derived: list[Derivation] = []  # with evaluators of their own closed forms alone
+
+    def derivation(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation at all ``sizes``. Raises where the model cannot have them, or no trace can be made."""
+        traced = self._holding(sizes)
+        given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
+        found = self._derive(traced, dims.resolve(dimensions(traced.graph), given))
+        self._derived.append(found)
+        around = Around(self, traced, found)
+        quantities = {
+            name: q if q._evaluator is None else replace(q, _evaluator=_Anywhere(q._evaluator, name, around))
+            for name, q in found.quantities.items()
+        }
+        return replace(found, quantities=quantities, elsewhere=around)
+
+    def value(self, name: str, sizes: Mapping[str, int]) -> int:
+        """One quantity at all ``sizes``."""
+        evaluators = (found[name]._evaluator for found in self._derived)
+        near = next((e for e in evaluators if e is not None and e.holds(sizes)), None)
+        if near is not None:
+            return near.value(sizes)
+        value = self.derivation(sizes)[name].value
+        if value is None:
+            raise DimensionError(f"{name} is unknown at these sizes")
+        return value
+
+    def _holding(self, sizes: Mapping[str, int]) -> Traced:
+        """The trace that holds at ``sizes``, made now where there is none yet."""
+        for traced in self._traced:
+            if holds(traced.graph, sizes):
+                return traced
+        if self._trace is None:
+            raise not_traced(self._traced[0].graph, sizes)
+        traced = self._trace(self._given(sizes))
+        self._traced.append(traced)
+        return traced
+
+    def _given(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """What to ask a trace for: not what it finds out by itself, unless somebody sets it."""
+        found = {dim.name: dim for dim in self._traced[0].graph.dims}
+        own = {} if self.spec is None else self.spec.dimensions
+        return {
+            name: size
+            for name, size in sizes.items()
+            if (not own[name].tied if name in own else name in found and not follows(replace(found[name], value=size), sizes))
+        }
+
+
+@dataclass(frozen=True)
+class Around:
+    """Other sizes than those of a derivation."""
+
+    traces: Traces
+    traced: Traced
+    derivation: Derivation
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes: those not given as the derivation has them, defaults moved along. Sizes that the model cannot have are refused."""
+        try:
+            return unchecked(self.derivation, given)
+        except DimensionError:
+            spec = self.traces.spec
+            if spec is None or not given.keys() <= spec.dims.keys():
+                raise
+            return spec.sizes_from(self.derivation.sizes, given)  # a trace may need multiples that the model does not
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed forms of the derivation hold at all ``sizes``. Traces certificates, and no further closed forms."""
+        in_force = self.traced.graph.special_at(self.derivation.sizes)
+        graphs = (self.traced.graph, *(() if self.traced.certified is None else (self.traced.certified,)))
+        return any(holds(alone(graph if isinstance(graph, Graph) else graph(), in_force is not None), sizes) for graph in graphs)
+
+    def at(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation at all ``sizes``."""
+        return self.traces.derivation(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anywhere:
+    """Evaluates a quantity at any sizes: by its own closed form where that holds."""
+
+    inner: Evaluator
+    name: str
+    around: Around
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return self.around.sizes(given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return self.around.holds(sizes)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return self.inner.value(sizes) if self.inner.holds(sizes) else self.around.traces.value(self.name, sizes)
+
+    def expr(self) -> sp.Expr:
+        return self.inner.expr()
+
+
+def alone(graph: Graph, with_special: bool) -> Graph:
+    """``graph``, without its special cases where closed forms are evaluated that are not those of one."""
+    return graph if with_special else replace(graph, special=())
+
+
+def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether the step runs at all ``sizes`` as ``graph`` has it."""
+    known = {dim.name for dim in graph.dims}
+    try:
+        all_sizes = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in known - _tied(graph)})
+    except DimensionError:
+        return False
+    return all(all_sizes.get(name, size) == size for name, size in sizes.items()) and not graph.unmet(all_sizes)
+
+
+def _tied(graph: Graph) -> set[str]:
+    return {dim.name for dim in graph.dims if dim.tied}

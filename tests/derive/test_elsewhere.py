@@ -1,0 +1,142 @@
+"""A derivation asked for other sizes than its own: the step is traced where it runs otherwise, and nobody meets closed forms that do
+not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import check, graph_json
+from calc.check import EXACT
+from calc.derivation import Derivation
+from calc.dims import Dim
+from calc.errors import DimensionError
+from calc.spec import Spec
+
+
+class Layers(nn.Module):
+    """``L`` linear layers of width ``d``, with what ``extra`` makes of the result."""
+
+    def __init__(self, n: Any, extra: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in range(n.L))
+        self.extra = extra
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.extra(x)
+
+
+def spec(extra: Callable[[Tensor], Tensor], check_at: dict[str, int] | None = None, **defaults: int | Dim) -> Spec:
+    return Spec(
+        name="layers",
+        dims={"B": 3, "d": 7, "L": 4, **defaults},
+        build=lambda n: Layers(n, extra),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda module, x: module(x).sum(),
+        pinned=("L",),
+        check_at=check_at or {},
+    )
+
+
+def alone(x: Tensor) -> Tensor:
+    """A batch of one goes through a softmax."""
+    return x.softmax(-1) if x.shape[0] == 1 else x
+
+
+def narrow(x: Tensor) -> Tensor:
+    return x.softmax(-1) if x.shape[1] == 5 else x
+
+
+def square(x: Tensor) -> Tensor:
+    return x.softmax(-1) if x.shape[0] == x.shape[1] else x
+
+
+def values(derivation: Derivation) -> dict[str, int | None]:
+    return {name: quantity.value for name, quantity in derivation.quantities.items()}
+
+
+@pytest.mark.parametrize(
+    ("extra", "sizes"),
+    [
+        (alone, {"B": 1}),
+        (alone, {"B": 1, "L": 1}),
+        (alone, {"B": 1, "d": 1}),
+        (narrow, {"d": 5}),
+        (narrow, {"d": 5, "L": 2}),
+        (square, {"B": 7}),
+        (square, {"B": 1, "d": 1, "L": 1}),
+    ],
+)
+def test_at_sizes_where_the_step_runs_otherwise_it_is_traced_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
+    """Every quantity, the operators and the sizes are those of a derivation made there."""
+    found, there = calc.derive(spec(extra)), calc.derive(spec(extra), sizes)
+
+    assert not found.holds_at(sizes)
+    assert values(there) == values(found.at_sizes(sizes))
+    assert values(there) == {name: q.at(**sizes) if q.text else None for name, q in found.quantities.items()}
+    assert "aten._softmax.default" in [row.operator for row in found.at_sizes(sizes).coverage]
+    assert "aten._softmax.default" not in [row.operator for row in found.coverage]
+    assert there.sizes == found.at_sizes(sizes).sizes
+
+
+def test_the_way_back_from_a_special_case_is_traced_too() -> None:
+    """A default of a batch of one is a special case itself; every other batch is not."""
+    usual = calc.derive(spec(alone))
+    ones = calc.derive(spec(alone, B=1))
+
+    assert values(usual) == values(ones.at_sizes({"B": 3}))
+    assert usual["memory.peak"].at(B=5) == ones["memory.peak"].at(B=5)
+    assert values(ones) == values(usual.at_sizes({"B": 1}))
+
+
+def test_a_case_is_traced_once() -> None:
+    said: list[str] = []
+    found = calc.derive(spec(alone), progress=said.append)
+    found["memory.peak"].at(B=1)
+    traced = len(said)
+    for width in (7, 11, 13):
+        found["flops.step.total"].at(B=1, d=width)
+        found.at_sizes({"B": 1, "d": width})
+
+    assert traced == len(said)
+
+
+def test_the_closed_form_of_a_graph_is_not_evaluated_in_its_special_case() -> None:
+    """A graph that holds a case for a batch of one, derived for three: at one it is that case which counts."""
+    graph = graph_json.loads(graph_json.dumps(calc.trace(spec(alone), {"B": 1})), "it")
+
+    assert calc.derive(spec(alone), {"B": 1})["memory.peak"].value == calc.derive(graph, {"B": 3})["memory.peak"].at(B=1)
+
+
+def test_a_graph_without_its_spec_says_what_it_lacks() -> None:
+    graph = graph_json.loads(graph_json.dumps(calc.trace(spec(narrow))), "it")
+
+    with pytest.raises(DimensionError, match="a graph alone cannot be traced there: derive the model from its spec"):
+        calc.derive(graph)["memory.peak"].at(d=5)
+
+
+def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> None:
+    """A width of 12 that is split in two is taken for an even number; one of 7 is not split."""
+
+    def split(x: Tensor) -> Tensor:
+        return torch.cat(x.chunk(2, dim=1)[::-1], dim=1) if x.shape[1] % 2 == 0 else x
+
+    found = calc.derive(spec(split, d=12))
+
+    assert values(calc.derive(spec(split), {"d": 7})) == values(found.at_sizes({"d": 7}))
+
+
+@pytest.mark.parametrize(("extra", "sizes"), [(alone, {"B": 1}), (narrow, {"d": 5}), (square, {"B": 2, "d": 2}), (alone, {"L": 1, "B": 2})])
+def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
+    """Whether a spec checks there by itself, or somebody asks for it; operators are those of the case."""
+    for report in (check(calc.derive(spec(extra, sizes))), check(calc.derive(spec(extra)), **sizes)):
+        assert sizes == {name: report.sizes[name] for name in sizes}
+        assert {EXACT} == {v.verdict for v in report.verdicts if v.measured is not None}
+        assert report.passed > 15
