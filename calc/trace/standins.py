@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+import torch.backends.opt_einsum
 from torch import nn
 
 from calc.trace.disguise import replaced
@@ -45,7 +46,9 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
             return torch.empty((bins,), dtype=input.dtype, device=input.device)
 
     interpolate = functools.partial(_interpolate, nn.functional.interpolate)
+    package = torch.backends.opt_einsum.get_opt_einsum()
     with (
+        replaced(torch.backends.opt_einsum, get_opt_einsum=lambda: package if package is None else _Orders(package)),
         replaced(torch, histc=histc, max_pool1d=functools.partial(_max_pool1d, torch.max_pool1d)),
         replaced(torch, linspace=functools.partial(_linspace, called, torch.linspace)),
         replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
@@ -55,6 +58,36 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
         cell_by_cell(within),
     ):
         yield
+
+
+class _Path(Exception):
+    """The order of an einsum's operands, found."""
+
+    def __init__(self, path: Any) -> None:
+        super().__init__()
+        self.path = path
+
+
+class _Orders:
+    """The package opt_einsum, as ``torch.einsum`` asks it in which order to contract three operands or more. With symbolic sizes the order
+    is found as with numbers: what its search compares are guards, so it is that of the sizes at hand. The report of costs that follows the
+    search takes numbers alone, and torch does not look at it."""
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def contract_path(self, equation: str, *operands: torch.Tensor, optimize: str) -> tuple[Any, ...]:
+        search = self._package.paths.get_path_fn(optimize)
+
+        class Order(self._package.paths.PathOptimizer):  # type: ignore[misc,name-defined]  # its base is known when it is asked
+            def __call__(self, *given: Any) -> Any:
+                raise _Path(search(*given))
+
+        try:
+            found: tuple[Any, ...] = self._package.contract_path(equation, *operands, optimize=Order())
+        except _Path as end:
+            return (end.path,)
+        return found
 
 
 def _frequencies(called: Callable[[str, dict[str, Any]], Any], name: str, original: Callable[..., torch.Tensor]) -> Callable[..., Any]:
