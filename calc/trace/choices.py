@@ -18,6 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, TraceError, UndecidedSizeError
 from calc.torch_private import current_node
+from calc.trace.counts import count_of
 from calc.trace.lines import is_foreign, user_line
 from calc.trace.shadow import has_shadow
 from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
@@ -37,14 +38,18 @@ class Choices:
         write: Callable[[Any], int | str],
         storage: Callable[[torch.Tensor], int],
         met: Mapping[str, Sequence[int]],
+        constant: Callable[[torch.Tensor, Callable[[torch.Tensor], int]], int | None],
     ) -> None:
         self._sizes = sizes
+        self._constant = constant
+        self.of_constants = False
         self._met = {place: iter(counts) for place, counts in met.items()}
         self._write = write
         self._storage = storage
         self._of_values: dict[tuple[Any, ...], Any] = {}
         self._only_picking = False
         self._finite = False
+        self._copying = False
         self._number: float | None = None
         self.readers: dict[str, None] = {}
 
@@ -56,6 +61,15 @@ class Choices:
             yield
         finally:
             self._only_picking = before
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Context in which a value read from data is only written into another tensor: any will do."""
+        self._copying = True
+        try:
+            yield
+        finally:
+            self._copying = False
 
     @contextlib.contextmanager
     def no_overflow(self) -> Iterator[None]:
@@ -80,6 +94,8 @@ class Choices:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
         if func not in _ASKS or has_shadow(args[0]):
             return False, None
+        if self._copying:
+            return True, args[0].dtype.is_floating_point * 0.5
         if self._number is not None:
             return True, self._number
         if self._finite:
@@ -94,6 +110,7 @@ class Choices:
         make = _RESULTS.get(func)
         if make is None or (func is aten.index.Tensor and not _masks(args[1])):
             return False, None
+        self.of_constants = False
         return True, make(self, *args, **kwargs)
 
     def chosen(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -103,6 +120,12 @@ class Choices:
 
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
         """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
+        known = count_of(x) if what == "true" else None
+        if known is None and user_place() not in self._sizes:
+            known = self._constant(x, _COUNTS[what])
+            self.of_constants = known is not None
+        if known is not None:
+            return known
         layout = (*x.shape, *x.stride(), x.storage_offset())
         key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._met else ""
@@ -142,6 +165,13 @@ class Choices:
         if what != "true" or not isinstance(known, OneIn):
             return (), Fraction(0)
         return tuple(self._write(way) for way in known.ways), known.share
+
+
+_COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
+    "true": lambda x: int(x.count_nonzero()),
+    "different": lambda x: len(x.unique()),  # type: ignore[no-untyped-call]  # untyped in torch
+    "different runs": lambda x: len(x.unique_consecutive()),  # type: ignore[no-untyped-call]  # as above
+}
 
 
 def _masks(indices: Any) -> list[torch.Tensor]:

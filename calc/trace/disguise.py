@@ -8,6 +8,7 @@ Everything is put back afterwards.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,15 +29,23 @@ _INITIALISERS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.start
 
 @contextlib.contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Set attributes of ``owner`` for the time of a block."""
-    old = {name: getattr(owner, name) for name in attributes}
+    """Set attributes of ``owner`` for the time of a block. A partial function takes the name of what it replaces: libraries ask for it.
+
+    What ``owner`` inherits is inherited again afterwards.
+    """
+    own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
     for name, value in attributes.items():
+        if isinstance(value, functools.partial):
+            functools.update_wrapper(value, getattr(owner, name))
         setattr(owner, name, value)
     try:
         yield
     finally:
-        for name, value in old.items():
-            setattr(owner, name, value)
+        for name in attributes:
+            if name in own:
+                setattr(owner, name, own[name])
+            else:
+                delattr(owner, name)
 
 
 @contextlib.contextmanager
@@ -45,7 +54,6 @@ def building() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
         stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
-        stack.enter_context(replaced(nn.Module, _apply=_converted))
         stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
         for functions in _kept_by_libraries():
             stack.enter_context(_emptied(functions))
@@ -84,9 +92,12 @@ def _converted(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]
     for part in module.children() if recurse else ():
         part._apply(change)  # type: ignore[no-untyped-call]  # untyped in torch
     for parameter in module._parameters.values():
-        if parameter is not None:
-            with torch.no_grad():
-                parameter.data = change(parameter)
+        if parameter is None:
+            continue
+        with torch.no_grad():
+            parameter.data = change(parameter)
+            if parameter.grad is not None:
+                parameter.grad.data = change(parameter.grad)
     module._buffers.update({name: buffer if buffer is None else change(buffer) for name, buffer in module._buffers.items()})
     return module
 
@@ -97,10 +108,14 @@ def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
 
 @contextlib.contextmanager
 def unrecognised() -> Iterator[None]:
-    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, and clipping gradients takes
-    whole lists of them, as it does of real ones."""
+    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, clipping gradients takes
+    whole lists of them, and ``module.to`` converts them, as it does real ones."""
     kinds = [torch.Tensor, subclasses.FakeTensor]
-    with replaced(subclasses, FakeTensor=_NeverFake), replaced(foreach_utils, _foreach_supported_types=kinds):
+    with (
+        replaced(subclasses, FakeTensor=_NeverFake),
+        replaced(foreach_utils, _foreach_supported_types=kinds),
+        replaced(nn.Module, _apply=_converted),
+    ):
         yield
 
 

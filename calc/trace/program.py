@@ -45,6 +45,12 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         self.written_by_hand = ""
 
     @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Nothing else: what is read out of data is a number in the equations, and not any will do."""
+        with self.unrecorded():
+            yield
+
+    @contextlib.contextmanager
     def hand_written(self) -> Iterator[None]:
         """Context in which a forward of ``torch.autograd.Function`` is noted by its name: it has a backward of its own."""
         apply = torch.autograd.Function.__dict__["apply"]
@@ -286,7 +292,7 @@ def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:
 
 def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Options) -> tuple[int, dict[str, tuple[str, ...]]]:
     def standing() -> contextlib.AbstractContextManager[None]:
-        return standing_in(recorder.called, recorder.path.within, recorder.choices.picking)
+        return standing_in(recorder)
 
     with disguise.building(), recurrent.sized(), standing():
         module, inputs = step._module(spec, sizes, "none"), step._inputs(spec, sizes)

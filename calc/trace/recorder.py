@@ -18,7 +18,7 @@ from calc.algebra import log2_ceiling
 from calc.errors import ReadByTorchError, TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
-from calc.trace import fourier, kernels, ramps, values
+from calc.trace import counts, fourier, kernels, ramps, values
 from calc.trace.choices import Choices
 from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats, in_key
@@ -51,7 +51,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._hint: Callable[[Any], Any] = _plain if env is None else env.hint
         self._symbolic = env is not None
         self.shadows = Shadows(self._hint, None if env is None else env.made_of)
-        self.choices = Choices(decided, self.size, self.storage, met or {})
+        self.choices = Choices(decided, self.size, self.storage, met or {}, self.shadows.counted)
         self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""
@@ -100,6 +100,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if not decided:
             known, answer = self.shadows.answer(func, args)
             out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
+        if not decided or self.choices.of_constants:
             self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
             if not self._symbolic:
@@ -113,6 +114,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         if func is _ZEROS:
             self._laid_out = out.numel()
         values.follow(func, args, kwargs, out)
+        counts.follow(func, args, kwargs, out)
         if self._symbolic:
             ramps.follow(func, args, kwargs, out)
         if func is _LIFT:
@@ -181,6 +183,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             yield
         finally:
             self.renamed = None
+
+    @contextlib.contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Context in which torch would run no operators: it looks into the memory of a tensor."""
+        phase, self.phase = self.phase, ""
+        try:
+            yield
+        finally:
+            self.phase = phase
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Context in which values are read out of tensors only to be written into another one."""
+        with self.unrecorded(), self.choices.copying(), self.shadows.copying():
+            yield
 
     @contextlib.contextmanager
     def shown(self, result: torch.Tensor) -> Iterator[None]:

@@ -8,8 +8,9 @@ a tensor whose storage was written over with such values, through whichever view
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +36,16 @@ class Shadows:
         self._symbols = symbols
         self.answers: dict[str, str] = {}
         self.asked: dict[str, frozenset[str]] = {}
+        self._copying = False
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Context in which values are read only to be written into another tensor: nothing hangs on them yet."""
+        self._copying = True
+        try:
+            yield
+        finally:
+            self._copying = False
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
@@ -47,6 +58,8 @@ class Shadows:
             )
         with no_dispatch():
             value = func(*tree_map(self._real, args))
+        if self._copying:
+            return True, value
         made_of = self._made_of(args)
         if made_of:
             self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
@@ -54,6 +67,13 @@ class Shadows:
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
             self.answers[user_line()] = str(value)
         return True, value
+
+    def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
+        """``count`` of the values of ``x``, where constants alone decide them: the same at all sizes."""
+        if not isinstance(x, FakeTensor) or not has_shadow(x) or self._made_of((x,)):
+            return None
+        with no_dispatch():
+            return count(self._real(x))
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
@@ -134,6 +154,17 @@ def has_shadow(value: Any) -> bool:
         return False
     storage = value.untyped_storage()
     return shadow[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
+
+
+def made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
+    """Note that the values in ``out`` are those of ``parts``, tensors among them: known where these are, and made of the same sizes."""
+    storage = out.untyped_storage()
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    made_of = frozenset[str]().union(*(getattr(t.untyped_storage(), "napkin_made_of", ()) for t in tensors))
+    if made_of:
+        storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
+    if not known or not all(map(has_shadow, tensors)):
+        storage.napkin_unknown = True  # type: ignore[attr-defined]  # ours, as above
 
 
 def _attach(out: Any, real: Any) -> None:

@@ -6,18 +6,25 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.backends.opt_einsum
 from torch import nn
 
+from calc.torch_private import FakeTensor, no_dispatch
 from calc.trace.disguise import replaced
+from calc.trace.readings import Reading
 from calc.trace.recurrent import cell_by_cell
+from calc.trace.shadow import made_from
 from calc.trace.values import Below, OneIn, Within, known_of, mark_picked, note
+
+if TYPE_CHECKING:
+    from calc.trace.recorder import Recorder
 
 aten = torch.ops.aten
 _SMALL = 1024
+_ITEM = torch.Tensor.item  # as torch has it, whatever takes its place in a trace
 _INTERPOLATIONS: dict[tuple[str, int], Any] = {
     ("nearest", 1): aten.upsample_nearest1d.default,
     ("nearest", 2): aten.upsample_nearest2d.default,
@@ -33,10 +40,10 @@ _INTERPOLATIONS: dict[tuple[str, int], Any] = {
 
 
 @contextlib.contextmanager
-def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[str], Any], picking: Callable[[], Any]) -> Iterator[None]:
-    """Context in which ``torch.histc`` counts into a symbolic number of bins, ``interpolate`` scales a symbolic size, and so on.
-    ``called(name, arguments)`` is a context in which the next operator is recorded under another name, ``within(part)`` one that
-    stands for a part of the running module, ``picking()`` one in which a value read from data only picks one of several alike."""
+def standing_in(recorder: Recorder) -> Iterator[None]:
+    """Context in which ``torch.histc`` counts into a symbolic number of bins, ``interpolate`` scales a symbolic size, and so on, under
+    ``recorder``."""
+    called, picking = recorder.called, recorder.choices.picking
     original = torch.histc
 
     def histc(input: torch.Tensor, bins: Any = 100, min: float = 0, max: float = 0, *, out: Any = None) -> torch.Tensor:
@@ -53,9 +60,11 @@ def standing_in(called: Callable[[str, dict[str, Any]], Any], within: Callable[[
         replaced(torch, linspace=functools.partial(_linspace, called, torch.linspace)),
         replaced(torch.fft, **{n: _frequencies(called, n, getattr(torch.fft, n)) for n in ("fftfreq", "rfftfreq")}),
         replaced(torch, masked_select=functools.partial(_masked_select, torch.masked_select)),
-        replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select), **_picked(picking)),
+        replaced(torch.Tensor, histc=histc, masked_select=_method(_masked_select, torch.masked_select)),
+        replaced(FakeTensor, tolist=_listed(recorder), **_picked(picking)),
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
-        cell_by_cell(within),
+        replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder.copying) for n in ("tensor", "as_tensor")}),
+        cell_by_cell(recorder.path.within),
     ):
         yield
 
@@ -118,6 +127,55 @@ def _linspace(
     with called("aten.linspace.default", {"start": start, "end": end, "steps": steps}):
         made = torch.empty((steps,), dtype=options.get("dtype"), device=options.get("device"))
     return made.requires_grad_(options.get("requires_grad", False))
+
+
+def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """``torch.tensor`` of numbers, tensors of one number among them: each of these is read, and known if its value is."""
+    if isinstance(data, torch.Tensor):
+        return original(data, *args, **kwargs)
+    parts = [*_numbers_in(data)]
+    read = any(isinstance(part, Reading) for part in parts)
+    if not read and not any(isinstance(part, torch.Tensor) for part in parts):
+        return original(data, *args, **kwargs)
+    if not args and kwargs.get("dtype") is None:
+        with no_dispatch():
+            kwargs["dtype"] = functools.reduce(torch.promote_types, map(_type_of, parts))
+    with copying():
+        plain = _plain(data)
+    made = original(plain, *args, **kwargs)
+    made_from(made, parts, known=not read)
+    return made
+
+
+def _listed(recorder: Recorder) -> Callable[[FakeTensor], Any]:
+    """``tensor.tolist``, which of a real tensor runs no operators: it looks into the memory."""
+    original = FakeTensor.tolist
+
+    def tolist(self: FakeTensor) -> Any:
+        with recorder.unrecorded():
+            return original(self)
+
+    return tolist
+
+
+def _numbers_in(data: Any) -> Iterator[Any]:
+    if isinstance(data, list | tuple):
+        for part in data:
+            yield from _numbers_in(part)
+    else:
+        yield data
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return [_plain(part) for part in data]
+    return _ITEM(data) if isinstance(data, torch.Tensor) else data
+
+
+def _type_of(number: Any) -> torch.dtype:
+    if isinstance(number, torch.Tensor):
+        return number.dtype
+    return torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, int) else torch.get_default_dtype()
 
 
 def _max_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -194,7 +252,9 @@ def _method(function: Callable[..., Any], original: Callable[..., Any]) -> Calla
 
 
 def _picked(picking: Callable[[], Any]) -> dict[str, Any]:
-    """Indexing, where an index that is one number in a tensor is read: it picks one of several parts of one size."""
+    """Indexing, where an index that is one number in a tensor is read: it picks one of several parts of one size. For fake tensors
+    alone: a ``torch.Tensor`` that once had a ``__getitem__`` of its own is a sequence to torch from then on, and ``torch.tensor`` of
+    tensors without axes asks these for their length."""
     take, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
     def getitem(self: torch.Tensor, index: Any) -> Any:

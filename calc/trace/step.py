@@ -189,7 +189,7 @@ class _Run:
         return readings.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
 
     def _standing_in(self) -> contextlib.AbstractContextManager[None]:
-        return standing_in(self.recorder.called, self.recorder.path.within, self.recorder.choices.picking)
+        return standing_in(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
         return readings.in_model(self.recorder.choices.reading, self.read)

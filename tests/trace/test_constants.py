@@ -1,0 +1,142 @@
+"""Sizes and values that no data decide, though they are read out of tensors: constants, masks with so many ones, numbers copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import calc
+from calc.check import Report
+from calc.derivation import Derivation
+from calc.spec import Spec
+
+
+class Labelled(nn.Module):
+    """A linear layer, and what ``of`` makes of its results, labels and number of classes."""
+
+    def __init__(self, n: Any, of: Callable[[Tensor, Tensor, Any], Tensor]) -> None:
+        super().__init__()
+        self.score, self.classes, self.of = nn.Linear(n.d, n.C), n.C, of
+        self.register_buffer("kinds", torch.tensor([0, 0, 1, 2]))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.of(self.score(x), y, self)
+
+
+def checked(of: Callable[[Tensor, Tensor, Any], Tensor]) -> tuple[Derivation, Report]:
+    spec = Spec(
+        name="labelled",
+        dims={"B": 6, "d": 12, "C": 4},
+        build=lambda n: Labelled(n, of),
+        inputs=lambda n: (torch.randn(n.B, n.d), torch.randint(0, n.C, (n.B,))),
+        loss=lambda model, x, y: model(x, y),
+    )
+    derivation = calc.derive(spec, cache=False, optimizer="sgd")
+    return derivation, calc.check(derivation, B=5, d=7, C=3)
+
+
+def margin(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    """ArcFace's: the scores of the labels are taken out by a mask with a one in each row."""
+    mask = torch.zeros(y.size(0), model.classes)
+    mask[torch.arange(y.size(0)), y] = 1
+    own = scores[mask == 1]
+    return F.cross_entropy(scores + mask * own.cos().unsqueeze(1), y)
+
+
+def one_hot(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    mask = F.one_hot(y, model.classes).bool()
+    return (scores[mask].unsqueeze(1) - scores[~mask].view(y.size(0), model.classes - 1)).relu().sum()
+
+
+def off_diagonal(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    rows = y.size(0)
+    alike = (scores @ scores.t())[~torch.eye(rows, dtype=torch.bool)]
+    return alike.view(rows, rows - 1).logsumexp(1).mean()
+
+
+def first_places(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    best = torch.zeros_like(scores).scatter(1, scores.topk(2, 1).indices, 1.0)
+    return scores.masked_select(best > 0).view(y.size(0), 2).sum()
+
+
+@pytest.mark.parametrize("of", [margin, one_hot, off_diagonal, first_places])
+def test_a_mask_whose_ones_sizes_count_chooses_so_many(of: Callable[[Tensor, Tensor, Any], Tensor]) -> None:
+    """One in each row, all but a diagonal, two in each row: no size that data decide, and exact."""
+    derivation, report = checked(of)
+
+    assert not [dim.name for dim in derivation.dims if dim.decided_at]
+    assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
+
+
+def test_a_mask_that_was_written_over_is_counted_by_data() -> None:
+    """Ones put over ones may meet, and so may ones at places that are alike."""
+
+    def twice(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+        mask = torch.zeros(y.size(0), model.classes)
+        mask[torch.arange(y.size(0)), y] = 1
+        mask[torch.arange(y.size(0)), y.flip(0)] = 1
+        return scores[mask == 1].sum()
+
+    derivation, _ = checked(twice)
+
+    assert [dim.name for dim in derivation.dims if dim.decided_at] == ["n1"]
+
+
+def kinds(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    assert model.kinds.unique().numel() == 3
+    assert model.kinds.nonzero().flatten().tolist() == [2, 3]
+    return scores.sum() * model.kinds.unique().tolist()[-1]
+
+
+def copied(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    sums = torch.tensor([scores.detach().sum(), torch.tensor(2.0), 1.0])
+    counts = torch.tensor([y.sum(), y.max()])
+    return scores.mean() * sums.sum() + counts.sum()
+
+
+def moved(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    model.to(scores.device)
+    model.score.to("cpu")
+    return scores.mean()
+
+
+@pytest.mark.parametrize("of", [kinds, copied, moved])
+def test_what_a_real_run_does_without_data_is_done(of: Callable[[Tensor, Tensor, Any], Tensor]) -> None:
+    """The distinct values of a constant, numbers copied from tensor to tensor, a module moved to where it is."""
+    derivation, report = checked(of)
+
+    assert not derivation.held
+    assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
+
+
+def test_a_value_copied_from_data_answers_no_branch() -> None:
+    """It is written into a tensor as any other, and is no constant there."""
+
+    def branch(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+        return scores.sum() if torch.tensor([scores.sum(), 1.0])[0] > 0 else scores.mean()
+
+    with pytest.raises(calc.errors.DataDependentError, match=r"test_constants\.py:\d+: return scores\.sum\(\) if torch\.tensor"):
+        checked(branch)
+
+
+def test_what_a_trace_replaces_has_the_name_of_what_it_was() -> None:
+    """Libraries ask functions of torch for their names, ``torch.fx`` when it goes through its own table of them."""
+
+    def named(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+        assert torch.linspace.__name__ == "linspace"
+        torch.overrides.get_testing_overrides.__wrapped__.__wrapped__()
+        return scores.mean()
+
+    checked(named)
+
+
+def test_a_trace_leaves_torch_as_it_was() -> None:
+    """A tensor without axes is no sequence to torch afterwards either."""
+    checked(moved)
+
+    assert torch.tensor([torch.tensor(2.0), 1.0]).tolist() == [2.0, 1.0]
