@@ -109,14 +109,13 @@ def sweep(
 ) -> Sweep:
     """Quantities of a model, as ``load`` names it, over many sizes: those of a grid, or ``listed`` point by point. Exact integers.
 
-    From the stored closed forms where there are some, else from a derivation. ``options`` are those of ``calc.options.Options``.
+    From the stored closed forms where there are some, else from a derivation; where the step runs otherwise, it is traced there.
+    ``options`` are those of ``calc.options.Options``.
     """
     from calc.options import made
-    from calc.stored import form_of
-    from calc.sweep import sweep as over
+    from calc.sweep import of_model
 
-    form = form_of(model, made(**options).to_json(), anew=not cache, progress=progress or _silent)
-    return over(form, sizes, quantities, listed=listed)
+    return of_model(model, sizes, quantities, made(**options), listed=listed, cache=cache, progress=progress or _silent)
 
 
 def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int) -> Derived:

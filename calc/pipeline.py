@@ -106,7 +106,13 @@ def trace(
 
 def graph_at(spec: Spec, sizes: Mapping[str, int] | None, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Graph:
     """The graph that holds at ``sizes``, without the certificates at further ones that ``trace`` makes."""
-    return _traced(spec, sizes, _Run(options, cache, progress))[0]
+    return graphs(spec, options, cache=cache, progress=progress)(sizes or {})
+
+
+def graphs(spec: Spec, options: Options, *, cache: bool = True, progress: Progress = _silent) -> Callable[[Mapping[str, int]], Graph]:
+    """What gives ``graph_at`` of any sizes, and traces what several of them need once."""
+    run = _Run(options, cache, progress)
+    return lambda sizes: _traced(spec, sizes, run)[0]
 
 
 def derive(

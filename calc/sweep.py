@@ -4,7 +4,8 @@
     found.values["memory.peak"]      # an array of (8, 8) integers
     found.gaps                       # points that the model cannot have, counted, with the reason
 
-The closed forms are those of ``calc.stored``, or are derived first. Points at which a step may run otherwise are gaps too.
+The closed forms are those of ``calc.stored``, or are derived first. Points at which the step runs otherwise (a batch of one) are
+evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on.
 """
 
 from __future__ import annotations
@@ -14,32 +15,39 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from calc import dims
 from calc.arrays import Array, Mesh, UnevenError, evaluate, holds, side
 from calc.dims import LARGEST, Dim, names_in
-from calc.errors import BadInputError, NapkinError, UnknownQuantityError
+from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
 from calc.folds import Basis
 from calc.grid import MOST, require_few
-from calc.stored import Stored, StoredQuantity
+from calc.options import Options
+from calc.stored import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.validity import Condition, dimensions
 
 # Points worked out together: so many that Python's own work on them is little, so few that the processor keeps them at hand.
 CHUNK = 1 << 17
 _OF_LISTS = 1 << 15
+# Cases of a step that are traced for one sweep, half a minute each for a large model.
+CASES = 12
+
+Trace = Callable[[Mapping[str, int]], Stored]
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Points without a value: how many, the first of them, and why."""
+    """Points without a value: how many, the first of them, and why. ``possible``: the model can have these sizes."""
 
     points: int
     first: Mapping[str, int]
     because: str
+    possible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,29 @@ class Sweep:
             yield sizes, tuple(int(column[i]) if there else None for column in columns)
 
 
+def of_model(
+    name: str,
+    given: Mapping[str, Sequence[int]],
+    quantities: Sequence[str],
+    options: Options,
+    *,
+    listed: bool = False,
+    most: int = MOST,
+    cases: int = CASES,
+    cache: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Sweep:
+    """The quantities of a model, as ``calc.load`` names it, at every point. Where its step runs otherwise than in general it is traced."""
+    form = form_of(name, options.to_json(), anew=not cache, progress=progress)
+    elsewhere = functools.cache(lambda: forms_elsewhere(form, cache=cache, progress=progress))
+
+    def trace(sizes: Mapping[str, int]) -> Stored:
+        progress(f"the step runs otherwise at {', '.join(f'{n} = {size}' for n, size in sizes.items())}: tracing it there")
+        return elsewhere()(sizes)
+
+    return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases)
+
+
 def sweep(
     form: Stored,
     given: Mapping[str, Sequence[int]],
@@ -78,22 +109,64 @@ def sweep(
     *,
     listed: bool = False,
     most: int = MOST,
+    trace: Trace | None = None,
+    cases: int = CASES,
 ) -> Sweep:
     """The quantities of a form at every point. ``given`` sizes span a grid, or go together point by point where they are ``listed``.
 
-    Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused.
+    Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused. ``trace`` gives the form that
+    holds at sizes at which ``form`` does not, and is asked for at most ``cases`` of them; without it such points have no value.
     """
     wanted = {name: _known(form.quantity(name)) for name in dict.fromkeys(quantities)}
     if not wanted:
         raise BadInputError("nothing to sweep: name a quantity, e.g. memory.peak")
     axes = _axes(form, given, listed)
-    require_few([next(iter(axes.values())).size] if listed and axes else [axis.size for axis in axes.values()], most)
-    mesh, trouble = _all_sizes(form, _spread(axes, listed))
     shape = (next(iter(axes.values())).size,) if listed and axes else tuple(axis.size for axis in axes.values())
-    trouble += _unmet(form, mesh)
-    valid, gaps = _gaps(trouble, axes, shape, listed)
+    require_few(shape, most)
+    grid = _Grid(axes, shape, listed)
+    mesh, impossible = _all_sizes(form, grid.spread)
+    unmet = _unmet(form, mesh)
+    possible, gaps = grid.gaps(impossible)
+    valid, otherwise = grid.gaps(unmet, possible)
     values = {name: _evaluated(quantity, mesh, shape, valid) for name, quantity in wanted.items()}
-    return Sweep(axes, listed, values, {name: str(q.definition.unit) for name, q in wanted.items()}, valid, gaps)
+    if trace is not None and otherwise:
+        assert valid is not None  # there are points at which the form does not hold
+        otherwise = _by_cases(grid, values, valid, np.broadcast_to(True if possible is None else possible, shape) & ~valid, trace, cases)
+    units = {name: str(q.definition.unit) for name, q in wanted.items()}
+    return Sweep(axes, listed, values, units, valid, (*gaps, *otherwise))
+
+
+def _by_cases(grid: _Grid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int) -> tuple[Gap, ...]:
+    """Fills in ``values``, and where they are ``valid``, at the points ``left``: by the form that holds at the first of these, everywhere
+    where it holds, until there is none or ``most`` forms were made. What is left has no value."""
+    gaps: list[Gap] = []
+    for _ in range(most):
+        if not np.any(left):
+            return tuple(gaps)
+        first = np.unravel_index(int(np.argmax(left)), grid.shape)
+        try:
+            form = trace(grid.sizes(first))
+            mesh, trouble = _all_sizes(form, grid.spread)
+            here, others = grid.gaps([*trouble, *_unmet(form, mesh)], left)
+            covered = left if here is None else here
+            if not covered[first]:
+                raise DimensionError(next(gap.because for gap in others if gap.first == grid.sizes(first)))
+            found = {name: _evaluated(_known(form.quantity(name)), mesh, grid.shape, covered) for name in values}
+        except NapkinError as error:
+            gaps.append(Gap(1, grid.sizes(first), str(error), possible=True))
+            left = left.copy()
+            left[first] = False
+            continue
+        for name, array in found.items():
+            values[name] = np.where(covered, array, values[name])
+        valid |= covered
+        left = left & ~covered
+    points = int(np.count_nonzero(left))
+    if points:
+        first = np.unravel_index(int(np.argmax(left)), grid.shape)
+        why = f"the step runs otherwise there than in the cases that were traced, {most} at most: give fewer sizes, or --cases {2 * most}"
+        gaps.append(Gap(points, grid.sizes(first), why, possible=True))
+    return tuple(gaps)
 
 
 def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: bool = False, most: int = MOST) -> Sweep:
@@ -103,12 +176,12 @@ def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: b
         raise BadInputError("no sizes: give each letter of the expression some, e.g. -d L=12 -d d=768,1024")
     lengths = [axis.size for axis in axes.values()]
     _require_equal_lengths(axes, listed)
-    require_few(lengths[:1] if listed else lengths, most)
+    shape = tuple(lengths[:1] if listed else lengths)
+    require_few(shape, most)
     try:
-        found = evaluate(text, _spread(axes, listed))
+        found = evaluate(text, _Grid(axes, shape, listed).spread)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadInputError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
-    shape = tuple(lengths[:1] if listed else lengths)
     return Sweep(axes, listed, {text: np.broadcast_to(found, shape)}, {text: ""}, None, ())
 
 
@@ -149,11 +222,40 @@ def _require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
         raise BadInputError("sizes that go together point by point must be of one number: give each dimension as many")
 
 
-def _spread(axes: Mapping[str, Array], listed: bool) -> dict[str, Array]:
-    """Each axis as an array that broadcasts with the others."""
-    if listed:
-        return dict(axes)
-    return {name: axis.reshape([-1 if i == j else 1 for j in range(len(axes))]) for i, (name, axis) in enumerate(axes.items())}
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The points of a sweep: its axes, and the shape of an array with a value for each."""
+
+    axes: Mapping[str, Array]
+    shape: tuple[int, ...]
+    listed: bool
+
+    @property
+    def spread(self) -> dict[str, Array]:
+        """Each axis as an array that broadcasts with the others."""
+        if self.listed:
+            return dict(self.axes)
+        directions = range(len(self.axes))
+        return {name: axis.reshape([-1 if i == j else 1 for j in directions]) for i, (name, axis) in enumerate(self.axes.items())}
+
+    def sizes(self, index: tuple[Any, ...]) -> dict[str, int]:
+        """The sizes at a point."""
+        return {name: int(axis[index[0] if self.listed else index[i]]) for i, (name, axis) in enumerate(self.axes.items())}
+
+    def gaps(self, trouble: Trouble, among: Array | None = None) -> tuple[Array | None, tuple[Gap, ...]]:
+        """Of the points ``among`` (all, if none are given) those without trouble, or ``None`` for all points of the grid; and what stands
+        at the others: of several reasons at a point, the first."""
+        bad, gaps = None if among is None else ~among, []
+        for here, why in trouble:
+            if not np.any(here):
+                continue
+            bad = np.zeros(self.shape, dtype=bool) if bad is None else bad
+            new = np.broadcast_to(here, self.shape) & ~bad
+            if np.any(new):
+                first = np.unravel_index(int(np.argmax(new)), self.shape)
+                gaps.append(Gap(int(np.count_nonzero(new)), self.sizes(first), why))
+                bad |= new
+        return None if bad is None else ~bad, tuple(gaps)
 
 
 Trouble = list[tuple[Array, str]]
@@ -255,7 +357,7 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
         if np.any(bad):
             bad = bad & ~_told(condition, form.certified, symbols)
         recorded = f"the step was recorded where {condition.expr} is {condition.holds}"
-        yield bad, f"{recorded}, and is not known to run alike where it is not: derive the model there"
+        yield bad, f"{recorded}, and is not known to run alike where it is not"
 
 
 def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
@@ -274,28 +376,14 @@ def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols:
     return found
 
 
-def _gaps(trouble: Trouble, axes: Mapping[str, Array], shape: tuple[int, ...], listed: bool) -> tuple[Array | None, tuple[Gap, ...]]:
-    """Where values stand, and what stands elsewhere: of several reasons at a point, the first."""
-    bad, gaps = None, []
-    for here, why in trouble:
-        if not np.any(here):
-            continue
-        bad = np.zeros(shape, dtype=bool) if bad is None else bad
-        new = np.broadcast_to(here, shape) & ~bad
-        if np.any(new):
-            first = np.unravel_index(int(np.argmax(new)), shape)
-            at = {name: int(axis[first[0] if listed else first[i]]) for i, (name, axis) in enumerate(axes.items())}
-            gaps.append(Gap(int(np.count_nonzero(new)), at, why))
-            bad |= new
-    return None if bad is None else ~bad, tuple(gaps)
-
-
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...], valid: Array | None) -> Array:
     found = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape):
+        if valid is not None and not np.any(valid[block]):
+            continue
         here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
         part = _at(quantity, here, True if valid is None else valid[block])
         if part.dtype == object and found.dtype != object:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reports.cli_common import Integer, step_options, talk
+from reports.cli_common import HELD, REFUSED, Integer, step_options, talk
 
 if TYPE_CHECKING:
     from calc.sweep import Sweep
 
 _MOST = 20_000_000
+_CASES = 12
 
 
 @click.command()
@@ -26,6 +27,7 @@ _MOST = 20_000_000
 @click.option("--plot", metavar="FILE", help="Draw the quantities over one size, as SVG.")
 @click.option("--over", metavar="NAME", help="The size along the plot: the last of several, unless said otherwise.")
 @click.option("--most", default=_MOST, show_default=True, type=Integer(1, 10**12), metavar="INTEGER", help="Refuse more points.")
+@click.option("--cases", default=_CASES, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Trace no more cases of a step.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @step_options
 def sweep(
@@ -39,14 +41,16 @@ def sweep(
     plot: str | None,
     over: str | None,
     most: int,
+    cases: int,
     as_json: bool,
     no_cache: bool,
     **options: str,
-) -> None:
+) -> int:
     """Work out any quantity over many sizes, exactly.
 
     The table has a line for each point. K, M, G stand for thousands and so on (1k = 1,000), Ki and Mi for 1,024 and its square. Points that
-    the model cannot have, or where its step may run otherwise, have no value, and are counted on standard error with the reason.
+    the model cannot have have no value, and are counted on standard error with the reason. Where the step runs otherwise (a batch of one)
+    it is traced, once for each such case. The exit status is 2 where a point that the model can have, or every point, is without a value.
     NAME=SIZES behind the model is the same as -d NAME=SIZES.
     """
     if expr is not None and model is not None and "=" in model:  # an expression has no model before its sizes
@@ -68,7 +72,7 @@ def sweep(
     if model is None:
         found = _expression(str(expr), given, listed, most)
     else:
-        found = _model(model, given, listed, most, quantities, no_cache, options)
+        found = _model(model, given, quantities, no_cache, options, listed=listed, most=most, cases=cases)
     drawing = swept.drawn(found, over) if plot is not None else ""
     for gap in found.gaps:
         at = ", ".join(f"{name} = {size:,}" for name, size in gap.first.items())
@@ -82,6 +86,8 @@ def sweep(
             click.echo(line, nl=False)
     if plot is not None:
         swept.write(plot, [drawing])
+    nothing = sum(gap.points for gap in found.gaps) == found.points
+    return REFUSED if nothing or any(gap.possible for gap in found.gaps) else HELD
 
 
 def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mapping[str, Sequence[int]], bool]:
@@ -124,12 +130,10 @@ def _expression(text: str, given: Mapping[str, Sequence[int]], listed: bool, mos
 
 
 def _model(
-    model: str, given: Mapping[str, Sequence[int]], listed: bool, most: int, quantities: Sequence[str], no_cache: bool, options: Any
+    model: str, given: Mapping[str, Sequence[int]], quantities: Sequence[str], no_cache: bool, options: Mapping[str, str], **how: Any
 ) -> Sweep:
     from calc.options import made
-    from calc.stored import form_of
-    from calc.sweep import sweep as swept
+    from calc.sweep import of_model
 
     with talk() as say:
-        form = form_of(model, made(**options).to_json(), anew=no_cache, progress=say)
-    return swept(form, given, quantities or ("memory.peak",), listed=listed, most=most)
+        return of_model(model, given, quantities or ("memory.peak",), made(**options), cache=not no_cache, progress=say, **how)

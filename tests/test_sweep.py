@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import calc
 from calc import arrays
 from calc.dims import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
@@ -122,6 +123,39 @@ def test_where_values_decided_something_only_recorded_sizes_are_known() -> None:
     data["conditions"].append(["B == 13 and T == 71", True, "a line", True])
 
     assert 3 == _assert_all_points(Stored(data), {"B": [13, 17, 19], "T": [71, 79, 80, 89]}, ["parameters"])
+
+
+def test_a_grid_with_traced_cases_is_all_of_its_points() -> None:
+    """Wherever the step runs otherwise than the form says (a batch of one, one feature), each point has what a derivation there gives."""
+    names, axes = ("parameters", "activations.bytes", "memory.peak"), {"B": [1, 2], "D": [1, 4], "K": [1, 3]}
+    spec = calc.load("two-layer")
+
+    found = calc.sweep("two-layer", axes, names)
+
+    assert ((), 8) == (found.gaps, found.points)
+    for sizes, values in found.rows():
+        there = calc.derive(spec, dict(zip(axes, sizes, strict=True)))
+        assert values == tuple(there[name].value for name in names)
+
+
+def test_a_case_that_cannot_be_traced_is_a_gap_with_its_reason() -> None:
+    """Of two points at which the form does not hold one cannot be traced; the other is, and the first has no value."""
+    data = json.loads((FOLDER / "linear.json").read_text(encoding="utf-8"))
+    usual = json.loads(json.dumps(data))
+    data |= {"conditions": [["B != 1 and B != 3", True, "a line"]], "certified": [], "cases": []}
+
+    def trace(sizes: Mapping[str, int]) -> Stored:
+        if sizes["B"] == 1:
+            raise NapkinError("no such step")
+        return Stored(usual)
+
+    found = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace)
+    one = sweep(Stored(data), {"B": [1, 2, 3], "D": [5], "K": [7]}, ["parameters"], trace=trace, cases=1)
+
+    assert [(1, {"B": 1, "D": 5, "K": 7}, "no such step", True)] == [(g.points, g.first, g.because, g.possible) for g in found.gaps]
+    assert [None, 42, 42] == [values[0] for _, values in found.rows()]  # 5·7 + 7
+    assert [None, 42, None] == [values[0] for _, values in one.rows()]
+    assert one.gaps[-1].because.endswith("in the cases that were traced, 1 at most: give fewer sizes, or --cases 2")
 
 
 def test_listed_points_are_those_of_the_list() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from calc.stored.forms import Stored, StoredQuantity
 from calc.stored.produced import differing, digest
 
-__all__ = ["Stored", "StoredQuantity", "form_of", "names", "stored", "why_not"]
+__all__ = ["Stored", "StoredQuantity", "form_of", "forms_elsewhere", "names", "stored", "why_not"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "stored"
 INDEX = "index.json"
@@ -45,6 +45,17 @@ def form_of(
     from calc.stored.writing import made
 
     return Stored(made(name, chosen(**(options or {})), cache=not anew, progress=progress))
+
+
+def forms_elsewhere(
+    form: Stored, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> Callable[[Mapping[str, int]], Stored]:
+    """What gives the form of the same model that holds at other sizes: it is traced there, which takes torch and SymPy."""
+    from calc.options import made as chosen
+    from calc.stored.writing import made_elsewhere
+
+    make = made_elsewhere(form.name, chosen(**form.options), cache=cache, progress=progress)
+    return lambda sizes: Stored(make(sizes))
 
 
 def why_not(name: str, options: Mapping[str, str] | None = None) -> str:

@@ -36,7 +36,18 @@ _NOT_ONE = 8
 def made(name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """The form of a model as its file holds it, derived now."""
     spec = calc.load(name)
-    graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache)
+    return _made(name, _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache))
+
+
+def made_elsewhere(
+    name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> Callable[[Mapping[str, int]], dict[str, Any]]:
+    """What makes the form that holds at given sizes."""
+    graph_at = pipeline.graphs(calc.load(name), options, cache=cache, progress=progress)
+    return lambda sizes: _made(name, graph_at(sizes))
+
+
+def _made(name: str, graph: Graph) -> dict[str, Any]:
     analysis = analysed(graph)
     derivation = derived(graph, analysis=analysis)
     data = {"schema": SCHEMA, **_written(name, graph, analysis, derivation)}

@@ -49,15 +49,34 @@ def test_a_table_goes_to_a_file_and_its_points_come_from_one(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".partial"] == []
 
 
-def test_gaps_are_empty_cells_and_one_line_of_talk() -> None:
-    """two-layer has D·D + D·K parameters, 25 + 10 = 35 at K = 2; with K = 1 its step may run otherwise."""
+HALVES = """
+import torch
+from calc import Dim, Spec
+
+spec = Spec(name="halves", dims={"B": 3, "h": 2, "d": Dim(6, multiple_of="h")}, build=lambda n: torch.nn.Linear(n.d // n.h, n.h),
+            inputs=lambda n: (torch.ones(n.B, n.d // n.h),), loss=lambda model, x: model(x).sum())
+"""
+
+
+def test_gaps_are_empty_cells_and_one_line_of_talk(tmp_path: Path) -> None:
+    """A matrix of d/h columns and h rows with as many biases: 3·2 + 2 = 8 for 6 columns in halves, and 4 does not divide 6. Where no point
+    is left that a model can have, the request was not met."""
+    (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
+    model = f"{tmp_path / 'halves.py'}:spec"
+    found, nothing = (_run(model, "-d", sizes, "-d", "d=6", "--quantity", "parameters") for sizes in ("h=2,4", "h=4,5"))
+
+    assert (0, "h,d,parameters\n2,6,8\n4,6,\n") == (found.exit_code, found.stdout)
+    assert found.stderr.splitlines()[-1] == "1 of 2 points have no value, the first at h = 4, d = 6: d is not divisible by h"
+    assert (2, "h,d,parameters\n4,6,\n5,6,\n") == (nothing.exit_code, nothing.stdout)
+
+
+def test_points_at_which_the_step_runs_otherwise_have_the_values_of_their_case() -> None:
+    """two-layer has D·D + D·K parameters: 25 + 5 = 30 at K = 1, where it had no value and the status was 0."""
     found = _run("two-layer", "-d", "K=1,2", "-d", "D=5", "--quantity", "parameters")
 
-    assert found.stdout == "K,D,parameters\n1,5,\n2,5,35\n"
-    assert found.stderr.splitlines()[-1] == (
-        "1 of 2 points have no value, the first at K = 1, D = 5: the step was recorded where K == 1 is False, and is not known to run"
-        " alike where it is not: derive the model there"
-    )
+    assert (0, "K,D,parameters\n1,5,30\n2,5,35\n") == (found.exit_code, found.stdout)
+    assert "the step runs otherwise at K = 1, D = 5: tracing it there" in found.stderr
+    assert "no value" not in found.stderr
 
 
 def test_json_keeps_every_digit() -> None:
