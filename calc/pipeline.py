@@ -195,6 +195,17 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
 
 
 def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
+    """The graph at ``sizes``, and the spec that it is of. What the model raises is said to be its own, or that of tracing."""
+    try:
+        return _with_multiples(spec, sizes, run)
+    except SizesError as error:
+        failure = error
+    from calc.trace.real import told
+
+    raise told(spec, spec.sizes(decided.given_now(spec, sizes or {})), run.options, failure)
+
+
+def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
     """The graph at ``sizes``, and the spec that it is of: with the multiples that the sizes asked for need, where they need any."""
     try:
         return _as_it_is(spec, sizes, run)
@@ -321,6 +332,7 @@ def _as_numbers(names: Collection[str]) -> str:
 def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]], error: TraceError) -> dict[str, str]:
     """Further dimensions to leave as numbers after ``error``: the one it names, else the next set of those that may."""
     why = str(error).removeprefix(f"{spec.name} ").removeprefix(f"{spec.name}: ").partition("; declare what")[0]
+    why = f"under symbolic tracing it {why}" if why.startswith("raised ") else why
     if isinstance(error, NoPeakError) and error.dimension not in held:
         return dict.fromkeys(_with_quotients(spec, [error.dimension]), _NO_PEAK.format(error.where))
     may = {name for names in spec.gives_way for name in names}

@@ -1,0 +1,87 @@
+"""Whose an error is: the module's own, at real sizes, or one that symbolic tracing alone brings about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from calc.errors import SizesError
+from calc.spec import Spec
+from tests.trace.refused import assert_names_line, refusal
+
+
+class Scored(nn.Module):
+    def __init__(self, n: Any, of: Callable[[Tensor, Any], Tensor]) -> None:
+        super().__init__()
+        self.score, self.width, self.of = nn.Linear(n.d, n.C), n.C, of
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.of(self.score(x), self.width)
+
+
+def spec(of: Callable[[Tensor, Any], Tensor], **check_at: int) -> Spec:
+    return Spec(
+        name="scored",
+        dims={"B": 6, "d": 12, "C": 4},
+        build=lambda n: Scored(n, of),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda model, x: model(x).sum(),
+        check_at=check_at,
+    )
+
+
+def test_an_error_of_tracing_alone_is_said_to_be_one() -> None:
+    """The values that NumPy asks for are there in a real run; the line, and what to do, are named."""
+
+    def sorted_by_numpy(y: Tensor, width: Any) -> Tensor:
+        return y[torch.from_numpy(y.detach()[:, 0].numpy().argsort())]
+
+    error = refusal(spec(sorted_by_numpy))
+
+    assert isinstance(error, SizesError)
+    assert_names_line(error, sorted_by_numpy)
+    assert "(under symbolic tracing; the module itself runs at B=6, d=12, C=4); with plain numbers for sizes too, so it needs" in str(error)
+
+
+def test_an_error_of_the_modules_own_is_told_in_its_own_words() -> None:
+    """It is raised without tracing as well, so nothing is said of tracing."""
+
+    def narrow(y: Tensor, width: Any) -> Tensor:
+        assert width < 3, f"too many classes: {width}"
+        return y
+
+    error = refusal(spec(narrow))
+
+    assert_names_line(error, narrow)
+    assert str(error).endswith(": too many classes: 4")
+
+
+def test_a_large_module_is_run_at_its_sizes_for_checks() -> None:
+    """Its own sizes would take a while: 10⁵ features to 10³ classes."""
+
+    def by_numpy(y: Tensor, width: Any) -> Tensor:
+        return y * float(y.detach().numpy().mean())
+
+    large = replace(spec(by_numpy, B=2, d=3, C=5), dims={"B": 6, "d": 10**5, "C": 10**3})
+    error = refusal(large)
+
+    assert "(under symbolic tracing; the module itself runs at B=2, d=3, C=5)" in str(error)
+
+
+def test_a_size_that_becomes_a_number_is_not_blamed_on_the_model() -> None:
+    """A text of a size is a number only in a real run; the reason says what raised, and under what."""
+    import calc
+
+    def spelled(y: Tensor, width: Any) -> Tensor:
+        if not str(width).isdigit():
+            raise ValueError(f"no number: {width}")
+        return y
+
+    derivation = calc.derive(spec(spelled), cache=False, optimizer="sgd")
+
+    [said] = [a.because for a in derivation.assumptions if a.expr == "C = 4 throughout"]
+    assert said.startswith("a number, not a symbol: under symbolic tracing it raised ValueError at test_blame.py:")
