@@ -7,12 +7,13 @@ Python's own, slower and of any length. So an overflow is not met, but foreseen.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from calc import exact
 from calc.errors import NapkinError
 from calc.exact import FUNCTIONS, parsed
 from calc.stored.polynomials import Monomial, Polynomial, Table
@@ -48,6 +49,8 @@ def holds(text: str, values: Mapping[str, Array]) -> Array:
 def side(text: str, values: Mapping[str, Array]) -> Array | None:
     """On which side of an inequality each point lies: −1, 0 where both sides are equal, or 1. Nothing of another condition."""
     match parsed(text):
+        case ast.Compare(ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()]) as node if _of_doubles(node):
+            return _one_by_one(exact.side, node, values)
         case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE()], comparators=[right]):
             a, b = _both(left, right, values)
             return np.greater(a, b).astype(np.int8) - np.less(a, b).astype(np.int8)
@@ -142,8 +145,22 @@ _COMPARE: dict[type[ast.cmpop], Any] = {
 }  # fmt: skip
 
 
+def _of_doubles(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in exact.DOUBLES for part in ast.walk(node))
+
+
+def _one_by_one(answer: Callable[[str, Mapping[str, int]], int | None], node: ast.expr, values: Mapping[str, Array]) -> Array:
+    """What is asked of doubles, point after point in Python's own arithmetic: NumPy's differs from it in the last bit of a logarithm."""
+    text = ast.unparse(node)
+    names = [name for name in values if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))]
+    at = np.vectorize(lambda *sizes: answer(text, dict(zip(names, map(int, sizes), strict=True))), otypes=[np.int8])
+    return np.asarray(at(*(values[name] for name in names)))
+
+
 def _holds(node: ast.expr, values: Mapping[str, Array]) -> Array:
     match node:
+        case ast.Compare() if _of_doubles(node):
+            return _one_by_one(exact.holds, node, values).astype(bool)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return np.asarray(_COMPARE[type(op)](*_both(left, right, values)), dtype=bool)
         case ast.BoolOp(op=ast.And() | ast.Or() as op, values=parts):

@@ -15,6 +15,8 @@ from typing import Any
 
 from calc.errors import NapkinError
 
+# Of doubles made of sizes: Python's own, so that a question about them has the answer that it has in a step.
+DOUBLES: dict[str, Callable[[Any], int | float]] = {"float": float, "int": int, "round": round, "sqrt": math.sqrt, "log2": math.log2}
 FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 
@@ -26,11 +28,19 @@ def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
 Exact = int | Fraction
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Exact]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Div: lambda x, y: x // y if x % y == 0 else Fraction(x) / y, ast.Pow: lambda x, y: _power(x, y),
+    ast.Div: lambda x, y: _quotient(x, y), ast.Pow: lambda x, y: _power(x, y),
 }  # fmt: skip
 
 
-def _power(x: Exact, y: Exact) -> Exact:
+def _quotient(x: Any, y: Any) -> Any:
+    if isinstance(x, float) or isinstance(y, float):
+        return x / y
+    return x // y if x % y == 0 else Fraction(x) / y
+
+
+def _power(x: Any, y: Any) -> Any:
+    if isinstance(x, float) or isinstance(y, float):
+        return x**y
     if y.denominator != 1:
         raise NapkinError(f"a size to the power of {y} is no exact number: write whole powers")
     return x ** int(y) if y >= 0 else Fraction(x) ** int(y)
@@ -43,12 +53,14 @@ def _evaluate(node: ast.expr, values: Mapping[str, int]) -> Exact:
             return _ARITHMETIC[type(op)](_evaluate(left, values), _evaluate(right, values))
         case ast.Name(id=name):
             return values[name]
-        case ast.Constant(value=int() as number):
-            return number
+        case ast.Constant(value=int() | float() as number):
+            return number  # type: ignore[return-value]  # doubles are only in questions about sizes, rounded to a whole number there
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_evaluate(operand, values)
         case ast.Call(func=ast.Name(id="ceiling"), args=[ast.Call(func=ast.Name(id="log"), args=[size, ast.Constant(value=2)])]):
             return (math.ceil(_evaluate(size, values)) - 1).bit_length()
+        case ast.Call(func=ast.Name(id=function), args=[number]) if function in DOUBLES:
+            return DOUBLES[function](_evaluate(number, values))  # type: ignore[return-value]  # as above
         case ast.Call(func=ast.Name(id=function), args=args) if function in FUNCTIONS:
             a = [_evaluate(x, values) for x in args]
             match function:

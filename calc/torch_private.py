@@ -79,7 +79,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch.utils._python_dispatch": ("TorchDispatchMode", "no_modes=_disable_current_modes"),
     "torch.utils._pytree": ("tree_leaves", "tree_map"),
-    "torch.utils._sympy.functions": ("FloorDiv",),
+    "torch.utils._sympy.functions": ("CeilToInt", "FloorDiv", "FloorToInt", "RoundToInt", "TruncToInt"),
 }
 FEWER: Mapping[str, tuple[str, ...]] = {"decompositions.matmul": ("2.11",)}  # later versions keep symbols by themselves
 # Read off objects, or replaced on modules and classes, for a while.

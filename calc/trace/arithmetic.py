@@ -1,4 +1,4 @@
-"""``int(size)``, ``float(size)``, ``round(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
+"""``int(size)``, ``float(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
 
 Python's own must return plain numbers, so ``int(width * 0.25)`` would read the width as one number. While a model is built and
 run, its own files see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that comes out of a
@@ -17,7 +17,6 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.torch_private import FloorDiv, sym_log2
+from calc.torch_private import sym_log2
 from calc.trace.caches import remembers
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
@@ -65,7 +64,7 @@ class _Int(metaclass=_LooksLike):
         if isinstance(value, torch.SymInt):
             return value
         if isinstance(value, torch.SymFloat):
-            return _truncated(value)
+            return math.trunc(value)
         return builtins.int(value, *base)
 
 
@@ -124,14 +123,6 @@ class _Math(ModuleType):
         return _symbolic_float(root) if root is not None else torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
 
     @staticmethod
-    def floor(x: Any) -> Any:
-        return _truncated(x) if isinstance(x, torch.SymFloat) else math.floor(x)
-
-    @staticmethod
-    def ceil(x: Any) -> Any:
-        return _truncated(x, up=True) if isinstance(x, torch.SymFloat) else math.ceil(x)
-
-    @staticmethod
     def log2(x: Any) -> Any:
         return _log2(x) if _is_symbolic(x) else math.log2(x)
 
@@ -140,10 +131,6 @@ class _Math(ModuleType):
         if not _is_symbolic(x):
             return math.log(x, *base)
         return _log2(x) * (math.log(2) / (math.log(*base) if base else 1.0))
-
-    @staticmethod
-    def trunc(x: Any) -> Any:
-        return _truncated(x) if isinstance(x, torch.SymFloat) else math.trunc(x)
 
     @staticmethod
     def gcd(*numbers: Any) -> Any:
@@ -189,40 +176,6 @@ class _Range(metaclass=_LooksLike):
         return builtins.range(*bounds)
 
 
-def _truncated(value: torch.SymFloat, up: bool = False) -> Any:
-    """The integer part of a positive number made of sizes, or the next integer, with its decimal factors as the fractions they are."""
-    made = _fraction(value)
-    if made is None:
-        return math.ceil(value) if up else builtins.int(value)
-    numerator, denominator, env = made
-    return _divided(numerator + denominator - 1 if up else numerator, denominator, env)
-
-
-def _rounded(value: Any, *digits: Any, **named: Any) -> Any:
-    """What a model's files call ``round``."""
-    if digits or named or not _is_symbolic(value):
-        return builtins.round(value, *digits, **named)
-    made = None if isinstance(value, torch.SymInt) else _fraction(value)
-    if made is None:
-        return value if isinstance(value, torch.SymInt) else builtins.round(value)
-    numerator, denominator, env = made
-    if denominator == 1:
-        return _divided(numerator, denominator, env)
-    # A half goes to the even side, which no closed form says: that there is none is a condition of the step.
-    if denominator % 2 == 0 and _divided(2 * numerator + denominator, 1, env) % (2 * builtins.int(denominator)) == 0:
-        return builtins.round(value)
-    return _divided(2 * numerator + denominator, 2 * denominator, env)
-
-
-def _fraction(value: torch.SymFloat) -> tuple[Any, Any, SizeEnv] | None:
-    """A number made of sizes as numerator and denominator, or nothing where it is no such number."""
-    exact, env = _exact(value.node.expr), value.node.shape_env
-    if exact is None or not isinstance(env, SizeEnv):
-        return None
-    numerator, denominator = sp.fraction(sp.together(sp.expand(exact)))
-    return sp.expand(numerator), sp.expand(denominator), env
-
-
 def _common_divisor(one: Any, other: Any) -> Any:
     """The greatest common divisor of two sizes, where it is one at all sizes: what is left of them has none, or is 1."""
     size = one if isinstance(one, torch.SymInt) else other
@@ -253,33 +206,8 @@ def _size(expr: Any, env: SizeEnv) -> Any:
     return env.create_symintnode(sp.expand(expr), hint=env.at_hints(sp.expand(expr)))
 
 
-def _divided(numerator: Any, denominator: Any, env: SizeEnv) -> Any:
-    whole = sp.expand(numerator) if denominator == 1 else FloorDiv(sp.expand(numerator), denominator)
-    return env.create_symintnode(whole, hint=env.at_hints(whole))
-
-
-def _exact(expr: Any) -> Any:
-    """``expr`` with ``0.25`` as 1/4 and divisions as such, or nothing where it is no such expression."""
-    if expr.is_Symbol or expr.is_Integer or expr.is_Rational:
-        return expr
-    if expr.is_Float:
-        fraction = Fraction(repr(builtins.float(expr)))
-        return sp.Rational(fraction.numerator, fraction.denominator)
-    kind = type(expr).__name__
-    if kind not in ("Add", "Mul", "Pow", "ToFloat", "FloatTrueDiv", "IntTrueDiv", "FloorDiv", "CleanDiv"):
-        return None
-    args = [_exact(a) for a in expr.args]
-    if any(a is None for a in args):
-        return None
-    if kind == "ToFloat":
-        return args[0]
-    if kind.endswith("TrueDiv"):
-        return args[0] / args[1]
-    return expr.func(*args)
-
-
 _INSTEAD[id(operator.index)] = _index
-_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range, "round": _rounded}
+_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range}
 _MISSING = object()
 for _name, _kind in _BUILTINS.items():
     _kind.__name__ = _name  # as ``type(x).__name__`` says it
@@ -287,7 +215,7 @@ for _name, _kind in _BUILTINS.items():
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float``, ``range``, ``round`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
+    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
     symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     modules = _FILES.of_models([*sys.modules.values()])

@@ -189,10 +189,12 @@ def number_text(expr: Any, names: Mapping[Any, str]) -> str:
         return f"({float(expr)!r})"
     parts = [number_text(a, names) for a in expr.args]
     kind = type(expr).__name__
-    if expr.is_Add:
+    if expr.is_Add or kind == "Plus":
         return f"({' + '.join(parts)})"
-    if expr.is_Mul:
+    if expr.is_Mul or kind == "Times":
         return f"({'*'.join(parts)})"
+    if kind == "Minus":
+        return f"({parts[0]} - {parts[1]})"
     if kind in _POWERS:
         return f"({parts[0]})**({parts[1]})"
     if kind in _QUOTIENTS:

@@ -23,6 +23,7 @@ from calc.torch_private import FakeTensorMode
 from calc.trace import caches, composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import remembering_functions, symbolic_numbers
+from calc.trace.doubles import kept_in_order
 from calc.trace.integers import like_integers
 from calc.trace.keeping import Keeping
 from calc.trace.lines import doing
@@ -118,6 +119,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         mode,
         disguise.unrecognised(),
         _convolving(env),
+        kept_in_order(),  # before any of it is remembered
         remembered(arithmetic),
         symbolic_numbers(),
         caches.of_this_trace(remembering_functions()),

@@ -93,6 +93,8 @@ def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], be
 # What a size's text consists of; anything else is a function of values.
 _KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
 
+# A condition may also be about doubles made of sizes.
+_ASKED = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_KNOWN.pattern}")
 
 # What was asked of sizes, with the answer and the line that asked.
 Questions = Mapping[Any, tuple[Any, str]]
@@ -182,6 +184,12 @@ class SizeEnv(ShapeEnv):
         if self._noted is not None and self._aside is None:
             self._noted[expr] = known
         return known[0]
+
+    def take(self, question: Any) -> None:
+        """Write down what is so at the hints; what cannot be written down is a size read as a number."""
+        if _condition(question, self.names) is None:
+            raise self._pinned(question.lhs)
+        self._answer(question, pinned=False)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
@@ -324,7 +332,7 @@ def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
     kind = type(e).__name__
     if kind in _RELATIONS:
         sides = [_text(_rounded_up(side), names) for side in e.args]
-        return None if any(_KNOWN.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
+        return None if any(_ASKED.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
     parts = [_condition(part, names) for part in e.args]
     if not parts or None in parts:
         return None
@@ -372,6 +380,14 @@ def _is_below_nought(e: Any) -> bool:
     return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
 
 
+# Doubles made of sizes, as ``calc.exact`` reads them: with Python's own arithmetic, in the order in which the step runs it.
+_OF_DOUBLES = {
+    "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
+    "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
+    "Plus": "+", "Minus": "-", "Times": "*", "Quotient": "//", "Rest": "%", "FloatTrueDiv": "/", "FloatPow": "**",
+}  # fmt: skip
+
+
 def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
     if e.is_Symbol:
         return names.get(e, str(e))
@@ -379,6 +395,8 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
         return str(int(e))
     if e.is_Rational:
         return f"{e.p}/{e.q}"
+    if e.is_Float:
+        return repr(float(e))
     args = [_text(a, names) for a in e.args]
     kind = type(e).__name__
     if e.is_Add:
@@ -393,9 +411,12 @@ def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
             return f"floor(({args[0]})/({args[1]}))" if whole is None else _text(whole, names)
         case "CeilDiv":
             return f"ceiling(({args[0]})/({args[1]}))"
-        case "CeilToInt" | "TruncToInt" | "FloorToInt" if _is_quotient(e.args[0]):
-            over, under = (_text(a, names) for a in e.args[0].args)
-            return f"{'ceiling' if kind == 'CeilToInt' else 'floor'}(({over})/({under}))"
+        case "CeilToInt" | "TruncToInt" | "FloorToInt" | "RoundToInt" | "ToFloat" | "OpaqueUnaryFn_sqrt" | "OpaqueUnaryFn_log2":
+            return f"{_OF_DOUBLES[kind]}({args[0]})"
+        case "IntTrueDiv":  # as Python divides whole numbers: exactly, and then rounded once
+            return f"float(({args[0]})/({args[1]}))"
+        case "Plus" | "Minus" | "Times" | "Quotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
+            return f"({args[0]}) {_OF_DOUBLES[kind]} ({args[1]})"
         case "Mod" | "PythonMod":
             return f"Mod({args[0]}, {args[1]})"
         case "Max" | "Min":
@@ -414,10 +435,6 @@ def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
     symbols = sorted(numerator.free_symbols, key=str)
     whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
     return quotient if whole else None
-
-
-def _is_quotient(e: Any) -> bool:
-    return type(e).__name__ in ("IntTrueDiv", "FloatTrueDiv") and all(a.is_Integer or a.is_Symbol for a in e.args)
 
 
 def _atomic(text: str) -> bool:
