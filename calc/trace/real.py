@@ -12,7 +12,7 @@ from calc.errors import NapkinError, SizesError, UndecidedSizeError
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
-from calc.trace import again, step
+from calc.trace import again, optimizers, step
 from calc.trace.refusing import refusing
 
 # A run is for an error message: no more parameters and elements of inputs than take a moment.
@@ -76,7 +76,7 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
 
 
 def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
-    """What the module raises in a forward and, where it is trained, a backward; nothing where it runs."""
+    """What the module raises in a forward and, where it is trained, in the rest of the step; nothing where it runs."""
     try:
         with refusing(spec, None), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -87,6 +87,7 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
                 result = step._result(spec, module, inputs, options)
                 if options.trains and result.requires_grad:
                     result.backward()
+                    optimizers.build(options, spec, module, [*module.parameters()]).step()
     except NapkinError as error:
         return error
     return None
