@@ -132,6 +132,10 @@ class Free:
     moves: bool = False
 
 
+# Overloads in place, and those of other operators that take the same arguments by another overload's name.
+_LIKE = {"Scalar": ("Tensor", "default"), "Tensor": ("default", "Tensor_Tensor"), "default": ("Tensor",)}
+
+
 @dataclass
 class Registry:
     """All operators with a rule, and those that are free. There is one, ``REGISTRY``; tests make altered copies."""
@@ -150,7 +154,17 @@ class Registry:
             self.frees[entry.op] = entry
 
     def find(self, op: str) -> Rule | Free | None:
-        return self.rules.get(op) or self.frees.get(op)
+        """What is known of ``op``. An operator in place (``aten.erf_.default``) without an entry of its own costs what the one does that
+        makes a new result: it reads its argument and writes as many elements. Where it touches fewer, it has an entry of its own."""
+        return self.rules.get(op) or self.frees.get(op) or self._not_in_place(op)
+
+    def _not_in_place(self, op: str) -> Rule | Free | None:
+        library, _, rest = op.partition(".")
+        name, _, overload = rest.partition(".")
+        if not name.endswith("_") or name.endswith("__"):
+            return None
+        names = [f"{library}.{name[:-1]}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
+        return next((entry for other in names if (entry := self.rules.get(other) or self.frees.get(other))), None)
 
     def with_rule(self, op: str, function: RuleFunction) -> Registry:
         """A copy in which ``op`` is counted by ``function``: how tests plant errors."""

@@ -219,7 +219,7 @@ class StepMaker:
         return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
 
     def _because(self, quantity: str, rules: Sequence[str]) -> str:
-        known = [self.analysis.registry.rules[r] for r in rules if r in self.analysis.registry.rules]
+        known = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
             return "distinct elements read plus elements written, times their size"
         if not known:

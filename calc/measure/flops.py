@@ -52,6 +52,10 @@ def _addbmm(bias: Sequence[int], a: Sequence[int], b: Sequence[int], **ignored: 
     return 2 * a[0] * a[1] * a[2] * b[2]
 
 
+def _product_in_place(target: Sequence[int], a: Sequence[int], b: Sequence[int], **ignored: Any) -> int:
+    return 2 * math.prod(a) * b[-1]
+
+
 def _trilinear(a: Any, b: Any, c: Any, *axes: Any, **ignored: Any) -> int:
     """The product of two, then its product with the third: a multiply-add for each term of the sum."""
     names = dict(zip(("expand1", "expand2", "expand3"), axes, strict=False))
@@ -125,7 +129,7 @@ def _convolution_backward(*args: Any, out_val: Any = None, **kwargs: Any) -> int
 
 _convolution_backward._get_raw = True  # type: ignore[attr-defined]  # how torch's counter marks a formula that takes tensors
 
-# What the counter lacks (it gives 0 for products with a vector and of groups) or gets wrong (grouped convolutions).
+# What the counter lacks (it gives 0 for products with a vector, of groups and in place) or gets wrong (grouped convolutions).
 MAPPING: dict[Any, Callable[..., int]] = {
     aten.dot: _dot,
     aten.vdot: _dot,
@@ -144,6 +148,10 @@ MAPPING: dict[Any, Callable[..., int]] = {
     aten.linalg_lu_solve: _lu_solve,
     aten.cholesky_solve: _cholesky_solve,
     aten.convolution_backward: _convolution_backward,
+    aten.addmm_: _product_in_place,
+    aten.baddbmm_: _product_in_place,
+    aten.addmv_: _addmv,
+    aten.addbmm_: _addbmm,
 }
 _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from calc.measure.choices import decided
 from calc.measure.composite import is_composite, taken_apart
+from calc.measure.kinds import tensors_in
 from calc.torch_private import TorchDispatchMode
 
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
@@ -26,12 +27,14 @@ class Observer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
             return taken_apart(self, func, args, kwargs)
-        if getattr(func, "namespace", "") != "profiler":  # marks spans of time, computes nothing
-            self.names.add(str(func))
         size = decided(func, args)
         if size is not None:
             self.decided.setdefault(size[0], []).append(size[1])
-        return func(*args, **(kwargs or {}))
+        outputs = func(*args, **(kwargs or {}))
+        # One of the profiler marks spans of time; one without any tensor works with element types.
+        if getattr(func, "namespace", "") != "profiler" and any(True for _ in tensors_in([*args, *(kwargs or {}).values(), outputs])):
+            self.names.add(str(func))
+        return outputs
 
 
 def fused_attention(operators: set[str]) -> list[str]:

@@ -98,11 +98,10 @@ def _size(elements: int, like: Tensor) -> int:
 
 NOTHING_WRITTEN = names("empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize set")
 
-WRITE_ONLY = names(
-    "rrelu_with_noise _foreach_copy _foreach_zero copy fill zero bernoulli uniform normal random exponential log_normal geometric cauchy"
-)
+WRITE_ONLY = names("_foreach_copy _foreach_zero copy fill zero bernoulli uniform normal random exponential log_normal geometric cauchy")
 
 SHAPE_ONLY: dict[str, frozenset[str]] = {
+    "rrelu_with_noise": frozenset({"noise"}),  # written, never read
     **dict.fromkeys(
         names(
             "empty_like zeros_like ones_like full_like rand_like randn_like randint_like"
@@ -204,7 +203,7 @@ SCATTERS: dict[str, Callable[[Args], tuple[int, int]]] = {
     "index_add_": _scatter_index_add,
     "index_copy_": _scatter_index_copy,
     "index_fill_": _scatter_index_fill,
-    "scatter_": _scatter_src,
+    "scatter_": lambda args: _scatter_accumulate(args) if args.get("reduce") else _scatter_src(args),
     "scatter_add_": _scatter_accumulate,
     "scatter_reduce_": _scatter_accumulate,
 }

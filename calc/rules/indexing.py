@@ -140,12 +140,19 @@ def index_copy_(op: Operator) -> Cost:
     return Cost(reads=whole(op.tensor("index"), source), writes=((source.numel, op.tensor("self").dtype),))
 
 
-@rule("aten.index_fill_.int_Scalar", statement="x[index[i]] = value along dim", source=MOVES, convention=TOUCHES)
+@rule(
+    "aten.index_fill_.int_Scalar",
+    "aten.index_fill_.int_Tensor",
+    statement="x[index[i]] = value along dim",
+    source=MOVES,
+    convention=TOUCHES,
+)
 def index_fill_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n)."""
+    """Shapes: x (*), index (n), value one number."""
     kept, _ = split(op.shape("self"), op.value("dim"))
     index_ = op.tensor("index")
-    return Cost(reads=whole(index_), writes=((math.prod(kept) * index_.numel, op.tensor("self").dtype),))
+    value = whole(op.tensor("value")) if op.has("value") else ()
+    return Cost(reads=(*whole(index_), *value), writes=((math.prod(kept) * index_.numel, op.tensor("self").dtype),))
 
 
 free(
@@ -169,15 +176,34 @@ def put(op: Operator) -> Cost:
     return Cost(elementwise=(each("x[index] += source", op.shape("index")),) if op.value("accumulate", False) else ())
 
 
+ACCUMULATES = "one operation per source element; a mean counts them too and divides every result"
+
+
 @rule(
     "aten.scatter_reduce.two",
     "aten.scatter.reduce",
+    "aten.scatter.value_reduce",
     statement="y = x, then y[index[i]] = y[index[i]] + source[i] along dim; or their product, largest, least or mean",
-    source="one operation per source element; a mean counts them too and divides every result",
+    source=ACCUMULATES,
 )
 def scatter_reduce(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n) → y (*)."""
+    """Shapes: x (*), index (n), source at least (n) or one number → y (*)."""
     shape = op.shape("index")
     if op.value("reduce") != "mean":
         return Cost(elementwise=(each("x[index] ∘ source", shape),))
     return Cost(elementwise=(each("x[index] += source", shape), each("count[index] += 1", shape), each("/ count", op.out.shape)))
+
+
+@rule(
+    "aten.scatter_reduce_.two",
+    "aten.scatter_.reduce",
+    "aten.scatter_.value_reduce",
+    statement="x[index[i]] = x[index[i]] + source[i] along dim; or their product, largest, least or mean",
+    source=ACCUMULATES,
+    convention=TOUCHES,
+)
+def scatter_reduce_(op: Operator) -> Cost:
+    """Shapes: x (*), index (n), source at least (n) or one number."""
+    index_, touched = op.tensor("index"), ((op.tensor("index").numel, op.tensor("self").dtype),)
+    source = ((index_.numel, op.tensor("src").dtype),) if op.has("src") else ()
+    return Cost(elementwise=scatter_reduce(op).elementwise, reads=(*whole(index_), *source, *touched), writes=touched)

@@ -148,6 +148,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         operator, names, mutated = self._schema(func)
         node = current_node() if self.phase == "backward" else None
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
+        if not tensors_in(out) and not tensors_in([value for _, value in given]):
+            return  # it works with element types or numbers alone (``promote_types``)
         written = tuple((n, self._value(v)) for n, v in given)
         chosen = self.choices.chosen(func, args, kwargs)
         if chosen is not None:

@@ -67,6 +67,7 @@ add(
 )
 add("index_copy.default index_copy_.default", lambda: call(r(7, 5), 0, torch.tensor([1, 4, 2]), r(3, 5)))
 add("index_fill.int_Scalar index_fill_.int_Scalar", lambda: call(r(7, 5), 0, ints(7, 3), 0.0))
+add("index_fill_.int_Tensor", lambda: call(r(7, 5), 0, ints(7, 3), r()))
 add("scatter.src scatter_.src scatter_add.default scatter_add_.default", lambda: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5)))
 add("scatter.value scatter_.value", lambda: call(r(7, 5), 0, ints(7, 3, 2), 1.0))
 

@@ -132,8 +132,9 @@ add("put.default", lambda: call(r(3, 5), ints(15, 7), r(7)), lambda: call(r(3, 5
 add("index_fill.int_Tensor", lambda: call(r(7, 5), 0, ints(7, 3), r()))
 add("masked_scatter.default", lambda: call(r(3, 5), bits(3, 5), r(15)))
 add("masked_scatter_backward.default", lambda: call(r(3, 5), bits(3, 5), [17]))
-add("scatter_reduce.two", *(lambda k=k: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5), k) for k in ("sum", "amax", "mean")))
-add("scatter.reduce", lambda: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5), reduce="add"))
+add("scatter_reduce.two scatter_reduce_.two", *(lambda k=k: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5), k) for k in ("sum", "amax", "mean")))
+add("scatter.reduce scatter_.reduce", lambda: call(r(7, 5), 0, ints(7, 3, 2), r(11, 5), reduce="add"))
+add("scatter.value_reduce scatter_.value_reduce", lambda: call(r(7, 5), 0, ints(7, 3, 2), 2.0, reduce="multiply"))
 add("index_put.default index_put_.default", lambda: call(r(7, 5), [torch.rand(7, 5) < 0.5], r()))
 
 # -- weights ----------

@@ -94,9 +94,18 @@ at_places(
     lambda s: (torch.randint(s.m, (s.k, s.n)), torch.rand(s.k, s.n)),
     lambda w, i, x: [w.take(i), w.put(i, x), w.put(i, x, accumulate=True)],
     lambda w, i, x: [w.scatter_reduce(0, i, x, kind) for kind in ("sum", "amax", "mean")],
-    *unlearned(lambda w, i, x: w.scatter(0, i, x, reduce="add")),
+    lambda w, i, x: [w.clone().scatter_reduce_(0, i, x, kind) for kind in ("sum", "amax", "mean")],
+    *unlearned(lambda w, i, x: w.scatter(0, i, x, reduce="add"), lambda w, i, x: w.scatter(0, i, 2.0, reduce="multiply")),
+    *unlearned(lambda w, i, x: w.scatter_(0, i, x, reduce="add"), lambda w, i, x: w.scatter_(0, i, 2.0, reduce="multiply")),
     lambda w, i, x: w.index_fill(0, i[0], torch.zeros(())),
+    lambda w, i, x: w.clone().index_fill_(0, i[0], torch.zeros(())),
 )
+operators(
+    "products in place",
+    *unlearned(lambda w: (w @ w.T).addmm_(w, w.T), lambda w: w[0].clone().addmv_(w.T, w[:, 0])),
+    *unlearned(lambda w: (w @ w.T)[None].baddbmm_(w[None], w.T[None]), lambda w: (w @ w.T).addbmm_(w[None], w.T[None])),
+)
+operators("functions in place", *unlearned(lambda w: w.erf_(), lambda w: w.expm1_(), lambda w: w.cumsum_(0), lambda w: w.atan2_(w + 1)))
 operators(
     "segments",
     *(lambda w, i, k=kind: torch.segment_reduce(w, k, lengths=i, unsafe=True) for kind in ("sum", "mean", "max", "min", "prod")),

@@ -290,6 +290,7 @@ operators(
     lambda w: w[:4],
     dims={"m": 5, "n": 7},
 )
+operators("element types", lambda w: w.to(torch.promote_types(w.dtype, torch.bfloat16)) * 2)
 operators("windows", lambda w: w.unfold(1, 3, 2), lambda w: w.unfold(0, 2, 1))
 
 # -- new tensors --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""Operators in place without a rule of their own: they cost what the operator does that makes a new result.
+
+All of torch's are enumerated, each with the calls of the other; torch's own count of the call must be the rule's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import flop_counter
+
+import calc.rules  # noqa: F401  (fills the registry)
+from calc.cost import REGISTRY, cost_of
+from tests.rules.calls import add, bits, call, ints, r
+from tests.rules.cases import CASES
+from tests.rules.operators import Case, Observed, derived, observe, overload
+
+add("bitwise_and_.Scalar bitwise_or_.Scalar bitwise_xor_.Scalar", lambda: call(ints(7, 3, 5), 5))
+add("eq_.Scalar ne_.Scalar lt_.Scalar le_.Scalar gt_.Scalar ge_.Scalar", lambda: call(r(3, 5), 1))
+add("copysign_.Scalar floor_divide_.Scalar fmod_.Scalar", lambda: call(r(3, 5), 2.0))
+add("logical_xor_.default", lambda: call(bits(3, 5), bits(3, 5)))
+
+# Of what is as long as another tensor, the first may be too small for the result.
+add("addbmm_.default", lambda: Case((r(3, 7), r(2, 3, 5), r(2, 5, 7)), matmul=2 * 2 * 3 * 5 * 7))
+add("addr_.default", lambda: call(r(3, 7), r(3), r(7)))
+
+
+def _operators_in_place() -> Iterator[str]:
+    """Those of torch that change their first argument and are no views, without an entry of their own."""
+    for name in sorted({name.removeprefix("aten::").partition(".")[0] for name in torch._C._dispatch_get_all_op_names()}):
+        packet = getattr(torch.ops.aten, name, None)
+        for each in packet.overloads() if packet is not None and name.endswith("_") and not name.endswith("__") else ():
+            operator = f"aten.{name}.{each}"
+            known = operator in REGISTRY.rules or operator in REGISTRY.frees
+            if not known and REGISTRY.find(operator) is not None and torch.Tag.inplace_view not in overload(operator).tags:
+                yield operator
+
+
+IN_PLACE = [*_operators_in_place()]
+
+
+def _observed(operator: str) -> Iterator[Observed]:
+    """What torch counts of the calls that can be made in place: elsewhere the result would have another shape or format."""
+    known = REGISTRY.find(operator)
+    assert known is not None
+    for make in CASES.get(operator) or CASES[known.op]:
+        new = make()
+        case = replace(new, args=(new.args[0].clone(memory_format=torch.contiguous_format), *new.args[1:]))
+        try:
+            overload(operator)(case.args[0].clone(), *case.args[1:], **case.kwargs)
+        except (RuntimeError, TypeError):
+            continue
+        yield observe(operator, replace(case, matmul=_products(known.op, new)))
+
+
+def _products(operator: str, case: Case) -> int:
+    """Torch's counter knows no product in place: those of the new result, of which it has a formula."""
+    known = overload(operator).overloadpacket in flop_counter.flop_registry
+    return observe(operator, case).matmul if known and case.matmul is None else case.matmul or 0
+
+
+@pytest.mark.parametrize("operator", IN_PLACE)
+def test_an_operator_in_place_costs_what_the_one_with_a_new_result_does(operator: str) -> None:
+    """Its argument is read, and as many elements are written."""
+    seen = [*_observed(operator)]
+
+    assert seen, f"no call of {operator}: add one"
+    assert seen == [derived(cost_of(each.operator, "", REGISTRY), each) for each in seen]
+
+
+def test_what_touches_fewer_elements_in_place_has_a_rule_of_its_own() -> None:
+    """Putting into a copy writes all of it, putting in place writes what is put."""
+    touching: Any = {"index_put_", "index_add_", "scatter_", "scatter_add_", "scatter_reduce_", "index_copy_", "index_fill_"}
+
+    assert set() == {operator for operator in IN_PLACE if operator.split(".")[1] in touching}
