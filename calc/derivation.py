@@ -132,7 +132,8 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is none."""
+    """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is no closed form; ``value`` is then
+    that of a trace at the derivation's sizes, or ``None``."""
 
     name: str
     unit: Unit
@@ -160,9 +161,16 @@ class Quantity:
 
         Where the step runs otherwise (a batch of one, few layers), it is traced there, which takes seconds and torch.
         """
-        if self.text is None or self._evaluator is None:
+        if self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
         return self._evaluator.value(self._evaluator.sizes(sizes))
+
+    @property
+    def reason(self) -> str:
+        """Why there is no closed form, in words that stand in its place; they say so where there is a value all the same."""
+        if not self.unknown:
+            return ""
+        return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
 
     def _repr_html_(self) -> str:
         from calc import notebook

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,7 +84,12 @@ class UnknownQuantityError(BadInputError):
 
 
 class TraceError(NapkinError):
-    """The training step could not be recorded with symbolic sizes."""
+    """The training step could not be traced with symbolic sizes.
+
+    ``failures``: the quantities that have no closed form, each with the reason, where the step itself could be traced.
+    """
+
+    failures: Mapping[str, str] = MappingProxyType({})
 
 
 class SizesError(TraceError):
@@ -158,11 +164,17 @@ class UnlikeTurnsError(TraceError):
 
 
 class CertificateError(TraceError):
-    """A closed form disagrees with a recording at ``sizes`` (of the basis symbols) outside its derivation."""
+    """A closed form disagrees with a recording at ``sizes`` (of the basis symbols) outside its derivation.
 
-    def __init__(self, quantity: str, message: str, sizes: Mapping[str, int] | None = None) -> None:
+    ``others`` are further quantities whose closed forms do, with the message for each.
+    """
+
+    def __init__(
+        self, quantity: str, message: str, sizes: Mapping[str, int] | None = None, others: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.quantity, self.sizes = quantity, sizes or {}
+        self.failures = {quantity: message, **(others or {})}
 
 
 class MeasurementError(NapkinError):

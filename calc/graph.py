@@ -139,6 +139,7 @@ class Graph:
 
     ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone. ``rewrites``: whether an operator in
     place changes a tensor that autograd follows, in which case it takes views of that tensor again.
+    ``unknown`` are quantities without a closed form, and why: the certificates do not compare them.
     ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
     them as a number.
     """
@@ -161,6 +162,7 @@ class Graph:
     pins: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rewrites: bool = True
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""

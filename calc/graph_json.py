@@ -114,6 +114,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "pins": dict(graph.pins),
         "held": {name: list(kept) for name, kept in graph.held.items()},
         "rewrites": graph.rewrites,
+        **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
@@ -172,6 +173,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         pins=data["pins"],
         held={name: (value, why) for name, (value, why) in data["held"].items()},
         rewrites=data.get("rewrites", True),
+        unknown=data.get("unknown", {}),
         special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 

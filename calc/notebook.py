@@ -18,7 +18,7 @@ _LONGEST_LATEX = 4000
 
 def derivation(found: Derivation) -> str:
     """Every quantity with its closed form and its value."""
-    rows = [(name, _clipped(found[name].text or f"unknown: {found[name].unknown}"), _value(found[name])) for name in found]
+    rows = [(name, _clipped(found[name].text or found[name].reason), _value(found[name])) for name in found]
     sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
     return table(f"{found.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
 
@@ -26,7 +26,7 @@ def derivation(found: Derivation) -> str:
 def quantity(found: Quantity) -> str:
     """Its terms and their sum."""
     rows = [(term.site, _clipped(term.expr), f"{term.value:,}", term.because) for term in found.terms]
-    total = ("all", _clipped(found.text or f"unknown: {found.unknown}"), _value(found), "")
+    total = ("all", _clipped(found.text or found.reason), _value(found), "")
     return table(f"{found.name}: {found.meaning}", ("Site", "Closed form", "Value", "What"), [*rows, total], code=1)
 
 

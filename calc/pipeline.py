@@ -32,7 +32,7 @@ from calc.errors import (
     UnknownOperatorError,
     line_in,
 )
-from calc.graph import Assumption, Condition, Graph, Special
+from calc.graph import Assumption, Condition, Graph, Record, Special
 from calc.options import Options
 from calc.patterns import in_patterns
 from calc.recordings import Cache
@@ -152,7 +152,15 @@ def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry
         raise TraceError(f"{spec.name}: at these sizes the step has to be traced, which takes torch: install it") from None
     by_registry = analysis if analysis is not None and registry is REGISTRY else certified(graph, registry)
     everywhere = functools.cache(lambda: _where_degenerate(run, graph, by_registry if registry is REGISTRY else analysis, spec))
-    return Traced(graph, by_registry, decided.as_recorded(spec, graph), everywhere)
+    record = functools.partial(_recorded_at, spec, run.options)
+    return Traced(graph, by_registry, decided.as_recorded(spec, graph), everywhere, record)
+
+
+def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> Record:
+    """A trace of the step at these very sizes, all of them numbers."""
+    from calc.trace import again
+
+    return again(spec, {}, sizes, {}, options)
 
 
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
@@ -186,7 +194,8 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     if derivation.replay is None:
         raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
     found = derivation.replay(None)
-    if not found.fewer or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
+    exact = not found.fewer and derivation["memory.peak"].text is not None
+    if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
         return found
     from calc.trace import again
 
@@ -194,15 +203,32 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
 
 
+# Where the parameters differ, another model was built than the one that was traced.
+_NEVER_UNKNOWN = "parameters"
+
+
 def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
     """The graph at ``sizes``, and the spec that it is of. What the model raises is said to be its own, or that of tracing."""
     try:
-        return _with_multiples(spec, sizes, run)
+        return _with_what_is_known(spec, sizes, run)
     except SizesError as error:
         failure = error
     from calc.trace.real import told
 
     raise told(spec, spec.sizes(decided.given_now(spec, sizes or {})), run.options, failure)
+
+
+def _with_what_is_known(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
+    """The same. Quantities that have no closed form whatever was tried become unknown; the others are derived without them."""
+    unknown: dict[str, str] = {}
+    while True:
+        try:
+            return _with_multiples(replace(spec, unknown=unknown) if unknown else spec, sizes, run)
+        except TraceError as error:
+            if not error.failures.keys() - unknown.keys() or _NEVER_UNKNOWN in error.failures:
+                raise
+            unknown |= error.failures
+            run.progress(f"no closed form of {', '.join(error.failures)}: tracing the step without")
 
 
 def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
@@ -492,7 +518,7 @@ def _deep_enough(
     tries = 0
     while attempt is not None:
         analysis: Analysis | None = None
-        graph = record(spec, values, options, attempt, progress, equal, known, held, near)
+        graph = replace(record(spec, values, options, attempt, progress, equal, known, held, near), unknown=spec.unknown)
         try:
             analysis = analyse(graph, REGISTRY)
             for any_of in certificate_sizes(graph, values, attempt):
@@ -539,9 +565,15 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
             "use the size as it is, or give the model as one with that size fixed"
         )
         if name in spec.walked:
-            return PinnedSizeError(name, where, said)
-        return NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said)
+            return _of(failure, PinnedSizeError(name, where, said))
+        return _of(failure, NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said))
     return failure
+
+
+def _of(failure: CertificateError, error: TraceError) -> TraceError:
+    """``error``, which tells of the quantities of ``failure`` as well."""
+    error.failures = failure.failures
+    return error
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

@@ -34,6 +34,7 @@ class Spec:
     ``gives_way`` sets of dimensions to leave as numbers, tried in order, where the step cannot be recorded with them symbolic;
                   empty: such a model is refused.
     ``walked``    those of ``gives_way`` that a step may walk turn by turn (time): read as a number, they are loop counts first.
+    ``unknown``   quantities that were found to have no closed form, and why: they are derived as unknown.
     ``notes``     what a reader of the report should know of the model, each a short text in Markdown (untrusted text).
     """
 
@@ -51,6 +52,7 @@ class Spec:
     predict: Callable[..., Any] | None = None
     gives_way: tuple[tuple[str, ...], ...] = ()
     walked: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.dims, Mapping) or not self.dims:

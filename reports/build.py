@@ -155,6 +155,8 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
     verdict = badge(name, verdicts)
     if at and name in verdicts:
         verdict = replace(verdict, words=f"{verdict.words} at {at}")
+    if quantity.text is None:
+        verdict = replace(verdict, words=f"{verdict.words}; value at these sizes, no closed form")
     return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
 
 
@@ -247,7 +249,7 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
         yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
     for name in derivation:
         if derivation[name].text is None and not reasons[name]:
-            yield f"{name} is unknown: {derivation[name].unknown}."
+            yield f"{name}: {derivation[name].reason}."
     for v in verdicts.values():
         if v.verdict == "not measured" and v.derived is not None:
             yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."

@@ -81,7 +81,7 @@ def chapter(
         where=_where(quantity, sizes),
         otherwise=_otherwise(quantity, sizes),
         value=value,
-        unknown=quantity.unknown,
+        unknown=quantity.unknown if quantity.value is None else quantity.reason,
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
         steps=once(number, views),

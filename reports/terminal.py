@@ -98,6 +98,9 @@ def show_quantity(page: Page, quantity: str, out: Console) -> None:
     if chapter.value is None:
         out.print(Text(f"unknown: {visible(chapter.unknown)}"))
         return
+    if chapter.formula is None:
+        out.print(Text.assemble(_amount(chapter.value), f" {visible(chapter.unknown)}"))
+        return
     for step in chapter.steps:
         out.print()
         _step(step, out)

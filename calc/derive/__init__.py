@@ -11,14 +11,15 @@ import sympy as sp
 from calc import algebra, rules  # noqa: F401  # importing the rules registers them
 from calc.algebra import Poly
 from calc.cost import REGISTRY, Registry
+from calc.coverage import CoverageRow
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
-from calc.derive import cases, coverage, groups
+from calc.derive import cases, coverage, groups, memory
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.elsewhere import Trace, Traced, Traces, alone, holds
 from calc.derive.fold import Folder
 from calc.derive.kept import saved_tensors
-from calc.derive.memory import Peak
-from calc.derive.steps import StepMaker, moment_name
+from calc.derive.memory import Peak, moment_name
+from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
 from calc.graph import Graph, Record
 from calc.quantities import QUANTITIES, Definition, absent, definitions
@@ -73,6 +74,7 @@ def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None) -> Derivation:
     """The derivation of a graph apart from its special cases, at all ``values``."""
     maker = StepMaker(analysis, values)
+    compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
     return Derivation(
         model=graph.model,
@@ -82,11 +84,11 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         assumptions=graph.assumptions,
         quantities={name: built[name] for name in ORDER},
         steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
-        coverage=coverage.ledger(analysis.frame, analysis.groups, values).rows,
-        certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), len(analysis.totals) + len(PEAKS)) for c in graph.certificates),
+        coverage=_coverage(analysis, values),
+        certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), compared) for c in graph.certificates),
         provenance=graph.provenance,
         notes=graph.notes,
-        saved=saved_tensors(analysis, values),
+        saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
@@ -94,9 +96,20 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
     )
 
 
+def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
+    """The ledger of the step's operators. How often each runs is compared where the closed forms are not certified in all; a FLOP
+    count that has no closed form is left out."""
+    unknown = analysis.graph.unknown.keys() - PEAKS.keys()
+    rows = coverage.ledger(analysis.frame, analysis.groups, values).rows
+    if unknown and not all(coverage.runs_as_derived(analysis.frame, record) for record in analysis.graph.certificates):
+        return ()
+    return rows if unknown.isdisjoint(coverage.FLOPS) else tuple(replace(row, flops=None, flops_value=None) for row in rows)
+
+
 def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
-    """Every counted quantity of one concrete record, and what they add up to."""
+    """Every quantity of one concrete record."""
     found = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
+    found |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
     for entry in Folder(int, registry).entries(record):
         found[entry.quantity] = found.get(entry.quantity, 0) + int(entry.count)
     for definition in definitions(options):
@@ -168,7 +181,7 @@ def _total(analysis: Analysis, name: str) -> Poly:
 
 def _unknown(name: str, analysis: Analysis) -> str:
     """Why a quantity has no value, or nothing."""
-    reason = absent(name, analysis.graph.options)
+    reason = absent(name, analysis.graph.options) or analysis.graph.unknown.get(name, "")
     if reason or not name.endswith(".causal"):
         return reason
     if analysis.uncredited:
@@ -216,7 +229,7 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
     totals = {name: _total(analysis, name) for name in QUANTITIES}
     found = []
     for definition in definitions(analysis.graph.options):
-        reason = absent(definition.name, analysis.graph.options)
+        reason = absent(definition.name, analysis.graph.options) or _unknown_part(definition, analysis.graph)
         if reason and definition.parts:
             found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
         if reason or not definition.parts:
@@ -228,10 +241,20 @@ def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> 
     return found
 
 
+def _unknown_part(definition: Definition, graph: Graph) -> str:
+    """Why a sum has no closed form: that of the first of its addends without one."""
+    parts = [part for name in definition.parts for part in (name, *QUANTITIES[name].parts)]
+    return next((graph.unknown[part] for part in parts if part in graph.unknown), "")
+
+
 def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     found = []
     for definition in definitions(analysis.graph.options):
         if definition.step is None:
+            continue
+        reason = analysis.graph.unknown.get(definition.name, "")
+        if reason:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         peaks = analysis.peaks[definition.name]
         maker.peak(definition.name, peaks)

@@ -15,7 +15,7 @@ from calc.derive.fold import SIZES, Entry, Folder
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.derive.memory import Peak
-from calc.errors import NapkinError
+from calc.errors import CertificateError, NapkinError
 from calc.graph import Graph, Record, Tensor
 from calc.quantities import QUANTITIES
 from calc.turns import fewest
@@ -53,9 +53,10 @@ class Analysis:
 
     def certify(self, record: Record) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
-        candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items()}
+        totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
+        candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         turns = {name: fewest([r.sizes for r in self.graph.records], name) for name in self.graph.loops}
-        return certify.certify(record, Folder(int, self.registry), self.totals, candidates, self.algebra, self.sites, turns)
+        return certify.certify(record, Folder(int, self.registry), totals, candidates, self.algebra, self.sites, turns)
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:
@@ -67,7 +68,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     folder = Folder(algebra.parse, registry)
     found = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
-    peaks = {name: memory.peaks(graph.records, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
+    peaks = {name: _peaks(graph, name, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
         graph=graph,
         registry=registry,
@@ -79,6 +80,18 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
     )
+
+
+def _peaks(
+    graph: Graph, name: str, step: int, algebra: Algebra, sites: Sites, interpolate: Interpolation, bounds: Sequence[tuple[str, str]]
+) -> tuple[Peak, ...]:
+    """The peak candidates of ``step``; none where the peak has no closed form."""
+    if name in graph.unknown:
+        return ()
+    try:
+        return memory.peaks(graph.records, step, algebra, sites, interpolate, bounds)
+    except CertificateError as error:
+        raise CertificateError(name, str(error)) from None
 
 
 def _entries(folder: Folder, frame: Frame) -> list[list[Entry]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.algebra import Algebra, Poly
@@ -24,7 +25,7 @@ def certify(
     sites: Sites,
     turns: Mapping[str, int],
 ) -> int:
-    """Number of quantities that agree at the sizes of ``record``; the first that does not is an error.
+    """Number of quantities that agree at the sizes of ``record``; those that do not are an error, which is about the first.
 
     ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum. ``turns`` are the
     fewest of each loop that the closed forms come from: a record of fewer lacks moments, and those must never be its maximum.
@@ -32,21 +33,45 @@ def certify(
     recorded: dict[str, int] = {}
     for entry in folder.entries(record):
         recorded[entry.quantity] = recorded.get(entry.quantity, 0) + int(entry.count)
+    failures: dict[str, CertificateError] = {}
     for quantity, poly in totals.items():
-        _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
+        with _noted(failures):
+            _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
     for quantity, (step, candidates) in peaks.items():
-        found = memory.moments(record, step, int)
-        labels = memory.labelled(record, found, sites)
-        for peak in candidates:
-            if peak.label in labels:
-                _compare(f"{quantity} at {peak.label}", algebra.value(peak.live, record.sizes), labels[peak.label].live, record)
-        few = {name: record.sizes[name] for name, least in turns.items() if record.sizes[name] < least}
-        there = [peak.live for peak in candidates if peak.label in labels]
-        for peak in candidates if few else ():
-            if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
-                raise CertificateError(quantity, _NO_SUCH_MOMENT.format(f"{quantity} at {peak.label}", _written(few)), record.sizes)
-        _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in found), record)
+        with _noted(failures):
+            _compare_peak(quantity, step, candidates, record, algebra, sites, turns)
+    if failures:
+        first, *_ = failures.values()
+        reasons = {name: error.failures[name] for name, error in failures.items()}
+        raise CertificateError(first.quantity, str(first), record.sizes, reasons)
     return len(totals) + len(peaks)
+
+
+@contextlib.contextmanager
+def _noted(failures: dict[str, CertificateError]) -> Iterator[None]:
+    try:
+        yield
+    except CertificateError as error:
+        failures[error.quantity] = error
+
+
+def _compare_peak(
+    quantity: str, step: int, candidates: Sequence[Peak], record: Record, algebra: Algebra, sites: Sites, turns: Mapping[str, int]
+) -> None:
+    """Compare each peak candidate that ``record`` has, and the maximum."""
+    found = memory.moments(record, step, int)
+    labels = memory.labelled(record, found, sites)
+    for peak in candidates:
+        if peak.label in labels:
+            where = f"{quantity} at {memory.moment_name(peak)}"
+            _compare(where, algebra.value(peak.live, record.sizes), labels[peak.label].live, record)
+    few = {name: record.sizes[name] for name, least in turns.items() if record.sizes[name] < least}
+    there = [peak.live for peak in candidates if peak.label in labels]
+    for peak in candidates if few else ():
+        if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
+            where = f"{quantity} at {memory.moment_name(peak)}"
+            raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), record.sizes)
+    _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in found), record)
 
 
 _NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"
@@ -71,10 +96,7 @@ def _written(sizes: Mapping[str, int]) -> str:
 
 def _compare(what: str, derived: int, recorded: int, record: Record) -> None:
     if derived != recorded:
-        sizes = _written(record.sizes)
-        raise CertificateError(
-            what.partition(" at ")[0],
-            f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {sizes}: "
-            "the step is not the same polynomial at all sizes, so no closed form is given",
-            record.sizes,
-        )
+        quantity = what.partition(" at ")[0]
+        why = f"the closed form of {what} gives {derived:,} and a recording gives {recorded:,} at {_written(record.sizes)}"
+        said = f"{why}: the step is not the same polynomial at all sizes, so no closed form is given"
+        raise CertificateError(quantity, said, record.sizes, {quantity: why})

@@ -6,6 +6,7 @@ stands in the way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +63,13 @@ def ledger(frame: Frame, found: Mapping[str, Sequence[Group]], sizes: Mapping[st
     flops = _flops(frame, [g for name in FLOPS for g in found.get(name, ())])
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
+
+
+def runs_as_derived(frame: Frame, record: Record) -> bool:
+    """Whether ``record`` runs each operator as often as the closed forms of the counts say."""
+    counts = _counted(frame, lambda op: _stated(op, frame.registry))
+    expected = {standing.operator: frame.algebra.value(_poly(frame, number), record.sizes) for standing, number in counts.items()}
+    return expected == Counter(op.name for op in _calls(record))
 
 
 def refused(frame: Frame) -> RefusedOperatorError | None:

@@ -6,6 +6,8 @@ that nobody evaluates closed forms where they do not hold, and nobody has to ask
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,8 +15,8 @@ from typing import TYPE_CHECKING
 from calc import dims
 from calc.derivation import Derivation, Evaluator
 from calc.derive.analysis import Analysis
-from calc.errors import DimensionError
-from calc.graph import Graph
+from calc.errors import DimensionError, NapkinError, UnknownQuantityError
+from calc.graph import Graph, Record
 from calc.spec import Spec
 from calc.validity import dimensions, follows, not_traced, unchecked
 
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Traced:
-    """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too."""
+    """A graph with its closed forms, and the spec that it is of. ``certified`` is the graph with certificates at degenerate sizes too;
+    ``record`` traces the step at given sizes alone."""
 
     graph: Graph
     analysis: Analysis
     spec: Spec | None = None
     certified: Callable[[], Graph] | None = None
+    record: Callable[[Mapping[str, int]], Record] | None = None
 
 
 Trace = Callable[[Mapping[str, int]], Traced]
@@ -48,7 +52,7 @@ class Traces:
         """The derivation at all ``sizes``. Raises where the model cannot have them, or no trace can be made."""
         traced = self._holding(sizes)
         given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
-        found = self._derive(traced, dims.resolve(dimensions(traced.graph), given))
+        found = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
         self._derived.append(found)
         around = Around(self, traced, found)
         quantities = {
@@ -138,6 +142,42 @@ class _Anywhere:
 
     def expr(self) -> sp.Expr:
         return self.inner.expr()
+
+
+@dataclass(frozen=True, slots=True)
+class _ByTrace:
+    """Evaluates a quantity that has no closed form: it is counted in a trace at the very sizes."""
+
+    name: str
+    graph: Graph
+    count: Callable[[tuple[tuple[str, int], ...]], Mapping[str, int]]
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return unchecked(self.graph, given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return holds(self.graph, sizes)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return self.count(tuple(sizes.items()))[self.name]
+
+    def expr(self) -> sp.Expr:
+        raise UnknownQuantityError(f"{self.name} has no closed form")
+
+
+def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
+    """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
+    reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special)) for reason in graph.unknown.values()}
+    mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
+    record, recount = traced.record, derivation.recount
+    if not mine or record is None or recount is None:
+        return derivation
+    count = functools.cache(lambda sizes: recount(record(dict(sizes))))
+    graph = replace(traced.graph, dims=derivation.dims)
+    found = {q.name: replace(q, _evaluator=_ByTrace(q.name, graph, count)) for q in mine}
+    with contextlib.suppress(ModuleNotFoundError, NapkinError):  # without torch, or where the step fails there, they have no value
+        found = {name: replace(q, value=q.at()) for name, q in found.items()}
+    return replace(derivation, quantities={**derivation.quantities, **found})
 
 
 def alone(graph: Graph, with_special: bool) -> Graph:

@@ -43,6 +43,19 @@ class Peak:
     parts: Mapping[str, Poly]
 
 
+def moment_name(peak: Peak) -> str:
+    """The words for a peak candidate: the operator after which it is, and in which iteration."""
+    (phase, operator, site, _), place = peak.label
+    short = operator.removeprefix("aten.").rsplit(".", 1)[0]
+    return f"{phase}, after {short} at {site}{''.join(_iteration(*at) for at in place)}"
+
+
+def _iteration(end: str, number: int) -> str:
+    if number == 0:
+        return "" if end == "first" else ", the last"
+    return f", number {number + 1} from the {end}"
+
+
 def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Moment]:
     """The last birth of each operator in a step's window, with the bytes live then."""
     start, end = record.windows[step - 1]
@@ -255,11 +268,14 @@ def _dropped(turns: Mapping[Kind, _Turns], shift: Shift) -> tuple[set[int], set[
     return dropped, inner
 
 
+_BETWEEN = "which layer between the first and the last needs most memory has no closed form in the depths that were traced"
+
+
 def _require_deep_enough(run: Mapping[Label, Moment], shared: Sequence[Label], needed: set[int]) -> None:
     """Every moment of the deepest record that is between ends and counts must have a place that means the same at every depth."""
     covered = {id(run[label]) for label in shared}
     if any(id(moment) in needed and id(moment) not in covered for moment in run.values()):
-        raise CertificateError("memory.peak", "a layer in between needs more memory than those beside it: record it deeper")
+        raise CertificateError("memory.peak", _BETWEEN)
 
 
 def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:

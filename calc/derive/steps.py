@@ -19,7 +19,7 @@ from calc.cost import Rule
 from calc.derivation import Step, StepCheck
 from calc.derive.analysis import Analysis
 from calc.derive.groups import Group
-from calc.derive.memory import Peak
+from calc.derive.memory import Peak, moment_name
 from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
 from calc.errors import NapkinError
 
@@ -288,19 +288,6 @@ def _argument(rule: Rule) -> str:
     """What the operator computes, of which shapes, and why that takes what is counted."""
     shapes = " ".join(rule.shapes.removeprefix("Shapes: ").split()).rstrip(".")
     return f"{rule.statement}, with {shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
-
-
-def moment_name(peak: Peak) -> str:
-    """Words for a candidate moment."""
-    (phase, operator, site, _), place = peak.label
-    short = operator.removeprefix("aten.").rsplit(".", 1)[0]
-    return f"{phase}, after {short} at {site}{''.join(_turn(*turn) for turn in place)}"
-
-
-def _turn(end: str, number: int) -> str:
-    if number == 0:
-        return "" if end == "first" else ", the last"
-    return f", number {number + 1} from the {end}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None
     read = _reading(analysis, known)
     found = list(_instants(record, read))
     peak = max(found, key=lambda i: i.total)  # the first of several
-    derived = max(analysis.algebra.value(p.live, known) for p in analysis.peaks[_WHERE])
+    candidates = analysis.peaks[_WHERE]
+    derived = max((analysis.algebra.value(p.live, known) for p in candidates), default=peak.total)
     if peak.total != derived:
         raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
     phases = tuple(_phases(record))

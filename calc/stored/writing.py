@@ -20,7 +20,7 @@ from calc.derive import derive as derived
 from calc.derive import derived_alone
 from calc.derive.analysis import Analysis, analyse
 from calc.derive.cases import differences
-from calc.derive.steps import moment_name
+from calc.derive.memory import moment_name
 from calc.errors import NapkinError
 from calc.graph import Graph, Special
 from calc.options import Options
