@@ -1,0 +1,187 @@
+"""A quantity without a closed form is unknown with its reason, and has its value from a trace at the sizes asked for; others stand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import nn
+
+import calc
+import calc.derive  # the module of this name is replaced by the function in the package
+from calc import graph_json
+from calc.check import EXACT
+from calc.derivation import Derivation, Quantity
+from calc.errors import TraceError, UnknownQuantityError
+from calc.spec import Spec
+from reports import cli
+
+memory = sys.modules["calc.derive.memory"]
+fold = sys.modules["calc.derive.fold"]
+
+SOURCE = """
+import torch
+from torch import nn
+from calc.spec import Spec
+
+spec = Spec("layer", {"B": 3, "d": 7}, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(n.B, n.d),),
+            lambda module, x: module(x).pow(2).mean(), check_at={"B": 5})
+"""
+
+
+def spec() -> Spec:
+    return Spec(
+        name="layer",
+        dims={"B": 3, "d": 7},
+        build=lambda n: nn.Linear(n.d, n.d),
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda module, x: module(x).pow(2).mean(),
+    )
+
+
+@pytest.fixture(scope="module")
+def planted() -> Iterator[Quantity]:
+    """Closed forms of the peak of the second step that are 4 bytes too high; it gives the true peak."""
+    true = calc.derive(spec(), cache=False)["memory.peak"]
+    found = memory.peaks
+
+    def higher(records: Any, step: int, algebra: Any, *rest: Any) -> Any:
+        peaks = found(records, step, algebra, *rest)
+        return tuple(replace(peak, live=peak.live + algebra.constant(4)) for peak in peaks) if step == 2 else peaks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "peaks", higher)
+        patch.setenv("NAPKIN_CACHE", "off")
+        patch.setenv("SOURCE_DATE_EPOCH", "0")
+        yield true
+
+
+@pytest.fixture(scope="module")
+def derivation(planted: Quantity) -> Derivation:
+    return calc.derive(spec(), cache=False)
+
+
+@pytest.fixture
+def run(planted: Quantity, tmp_path: Path) -> Callable[..., Result]:
+    model = tmp_path / "layer.py"
+    model.write_text(SOURCE, encoding="utf-8")
+    return lambda command, *words: CliRunner().invoke(cli.napkin, [command, f"{model}:spec", *words])
+
+
+def test_the_wrong_closed_form_is_never_printed_and_the_value_is_the_traced_one(derivation, planted):
+    """The peak has no text, no moments, and the number of the step at these sizes."""
+    peak = derivation["memory.peak"]
+
+    assert (None, (), planted.value) == (peak.text, peak.candidates, peak.value)
+    with pytest.raises(UnknownQuantityError, match=r"memory\.peak is unknown"):
+        _ = peak.expr
+
+
+def test_the_reason_has_both_integers_their_sizes_and_the_operator(derivation):
+    """It says where the closed form fails and by how much."""
+    reason = derivation["memory.peak"].unknown
+
+    for words in ("after", "gives", "a recording gives", "B = ", "d = "):
+        assert words in reason
+
+
+def test_the_other_quantities_keep_their_closed_forms(derivation):
+    """The peak of the first step among them."""
+    lacking = [name for name in derivation if derivation[name].text is None and not name.endswith((".causal", "master_weights.bytes"))]
+
+    assert ["memory.peak"] == lacking
+    assert "d**2 + d" == derivation["parameters"].text
+
+
+def test_the_value_at_other_sizes_is_traced_there(derivation, planted):
+    """Both by the quantity and by the derivation at those sizes."""
+    assert derivation["memory.peak"].at(B=5) == derivation.at_sizes({"B": 5})["memory.peak"].value
+    assert derivation["memory.peak"].at(B=5) == planted.at(B=5)
+
+
+def test_a_check_judges_the_traced_value(derivation):
+    """It equals the measured one, and nothing is left open for it."""
+    found = calc.check(derivation, B=4)
+
+    assert EXACT == found["memory.peak"].verdict
+    assert found.ok
+
+
+def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
+    """Without its spec nothing can be traced: null, never 0."""
+    graph = calc.trace(spec(), cache=False)
+    again = calc.derive(graph_json.loads(graph_json.dumps(graph)))
+
+    assert (None, None) == (again["memory.peak"].text, again["memory.peak"].value)
+    assert "a recording gives" in again["memory.peak"].unknown
+
+
+def one_more(monkeypatch: pytest.MonkeyPatch, quantity: str) -> None:
+    """Plant one more in each addend of ``quantity`` that a trace with all sizes as numbers has."""
+    found = fold.Folder.entries
+
+    def more(self: Any, record: Any) -> Any:
+        entries = found(self, record)
+        if not record.sizes:
+            return entries
+        return [replace(e, amount=replace(e.amount, count=e.count + 1)) if e.quantity == quantity else e for e in entries]
+
+    monkeypatch.setattr(fold.Folder, "entries", more)
+
+
+def test_a_model_whose_parameters_differ_is_refused(monkeypatch):
+    """Another model was built than the one that was traced: nothing of it is believed."""
+    one_more(monkeypatch, "parameters")
+
+    with pytest.raises(TraceError, match="the closed form of parameters"):
+        calc.derive(spec(), cache=False)
+
+
+def test_an_unknown_addend_makes_its_sums_unknown(monkeypatch):
+    """Each has the value of the trace, and the reason of the addend."""
+    one_more(monkeypatch, "flops.forward.matmul")
+    derivation = calc.derive(spec(), cache=False)
+
+    for name in ("flops.forward.matmul", "flops.forward.total", "flops.step.total"):
+        assert derivation[name].text is None
+        assert "the closed form of flops.forward.matmul" in derivation[name].unknown
+    assert 2 * 3 * 7 * 7 + 1 == derivation["flops.forward.matmul"].value
+    assert derivation["flops.backward.matmul"].text == "2*B*d**2"
+    assert all(row.flops is None for row in derivation.coverage)
+
+
+def test_the_command_line_prints_the_value_as_one_without_closed_form(run):
+    """Beside the value stands why; the steps of it are none."""
+    for words in ((), ("--explain", "memory.peak")):
+        found = run("derive", *words)
+
+        assert 0 == found.exit_code
+        assert "value at these sizes, no closed form: the closed form of memory.peak" in " ".join(found.stdout.split())
+
+
+def test_json_has_no_expression_the_value_and_the_reason(run, planted):
+    """``expr`` is null, and the value is that at these sizes."""
+    entry = json.loads(run("derive", "--json").stdout)["quantities"]["memory.peak"]
+
+    assert (None, planted.value) == (entry["expr"], entry["value"])
+    assert "a recording gives" in entry["because"]
+
+
+def test_a_report_says_it_in_every_format(run, tmp_path):
+    """Markdown, HTML and JSON have the value with the reason, and the check passes."""
+    found = run("report", "-o", str(tmp_path / "out"))
+
+    assert 0 == found.exit_code
+    for name in ("report.md", "report.html"):
+        assert "value at these sizes, no closed form" in (tmp_path / "out" / name).read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    verdicts = {v["quantity"]: v["verdict"] for v in document["checks"]}
+    assert document["quantities"]["memory.peak"]["expr"] is None
+    assert EXACT == verdicts["memory.peak"]
