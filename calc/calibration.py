@@ -157,7 +157,7 @@ def read(path: Path) -> Calibration:
     except (OSError, ValueError, RecursionError) as error:
         raise BadInputError(f"cannot read a calibration from {path}: {error}; make one with napkin calibrate -o FILE") from None
     try:
-        return _calibration(document)
+        return from_json(document)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise BadInputError(f"{path} is no calibration ({_reason(error)}): make one with napkin calibrate -o FILE") from None
 
@@ -166,7 +166,8 @@ def _reason(error: Exception) -> str:
     return f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)[:200]
 
 
-def _calibration(document: Any) -> Calibration:
+def from_json(document: Any) -> Calibration:
+    """The calibration of plain data, as ``to_json`` gives it; it raises what Python raises of data that is something else."""
     if document["kind"] != KIND or document["schema"] != SCHEMA:
         raise ValueError(f"it says that it is {str(document['kind'])[:40]} of schema {str(document['schema'])[:10]}")
     machine = document["machine"]

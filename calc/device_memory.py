@@ -7,7 +7,7 @@ made before the run and nothing of it is adjusted afterwards. Importing this mod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +78,14 @@ def predicted(derivation: Derivation, capability: tuple[int, int], progress: Pro
     if not found.allocated:
         raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
     first, steady = found.allocated
+    return on_device(Predicted(found.sizes, first, steady, None), capability)
+
+
+def on_device(found: Predicted, capability: tuple[int, int]) -> Predicted:
+    """The prediction with the workspaces that libraries take on a device of that compute capability."""
     each = workspace_of(capability)
     unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
-    return Predicted(found.sizes, first, steady, None if each is None else CALLERS * each, unknown)
+    return replace(found, workspace=None if each is None else CALLERS * each, unknown=unknown)
 
 
 def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:

@@ -91,7 +91,8 @@ class Asked:
 
     ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
     that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
-    ``work`` are the FLOPs of each case, where they were derived before; once ``enough`` says so, no further case begins.
+    ``work`` are the FLOPs of each case and ``before`` its predicted memory, where they were derived before; once ``enough`` says so, no
+    further case begins.
     """
 
     device: str = "cpu"
@@ -102,6 +103,7 @@ class Asked:
     calibration: Calibration | None = None
     how: How = field(default_factory=How)
     work: Sequence[Work] | None = None
+    before: Sequence[Predicted] | None = None
     enough: Callable[[], bool] = field(default=lambda: False)
     progress: Progress = field(default=lambda _: None)
 
@@ -142,7 +144,9 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked)
     facts = machine(asked.device)
     _require_same_machine(asked.calibration, facts)
     derivations = _derivations(spec, cases, options, asked)
-    before = [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations] if asked.reads_memory else []
+    before: Sequence[Predicted] = ()
+    if asked.reads_memory:
+        before = asked.before or [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations]
     work = asked.work or [work_from(derivation) for derivation in derivations]
     forecast = [_expected(spec, case, options, asked) for case in cases]
     with training(spec, spec.sizes(cases[0]), options, asked.device) as run:

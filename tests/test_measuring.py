@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ import torch
 from click.testing import CliRunner
 
 import calc
-from calc import device_memory, evidence, measuring
+from calc import device_memory, measuring
 from calc.allocator import WORKSPACES, workspace_of
 from calc.measure import cuda_memory, machine
 from calc.measure import training as training_
@@ -23,9 +23,6 @@ from calc.measuring import Asked
 from calc.options import Options
 from calc.repeat import How, Repeat
 from reports import cli
-from tests.gpu import __main__ as gpu
-from tests.gpu import recording
-from tests.gpu.models import Format, Model
 
 FITTING = 40
 SHORT = ("--repeat", "2", "--seconds", "0", "--warm-up", "1")
@@ -162,72 +159,6 @@ def test_without_a_device_nothing_is_measured_and_nothing_is_written(tmp_path: P
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("device")
-def test_the_unattended_run_keeps_every_row_of_memory_and_shows_misses(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file for each measurement; what fails says why, and what is off its aim is called missed."""
-    monkeypatch.setattr(gpu, "recorded", lambda _: None)
-    monkeypatch.setattr(gpu.memory, "RECIPES", ("fp32",))
-    tiny = Model("tiny", "mlp", {"d": 11, "f": 13}, ({"B": 7}, {"B": 17}))
-    status = gpu.main(["-o", str(tmp_path), "--only", "memory"], [tiny, Model("gone", "mlp", {"d": 0}, ({"B": 3},))])
-    shown = capsys.readouterr().out
-
-    assert 0 == status
-    assert {"pretended-tiny-fp32.json"} == {path.name for path in tmp_path.iterdir()}
-    assert "within 1 %: missed" in shown
-    assert 1 == shown.count("not measured")
-
-
-class _Calibration:
-    """As far as the unattended run asks one."""
-
-    points = ()
-    clock = "a clock of this test"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "calibration", "schema": 1, "machine": {"device": {"name": "pretended"}}}
-
-
-@pytest.fixture
-def unattended(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are derived here, not in processes of their own; a prediction says an hour of anything, half of which is not calibrated."""
-    del device
-    monkeypatch.setattr(gpu, "deriving", lambda jobs: nullcontext(lambda: {recording.named(job): recording._derive(job) for job in jobs}))
-    monkeypatch.setattr("calc.measure.calibration.calibrate", lambda *_, **__: _Calibration())
-    monkeypatch.setattr("calc.prediction.predict", lambda *_: SimpleNamespace(seconds=3600.0, stand_ins={"aten.mm": 0.5}))
-    monkeypatch.setattr(gpu.steps, "QUICK", QUICK.repeat)
-
-
-@pytest.mark.usefixtures("unattended")
-def test_the_unattended_run_times_steps_beside_their_prediction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file for each row, which is evidence as any other; a miss names what in it is not calibrated; a model that fails says why."""
-    models = [Model("tiny", "mlp", {"d": 11, "f": 13}, ({"B": 7}, {"B": 17})), Model("gone", "mlp", {"d": 0}, ({"B": 3},))]
-    status = gpu.main(["-o", str(tmp_path), "--only", "time"], timed=models, formats=[Format("fp32", "fp32")], ways=(False,))
-    shown = capsys.readouterr().out
-    record = evidence.read(tmp_path / "pretended-tiny-fp32-eager-time.json")
-
-    assert 0 == status
-    assert record is not None
-    assert [7, 17] == [run.sizes["B"] for run in record.runs]
-    assert evidence.read(tmp_path / "pretended-calibration.json") is None
-    assert "over 2 steps" in shown
-    assert "not calibrated in it: aten.mm 50 %" in shown
-    assert 1 == shown.count("not measured")
-    assert "3600000.00 ms" in shown
-
-
-@pytest.mark.usefixtures("unattended")
-def test_the_unattended_run_begins_nothing_when_its_time_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every part says so, and nothing is written."""
-    status = gpu.main(["-o", str(tmp_path), "--seconds", "-1"])
-
-    assert 0 == status
-    assert len(gpu.PARTS) == capsys.readouterr().out.count("not run: no time was left")
-    assert [] == list(tmp_path.iterdir())
-
-
 @pytest.mark.usefixtures("device")
 def test_a_run_that_has_enough_begins_no_further_size() -> None:
     """The first is timed in any case."""
@@ -237,12 +168,3 @@ def test_a_run_that_has_enough_begins_no_further_size() -> None:
 
     assert [7] == [run.sizes["B"] for run in found.runs]
     assert found.runs[0].memory is None
-
-
-def test_the_unattended_run_without_a_device_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """And is no failure."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a device here")
-
-    assert 0 == gpu.main([])
-    assert capsys.readouterr().out.startswith("not measured: there is no CUDA device here")

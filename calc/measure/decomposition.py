@@ -36,9 +36,10 @@ from calc.measure.kinds import (
     results,
     tensors_in,
 )
+from calc.measure.references import INSTEAD
 from calc.measure.whole import WHOLE, scatter_reduce
 from calc.measure.whole_updates import repeated
-from calc.torch_private import VERSION, DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
+from calc.torch_private import DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
 
 
 def _is_known(func: OpOverload) -> bool:
@@ -107,31 +108,9 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         return outputs
 
 
-# Two gradients as torch's references count them from 2.13 on. Before, the first wrote its sigmoid out (``1/y`` of a tensor multiplies by 1
-# as well), and the second made again what the forward on a CPU keeps. The kernels are the same.
-
-
-def _silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
-    sigmoid = torch.sigmoid(self)
-    return grad_output * sigmoid * (1 + self * (1 - sigmoid))
-
-
-def _log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
-    z = buffer if buffer.numel() else torch.exp(-torch.abs(self))
-    below = self < 0
-    return grad_output * (torch.where(below, 1, 0) - torch.where(below, 1, -1) * (z / (1 + z)))
-
-
-_LATER: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.silu_backward.default: _silu_backward,
-    torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,
-}
-_INSTEAD = _LATER if VERSION < (2, 13) else {}
-
-
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
     """Torch's decomposition of an operator; an in-place one without its own takes the functional one's."""
-    found = _INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
+    found = INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
     if found is not None or not func._schema.name.endswith("_"):
         return found
     packet = getattr(torch.ops.aten, base_name(func), None)

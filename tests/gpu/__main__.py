@@ -1,201 +1,170 @@
-"""Everything that is measured on a CUDA device, in one unattended run: the lecture's matrix product in every number format, a calibration,
-step times eager and compiled beside their prediction, transfers, and memory beside its prediction.
+"""Everything that is measured on a CUDA device, in one unattended run: the lecture's matrix product in every number format, GPT-2's steps
+eager and compiled beside their prediction, memory beside its derivation, a calibration, transfers, then larger models.
 
-Run as ``python -m tests.gpu``, or parts of it with ``--only``. Every measurement is a JSON file of its own, written as soon as it is
-there, and tables end the run. Nothing new begins after nine minutes. Without a device it says so and exits 0. A row that cannot be run
-says why and does not stop the others; a prediction that misses its aim is shown as a miss.
+Run as ``python -m tests.gpu``; ``--rehearse`` runs the same without a GPU, at toy sizes, and measures nothing. The most valuable comes
+first, and every record is a file of its own, complete as soon as it is there, so that a run may be cut off at any moment. What fails or
+takes too long is stopped, told at the end, and costs the other tasks nothing: a process of its own has the device, and is started again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
-import re
+import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calc import matrix_products, transfers
-from calc.measuring import absent, document
-from calc.repeat import Repeat
-from reports.job import json_text, write_all
-from tests.gpu import memory, steps
-from tests.gpu.models import FORMATS, OF_MEMORY, OF_TIME, Format, Model
-from tests.gpu.recording import Derived, Job, deriving, recorded
+from tests.gpu.plan import PARTS, REAL, REHEARSED, Task, derived_first, derived_later, tasks
+from tests.gpu.summary import lines
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OUTPUT = ROOT / "reports" / "measurements"
-PARTS = ("products", "calibration", "time", "transfers", "memory")
-WAYS = (False, True)  # eager, and through torch.compile
-LATE = "not run: no time was left"
+REHEARSAL = ROOT / "out" / "gpu-rehearsal"
+NO_DEVICE = 3
+_POLL = 0.1
+_STARTING = 90.0  # seconds that a process may take until its first task begins
 
 
 @dataclass
-class Session:
-    """One run on a device: until when something may begin, where files go, and what there is to say at the end."""
+class Run:
+    """One run: what is left to do, and what the log says of the rest. ``command`` starts a process for the tasks that are left."""
 
-    device: str
-    folder: Path
-    seconds: float
-    known: Callable[[], Mapping[str, Derived]] = dict
-    begun: float = field(default_factory=time.monotonic)
-    said: list[str] = field(default_factory=list)
-    calibration: Any = None
+    work: Path
+    left: list[Task]
+    until: float
+    command: Callable[[Sequence[Task]], Sequence[str]]
+    after: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    _read: int = 0
 
-    def late(self) -> bool:
-        return time.monotonic() - self.begun > self.seconds
-
-    def say(self, words: str) -> None:
-        print(f"{time.monotonic() - self.begun:4.0f} s  {words}", file=sys.stderr, flush=True)
-
-    def keep(self, name: str, data: Mapping[str, Any]) -> None:
-        """One measurement as a file, named after the device."""
-        words = f"python -m tests.gpu --device {self.device}"
-        machine = data["device"] if "device" in data else data["machine"]["device"]
-        device = re.sub(r"[^a-z0-9]+", "-", str(machine["name"]).lower()).strip("-")
-        (path,) = write_all(self.folder, {f"{device}-{name}.json": json_text({**data, "command": words})})
-        self.say(f"wrote {path}")
-
-    def table(self, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-        self.said.append("\n".join([f"## {title}", "", *lines]))
-
-
-def main(
-    words: Sequence[str] | None = None,
-    models: Sequence[Model] = OF_MEMORY,
-    timed: Sequence[Model] = OF_TIME,
-    formats: Sequence[Format] = FORMATS,
-    ways: Sequence[bool] = WAYS,
-) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=OUTPUT, help="where the JSON files go (reports/measurements)")
-    parser.add_argument("--seconds", type=float, default=540, help="begin nothing new after so many seconds (540)")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone, in this order")
-    given = parser.parse_args(words)
-    if because := absent():
-        print(because)
+    def to_the_end(self) -> int:
+        """Start processes until every task is done or the time is over; the last exit status."""
+        while self.left and time.time() < self.until:
+            before = len(self.left)
+            status = self._process()
+            if status == NO_DEVICE:
+                return status
+            if len(self.left) == before:  # it did not come to a task, and nor would another one
+                self.failed["every task"] = f"the process for them ended with status {status} before the first began"
+                return status
         return 0
-    jobs = _jobs(timed, formats) if "time" in given.only and given.seconds > 0 else ()
-    with deriving(jobs) as known:
-        session = Session(given.device, given.output, given.seconds, known)
-        _run(session, given.only, models, timed, formats, ways)
-    print("\n\n".join(session.said))
-    return 0
 
-
-def _jobs(models: Sequence[Model], formats: Sequence[Format]) -> list[Job]:
-    """Every step that is timed; tf32 is fp32 to whoever derives."""
-    precisions = dict.fromkeys(form.precision for form in formats)
-    return [(model.of, sizes, precision) for model in models for sizes in model.sizes for precision in precisions]
-
-
-def _run(
-    session: Session,
-    chosen: Sequence[str],
-    models: Sequence[Model],
-    timed: Sequence[Model],
-    formats: Sequence[Format],
-    ways: Sequence[bool],
-) -> None:
-    parts: dict[str, Callable[[], None]] = {
-        "products": lambda: _products(session),
-        "calibration": lambda: _calibration(session),
-        "time": lambda: _times(session, timed, formats, ways),
-        "transfers": lambda: _transfers(session),
-        "memory": lambda: _memory(session, models),
-    }
-    for name in chosen:
-        if session.late():
-            session.said.append(f"## {name}\n\n{LATE}")
-            continue
-        session.say(f"part {name} begins")
+    def _process(self) -> int:
+        """One process: until it ends, or a task in it takes longer than it may."""
+        process = subprocess.Popen(self.command(self.left), start_new_session=True)
+        began, task = time.time(), None
         try:
-            parts[name]()
-        except Exception as error:  # the other parts still count
-            session.said.append(f"## {name}\n\n{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            while process.poll() is None:
+                task, began = self._follow(task, began)
+                limit = _STARTING if task is None else task.limit
+                if time.time() > min(began + limit, self.until):
+                    self._stop(task, time.time() > self.until)
+                    break
+                time.sleep(_POLL)
+        finally:
+            _kill(process)
+        task, _ = self._follow(task, began)
+        if task is not None and task.name not in self.failed:
+            self.failed[task.name] = f"its process ended with status {process.returncode}"
+        return int(process.returncode)
+
+    def _stop(self, task: Task | None, over: bool) -> None:
+        if task is not None:
+            self.failed[task.name] = "stopped: the time of the whole run was over" if over else f"stopped after {task.limit:.0f} seconds"
+
+    def _follow(self, task: Task | None, began: float) -> tuple[Task | None, float]:
+        """What the log says since it was last read: the task that runs now, and since when."""
+        for event in self._events():
+            if event["event"] == "began":
+                task = next(one for one in self.left if one.name == event["task"])
+                began = event["at"]
+                del self.left[: self.left.index(task) + 1]
+                _say(task.name)
+            elif event["event"] in ("ended", "failed"):
+                if event["event"] == "failed":
+                    self.failed[event["task"]] = event["because"]
+                    _say(f"{event['task']} failed: {event['because']}")
+                then, task = self.after.get(event["task"]), None
+                if then is not None:
+                    then()
+        return task, began
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        log = self.work / "log.jsonl"
+        if not log.exists():
+            return
+        with log.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._read += len(line)
+                yield json.loads(line)
 
 
-def _products(session: Session) -> None:
-    """The lecture's product, 16384 × 32768 × 8192, in every format."""
-    sizes = matrix_products.sizes_for(session.device, None, None, None)
-    found = matrix_products.products(sizes, matrix_products.DTYPES, session.device, Repeat(3, 10, 1.0), progress=session.say)
-    session.keep("products", matrix_products.document(found))
-    rows = []
-    for row in found.rows:
-        seconds = None if row.times is None else float(row.times.seconds)
-        done = ("not measured", "") if seconds is None else (f"{1000 * seconds:.2f} ms", f"{found.shape.flops / seconds / 1e12:.1f}")
-        share = row.because if row.share is None else f"{100 * float(row.share.value):.1f} %"
-        rows.append((row.dtype, *done, "unknown" if row.ceiling.rate is None else f"{float(row.ceiling.rate) / 1e12:.0f}", share))
-    session.table(f"Matrix product {' × '.join(map(str, sizes))}", ("Format", "Median", "TFLOP/s", "Dense peak", "Of the peak"), rows)
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The process and what it started (compilers), if it has not ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
-def _calibration(session: Session) -> None:
-    """What a prediction goes by: products, copies and launches alone."""
+_BEGUN = time.monotonic()
+
+
+def _say(words: str) -> None:
+    print(f"{time.monotonic() - _BEGUN:4.0f} s  {words}", file=sys.stderr, flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, help="where the JSON files go (reports/measurements; out/gpu-rehearsal)")
+    parser.add_argument("--seconds", type=float, default=530, help="stop whatever runs after so many seconds (530)")
+    parser.add_argument("--rehearse", action="store_true", help="run everything without a GPU, at toy sizes: nothing is measured")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts alone")
+    given = parser.parse_args(words)
+    output = given.output or (REHEARSAL if given.rehearse else OUTPUT)
+    if given.rehearse and (output.resolve().is_relative_to(OUTPUT) or output.name == OUTPUT.name):
+        parser.error(f"a rehearsal measures nothing: its records cannot go to {output}")
+    with tempfile.TemporaryDirectory(prefix="napkin-gpu-") as folder:
+        return _run(output, Path(folder), given.seconds, given.rehearse, given.only)
+
+
+def _run(output: Path, work: Path, seconds: float, rehearsal: bool, parts: Sequence[str]) -> int:
+    from tests.gpu.derived import Deriving
+    from tests.gpu.run import Session, request
+
+    plan = REHEARSED if rehearsal else REAL
+    session = Session(output, work, rehearsal=rehearsal)
+    left = [task for task in tasks(plan) if task.part in parts]
+    until = time.time() + seconds
+    deriving = Deriving(work, max(1, min(12, (os.cpu_count() or 2) - 2)))
+    stepped = {task.model for task in left if task.model}
+
+    def later() -> None:
+        deriving.begin(derived_later(plan) if stepped - {plan.first.name} else ())
+
+    deriving.begin(derived_first(plan) if plan.first.name in stepped else ())
+    if "transfers" not in parts:
+        later()
+    run = Run(work, left, until, lambda rest: [sys.executable, "-m", "tests.gpu.run", request(session, rest, until)], {"transfers": later})
     try:
-        from calc.measure.calibration import calibrate
-    except ImportError:
-        session.said.append("## calibration\n\nnot run: this version calibrates nothing")
-        return
-    session.say("waiting until every step is derived: other work would slow the program's own part of a launch")
-    session.known()
-    session.calibration = calibrate(session.device, progress=session.say)
-    session.keep("calibration", session.calibration.to_json())
-    session.said.append(f"## Calibration\n\n{len(session.calibration.points)} points by {session.calibration.clock}")
-
-
-def _times(session: Session, models: Sequence[Model], formats: Sequence[Format], ways: Sequence[bool]) -> None:
-    """All eager steps, then the compiled ones, which take longest to begin."""
-    known = session.known()
-    if session.calibration is None:
-        _calibration(session)
-    rows = [_time(session, model, form, compiled, known) for compiled in ways for form in formats for model in models]
-    session.table("Step times", steps.HEAD, steps.lines(rows))
-    session.said.extend(steps.verdict(rows))
-
-
-def _time(session: Session, model: Model, form: Format, compiled: bool, known: Mapping[str, Derived]) -> steps.Row:
-    if session.late():
-        return steps.Row(model.name, form.name, compiled, None, {}, LATE)
-    row = steps.row(model, form, compiled, session.device, known, session.calibration, session.late, session.say)
-    if row.found is not None:
-        how = "compiled" if compiled else "eager"
-        session.keep(f"{model.name}-{form.name}-{how}-time", document(row.found))
-    return row
-
-
-def _transfers(session: Session) -> None:
-    found = transfers.measured(2**28, 32, 1024, session.device, Repeat(2, 10, 0.5), progress=session.say)
-    session.keep("transfers", transfers.document(found))
-    rows = [(c.name, f"{float(transfers.bandwidth(c)) / 1e9:.2f}", _milliseconds(c.times), _milliseconds(c.returned)) for c in found.copies]
-    session.table("Transfers", ("Way", "GB/s", "Median", "Call returned"), rows)
-    if found.beside is not None:
-        expected = transfers.beside(found.beside.copy.seconds, found.beside.compute.seconds)
-        both = (("one after the other", found.beside.after, expected["a"]), ("at the same time", found.beside.beside, expected["o"]))
-        rows = [(name, _milliseconds(times), f"{1000 * float(value):.2f} ms") for name, times, value in both]
-        session.table("A copy and compute", ("How", "Measured", "Expression"), rows)
-
-
-def _milliseconds(times: Any) -> str:
-    return "" if times is None else f"{1000 * float(times.seconds):.3f} ms"
-
-
-def _memory(session: Session, models: Sequence[Model]) -> None:
-    if len(models) > 1 and os.environ.get("NAPKIN_CACHE") != "off":
-        recorded([(model.of, model.sizes[0], recipe) for model in models for recipe in memory.RECIPES])
-    rows = []
-    for model in models:
-        for recipe in memory.RECIPES:
-            late = memory.Row(model.name, recipe, None, LATE)
-            rows.append(late if session.late() else memory.row(model, recipe, session.device, session.say))
-            found = rows[-1].found
-            if found is not None:
-                session.keep(f"{model.name}-{recipe}", document(found))
-    session.table("Memory", memory.HEAD, memory.lines(rows))
+        status = run.to_the_end()
+    finally:
+        deriving.end()
+    if status == NO_DEVICE:
+        print("not measured: there is no CUDA device here (python -m tests.gpu --rehearse runs all of it without one)")
+        return 0
+    print("\n".join(lines(output, work, run.failed, [task.name for task in run.left], rehearsal)), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
