@@ -195,7 +195,8 @@ class Certificate:
 class Derivation:
     """Every quantity of one training step with the steps that derive it.
 
-    ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``recount`` counts a further concrete
+    ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``specialized`` are the dimensions in
+    which there is no closed form, and why: they are numbers in all that is derived. ``recount`` counts a further concrete
     record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
     ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes.
     """
@@ -213,6 +214,7 @@ class Derivation:
     notes: tuple[str, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
+    specialized: Mapping[str, str] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)

@@ -57,9 +57,16 @@ def values_document(derivation: Derivation) -> dict[str, Any]:
         "model": {"name": derivation.model, "source": derivation.source},
         "dims": dims_document(derivation),
         "options": dict(derivation.options),
+        "specialized": specialized_document(derivation),
         "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
         "quantities": {name: quantity_document(derivation[name]) for name in derivation},
     }
+
+
+def specialized_document(derivation: Derivation) -> dict[str, Any]:
+    """The dimensions that no closed form has: the value that everything is derived at, and why."""
+    sizes = derivation.sizes
+    return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialized.items()}
 
 
 def symbols_in(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from reports import numbers
 from reports.conventions import STEPS
 from reports.escape import visible
 from reports.folded import folded, grid, table
-from reports.saying import ANSWERS, declared, in_case, in_words, largest_of, place, remark, several, sizes_text
+from reports.saying import ANSWERS, declared, headline, in_case, largest_of, place, remark, several, sizes_text, stated
 
 if TYPE_CHECKING:
     from calc.stored import Stored, StoredQuantity
@@ -31,6 +31,8 @@ def lines(form: Stored, given: Mapping[str, int], width: int) -> Iterator[str]:
     sizes = form.sizes(given)
     names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
+    first = headline({name: why for name, (_, why) in form.held.items()}, sizes)
+    yield from folded(visible(first), width) if first else ()
     yield from folded(visible(_heading(form)), width)
     yield from folded(visible(sizes_text(sizes)), width)
     yield ""
@@ -105,8 +107,8 @@ def _remarks(form: Stored, sizes: Mapping[str, int]) -> Iterator[str]:
     several_calls = f"{several(sum(of_kind.values()), 'operator')}, {several(sum(count for _, _, count in calls), 'call')}"
     kinds = f"{of_kind.get('counted', 0)} counted, {of_kind.get('free', 0)} free, 0 refused"
     yield f"coverage: {several_calls}: {kinds}. Not counted: 0 operators, 0 calls, 0 FLOP"
-    for assumption in (*declared(form.dims, form.assumptions), *form.assumptions):
-        yield f"assumes {in_words(assumption.expr)}: {assumption.because}"
+    for assumption in stated((*declared(form.dims, form.assumptions), *form.assumptions)):
+        yield f"assumes {assumption.words}: {assumption.because}"
     for note in form.notes:
         yield f"note: {remark(note)}"
 

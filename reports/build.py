@@ -13,7 +13,7 @@ from calc.derivation import Derivation
 from calc.display import Display
 from calc.errors import BadInputError
 from calc.evidence import Evidence
-from calc.graph import Assumption, DimRecord
+from calc.graph import DimRecord
 from calc.hardware import Accelerator
 from calc.live import Timeline
 from calc.options import TRAIN
@@ -32,7 +32,7 @@ from reports.memory import memory
 from reports.moments import Moments, letters
 from reports.page import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
 from reports.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
-from reports.saying import declared, in_words
+from reports.saying import Stated, declared, headline, in_words, stated
 from reports.steps_shown import Anchors, is_maximum, referred
 
 SECTIONS = {
@@ -82,7 +82,7 @@ def build(
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
     sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), Moments()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
-    stated = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
+    assumed, counting = derivation.assumptions, conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     twice = doubled(derivation)
     told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
@@ -90,6 +90,7 @@ def build(
     derived = [step for step in derivation.steps if step.quantity in names]
     return Page(
         model=derivation.model,
+        headline=headline(derivation.specialized, derivation.sizes),
         step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),
@@ -97,8 +98,8 @@ def build(
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
         answers=tuple(_answer(c) for c in chapters),
-        assumptions=tuple(_assumption(a, decided) for a in (*declared(derivation.dims, derivation.assumptions), *derivation.assumptions)),
-        conventions=tuple(AssumptionRow(None, *convention) for convention in stated),
+        assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
+        conventions=tuple(AssumptionRow(None, *convention) for convention in counting),
         notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
@@ -180,8 +181,11 @@ def _answer(chapter: Chapter) -> Answer:
     return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 
 
-def _assumption(assumption: Assumption, decided: Collection[str]) -> AssumptionRow:
+def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     """``decided`` are the sizes that data decide: what is expected of them is no condition of the closed forms."""
+    assumption = stated.assumptions[0]
+    if len(stated.assumptions) > 1:
+        return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
     written = latex.relation(assumption.expr)
     formula = Formula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
@@ -190,9 +194,7 @@ def _assumption(assumption: Assumption, decided: Collection[str]) -> AssumptionR
     return AssumptionRow(formula, "" if formula else in_words(assumption.expr), assumption.because, effect)
 
 
-def _symbols(
-    derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]
-) -> tuple[SymbolRow, ...]:
+def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]) -> tuple[SymbolRow, ...]:
     """A row for each symbol that some formula of the report shows, and for no other."""
     used = set().union(*(expressions.names(tree) for tree in shown))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]

@@ -24,7 +24,9 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
         derivation = job.derive(request, say)
         checks = job.check(derivation, request.sizes, device, say)
     if as_json:
-        click.echo(job.json_text(job.check_json(checks)), nl=False)
+        from calc.document import specialized_document
+
+        click.echo(job.json_text(job.check_json(checks, specialized_document(derivation))), nl=False)
     else:
         from reports import terminal
 

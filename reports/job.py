@@ -293,13 +293,14 @@ def measure(request: Request, asked: Asked, command: str) -> Measured:
     return replace(measured(calc.load(request.model), (request.sizes,), request.options, asked), command=command)
 
 
-def check_json(checks: Any) -> dict[str, Any]:
-    """A check as plain data."""
+def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
+    """A check as plain data. ``specialized`` are the dimensions that the closed forms lack, as a document has them."""
     return {
         "schema": 1,
         "model": checks.model,
         "sizes": {name: number(size) for name, size in checks.sizes.items()},
         "options": dict(checks.options),
+        "specialized": specialized,
         "tally": {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in VERDICTS},
         "checks": [verdict(v) for v in checks.verdicts],
         "provenance": dict(checks.provenance),

@@ -453,6 +453,7 @@ class Page:
     where it is not written down. ``derivation_rules`` are those of ``rules`` that the steps of ``chapters`` use."""
 
     model: str
+    headline: str
     step: str
     subtitle: str
     sizes: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from calc.validity import Assumption, DimRecord
 from reports import numbers
@@ -64,6 +65,45 @@ def declared(dims: Iterable[DimRecord], assumptions: Iterable[Assumption]) -> It
         for expr, because in conditions:
             if expr not in stated:
                 yield Assumption(expr, because)
+
+
+def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:
+    """What comes before all numbers where closed forms lack dimensions; nothing where they lack none."""
+    if not specialized:
+        return ""
+    at = sizes_text({name: sizes[name] for name in specialized})
+    reasons = [*dict.fromkeys(specialized.values())]
+    more = f", and {several(len(reasons) - 1, 'further reason')} among the assumptions" if len(reasons) > 1 else ""
+    return f"Specialized: the closed forms hold for {at} only, since there is none in {', '.join(specialized)} ({reasons[0]}{more})"
+
+
+FEW, _EXAMPLES = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Assumptions that rest on one reason: one by itself, or several as so many with a few examples."""
+
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def because(self) -> str:
+        return self.assumptions[0].because
+
+    @property
+    def words(self) -> str:
+        shown = "; ".join(in_words(a.expr) for a in self.assumptions[:_EXAMPLES])
+        more = len(self.assumptions) - _EXAMPLES
+        return f"{shown}; and {numbers.integer(more)} more" if more > 0 else shown
+
+
+def stated(assumptions: Iterable[Assumption]) -> list[Stated]:
+    """Assumptions as a reader gets them: more than ten are put together where one line of the model, or of torch, asked for them all."""
+    every = [*assumptions]
+    groups: dict[str, list[Assumption]] = {}
+    for number, assumption in enumerate(every):
+        groups.setdefault(assumption.because if len(every) > FEW else str(number), []).append(assumption)
+    return [Stated(tuple(group)) for group in groups.values()]
 
 
 def remark(note: str) -> str:

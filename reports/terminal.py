@@ -128,6 +128,7 @@ def show_thumb(page: Page, name: str, out: Console) -> None:
 
 def show_checks(page: Page, out: Console) -> None:
     """The tally, then each verdict with both numbers."""
+    _headline(page, out)
     out.print(tally(page.tally))
     out.print(Text(f"{visible(page.model)} at {visible(page.tally.sizes)}, {visible(page.subtitle)}", style="dim"))
     out.print()
@@ -330,7 +331,13 @@ def show_rules(entries: Iterable[RuleEntry], out: Console) -> int:
     return count
 
 
+def _headline(page: Page, out: Console) -> None:
+    if page.headline:
+        out.print(Text(visible(page.headline), style="yellow"))
+
+
 def _head(page: Page, out: Console) -> None:
+    _headline(page, out)
     out.print(Text.assemble((visible(page.model), "bold"), f", {page.step}: {visible(page.subtitle)}"))
     out.print(Text(visible(page.sizes), style="dim"))
     out.print()

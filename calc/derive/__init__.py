@@ -91,6 +91,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
         spec=spec,
         held={name: value for name, (value, _) in graph.held.items()},
+        specialized={name: why for name, (_, why) in graph.held.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
         replay=lambda record: timeline(analysis, values, record),
     )

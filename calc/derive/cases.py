@@ -34,6 +34,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         replay=case.replay,
         certificates=(*general.certificates, *case.certificates),
         held=held(general.held, general.sizes, special.equal),
+        specialized={**general.specialized, **case.specialized},
     )
 
 

@@ -209,6 +209,7 @@ class Stored:
             provenance=self.versions,
             notes=self.notes,
             held=fixed if case is None else held(fixed, sizes, case.equal),
+            specialized={name: why for name, (_, why) in self.held.items()},
         )
 
     def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:
