@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.derivation import Derivation
 from calc.errors import BadInputError, MeasurementError
+from calc.exchanges import headlines
 from calc.observed import at_observed
 from calc.options import Options
 from calc.quantities import absent
@@ -73,13 +74,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All verdicts of one check, with the sizes and the software that it ran on."""
+    """All verdicts of one check, with the sizes and the software that it ran on. ``exchanged`` says where torch runs other kernels by
+    default, and by how much the default step differs."""
 
     model: str
     sizes: Mapping[str, int]
     options: Mapping[str, str]
     verdicts: tuple[Verdict, ...]
     provenance: Mapping[str, str]
+    exchanged: tuple[str, ...] = ()
 
     @property
     def passed(self) -> int:
@@ -116,9 +119,9 @@ class Report:
         raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
 
     def lines(self) -> list[str]:
-        """The tally, then a line for each verdict."""
+        """The tally, what was exchanged, then a line for each verdict."""
         at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        return [f"{self.model} at {at}: {self.tally}", *map(str, self.verdicts)]
+        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *map(str, self.verdicts)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -191,6 +194,7 @@ def compare(
 ) -> Report:
     """The verdicts of a measurement on the numbers derived for its sizes. ``open_`` says why a derived quantity has no number there."""
     open_ = open_ or {}
+    at = ", ".join(f"{name}={value}" for name, value in measurement.sizes.items())
     covered = [row.operator for row in derivation.coverage]
     fused = bool(_fused({*covered, *measurement.operators}))
     # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
@@ -206,6 +210,7 @@ def compare(
         options=measurement.options,
         verdicts=(*verdicts, _judge_operators(measurement.operators, covered)),
         provenance=measurement.provenance,
+        exchanged=tuple(headlines(derivation.assumptions, measurement.exchanged, at)),
     )
 
 

@@ -16,6 +16,7 @@ from calc import display
 from calc.allocator import NOT_MEASURED, WORKSPACES
 from calc.coverage import KINDS, CoverageRow, Ledger
 from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
+from calc.exchanges import headlines
 from calc.units import number as number
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def to_json(
     where there are any."""
     document: dict[str, Any] = {
         **values_document(derivation),
+        **({"exchanged": list(checks.exchanged)} if checks is not None else {}),
         "steps": [_step(step) for step in derivation.steps],
         "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
         "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
@@ -58,6 +60,7 @@ def values_document(derivation: Derivation) -> dict[str, Any]:
         "dims": dims_document(derivation),
         "options": dict(derivation.options),
         "specialized": specialized_document(derivation),
+        "exchanged": list(headlines(derivation.assumptions)),
         "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
         "quantities": {name: quantity_document(derivation[name]) for name in derivation},
     }

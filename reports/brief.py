@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.exact import evaluate_text
+from calc.exchanges import headlines
 from calc.options import TRAIN
 from calc.quantities import absent
 from calc.units import Unit
@@ -35,6 +36,8 @@ def lines(form: Stored, given: Mapping[str, int], width: int) -> Iterator[str]:
     yield from folded(visible(first), width) if first else ()
     yield from folded(visible(_heading(form)), width)
     yield from folded(visible(sizes_text(sizes)), width)
+    for sentence in headlines(form.assumptions):
+        yield from folded(visible(sentence), width)
     yield ""
     yield from grid([_answer(question, form.quantity(name), values[name]) for name, question in ANSWERS], width)
     yield ""

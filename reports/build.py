@@ -13,6 +13,7 @@ from calc.derivation import Derivation
 from calc.display import Display
 from calc.errors import BadInputError
 from calc.evidence import Evidence
+from calc.exchanges import headlines, in_force
 from calc.graph import DimRecord
 from calc.hardware import Accelerator
 from calc.live import Timeline
@@ -82,7 +83,9 @@ def build(
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
     sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), Moments()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
-    assumed, counting = derivation.assumptions, conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
+    exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
+    assumed = [a for a in derivation.assumptions if a not in exchanged]
+    counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
     twice = doubled(derivation)
     told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
@@ -97,6 +100,7 @@ def build(
         date=inputs.noted if inputs is not None else today(),
         tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
         tally=_tally(checks, unchecked),
+        exchanged=checks.exchanged if checks is not None else tuple(headlines(derivation.assumptions)),
         answers=tuple(_answer(c) for c in chapters),
         assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
         conventions=tuple(AssumptionRow(None, *convention) for convention in counting),

@@ -450,7 +450,8 @@ class Command:
 @dataclass(frozen=True, slots=True)
 class Page:
     """A whole report. ``date`` is the day, with what was noted of the machine; ``inputs`` a line from which it can be made again, empty
-    where it is not written down. ``derivation_rules`` are those of ``rules`` that the steps of ``chapters`` use."""
+    where it is not written down. ``exchanged`` says where torch runs other kernels by default. ``derivation_rules`` are those of
+    ``rules`` that the steps of ``chapters`` use."""
 
     model: str
     headline: str
@@ -460,6 +461,7 @@ class Page:
     date: str
     tiles: tuple[Tile, ...]
     tally: Tally
+    exchanged: tuple[str, ...]
     answers: tuple[Answer, ...]
     assumptions: tuple[AssumptionRow, ...]
     conventions: tuple[AssumptionRow, ...]

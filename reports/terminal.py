@@ -130,6 +130,7 @@ def show_checks(page: Page, out: Console) -> None:
     """The tally, then each verdict with both numbers."""
     _headline(page, out)
     out.print(tally(page.tally))
+    _exchanged(page, out)
     out.print(Text(f"{visible(page.model)} at {visible(page.tally.sizes)}, {visible(page.subtitle)}", style="dim"))
     out.print()
     counted = (("Derived", "right"), ("Measured", "right"), ("Difference", "right"))
@@ -144,6 +145,12 @@ def show_checks(page: Page, out: Console) -> None:
     for number, note in enumerate(page.check_notes, 1):
         notes.add_row(Text(f"{number}.", style="dim"), Text(visible(note), style="dim"))
     out.print(notes)
+
+
+def _exchanged(page: Page, out: Console) -> None:
+    """Where torch runs other kernels by default, before any number."""
+    for sentence in page.exchanged:
+        out.print(Text(visible(sentence)))
 
 
 def tally(found: Tally) -> Text:
@@ -340,6 +347,7 @@ def _head(page: Page, out: Console) -> None:
     _headline(page, out)
     out.print(Text.assemble((visible(page.model), "bold"), f", {page.step}: {visible(page.subtitle)}"))
     out.print(Text(visible(page.sizes), style="dim"))
+    _exchanged(page, out)
     out.print()
 
 

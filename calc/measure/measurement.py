@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calc.errors import UnknownQuantityError
+from calc.exchanges import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Measurement:
                    passed. ``decided_first`` are those of the first step.
     ``again``      FLOPs that the backward ran again in the run whose matrix products were counted: on the math backend, where
                    attention is fused.
+    ``exchanged``  kernels that torch runs otherwise by default, by their keys in ``calc.exchanges``, with what the default step is.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Measurement:
     decided: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     decided_first: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     again: int = 0
+    exchanged: Found = field(default_factory=dict)
 
     def __getitem__(self, quantity: str) -> Reading:
         try:
@@ -71,4 +74,5 @@ class Measurement:
             "decided": {place: list(sizes) for place, sizes in self.decided.items()},
             "decided_first": {place: list(sizes) for place, sizes in self.decided_first.items()},
             "again": self.again,
+            "exchanged": {key: [asdict(d) for d in differences] for key, differences in self.exchanged.items()},
         }

@@ -14,12 +14,13 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
+from calc.exchanges import Difference, Found
 from calc.measure.again import measure_repeated
 from calc.measure.asked import AllAsked
 from calc.measure.flops import MAPPING, measure_flops
 from calc.measure.measurement import Measurement, Reading
 from calc.measure.memory import measure_memory
-from calc.measure.observer import Observer, fused_attention
+from calc.measure.observer import Observer, fast_path, fused_attention
 from calc.measure.reference import ReferenceCounter
 from calc.measure.room import require_room
 from calc.measure.saved import measure_saved
@@ -79,8 +80,53 @@ def measure(
         decided={place: tuple(sizes) for place, sizes in observer.decided.items()},
         decided_first={place: tuple(sizes) for place, sizes in first.decided.items()},
         again=(again.value or 0) if again is not None else 0,
+        exchanged=_exchanged(spec, sizes, options, device, observer.names, {**state, **readings}, bool(fused), tell),
         provenance=_provenance(device),
     )
+
+
+# What torch calls the operators that recurrent layers are handed to by default; that they run as others here, a default step tells.
+_ONEDNN_LAYER = "mkldnn_rnn_layer"
+
+
+def _exchanged(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    options: Options,
+    device: str,
+    operators: Iterable[str],
+    here: Mapping[str, Reading],
+    fused: bool,
+    tell: Progress,
+) -> Found:
+    """The exchanges of the runs above, with what the step saves and holds as torch runs it by default where that differs."""
+    found: dict[str, tuple[Difference, ...]] = {}
+    if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
+        found["attention"] = ()
+    if fast_path(operators):
+        found["fast path"] = ()
+    with training(spec, sizes, options, device, by_default=True) as run, Observer() as observer:
+        if not any(isinstance(part, torch.nn.LSTM) for part in run.module.modules()):
+            return found
+        run.step()
+    if any(_ONEDNN_LAYER in name for name in observer.names):
+        tell("the step as torch runs it by default")
+        found["lstm"] = _by_default(spec, sizes, options, device, here)
+    return found
+
+
+def _by_default(
+    spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]
+) -> tuple[Difference, ...]:
+    readings: dict[str, Reading] = {}
+    with training(spec, sizes, options, device, by_default=True) as run:
+        readings |= measure_memory(run)
+    if "activations.bytes" in here:
+        with training(spec, sizes, options, device, by_default=True) as run:
+            run.step()
+            readings["activations.bytes"] = measure_saved(run)
+    pairs = [(name, readings[name].value, here[name].value) for name in ("activations.bytes", "memory.peak") if name in readings]
+    return tuple(Difference(name, default, value) for name, default, value in pairs if default is not None and value is not None)
 
 
 def require_device(device: str) -> None:

@@ -115,14 +115,16 @@ class Training:
 
 
 @contextmanager
-def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Iterator[Training]:
-    """The training, set up afresh from the seed; attention runs as the options say while the context is open.
+def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, by_default: bool = False) -> Iterator[Training]:
+    """The training, set up afresh from the seed; attention runs as the options say while the context is open, and recurrent layers cell by
+    cell, or all as torch runs it ``by_default``.
 
     The collector of reference cycles is off inside: a storage that waits for it would die at a moment that is chance.
     """
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
+    recurrent = nullcontext() if by_default else without_onednn()
     # What the model prints is talk, and stdout is for data.
-    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), collector_off(), attention, without_onednn():
+    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), collector_off(), attention, recurrent:
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
 

@@ -14,6 +14,7 @@ from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
 from calc.errors import DataDependentError, DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.exchanges import EXCHANGES
 from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
@@ -369,7 +370,8 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: recorded with one number, certified with another"
             found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
-    return list(found.values())
+    exchanged = {key for run in runs for key in run.exchanged}
+    return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *found.values()]
 
 
 def _listed(names: Collection[str], basis: Basis) -> str:

@@ -63,6 +63,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.call: int | None = None
         self.renamed: tuple[str, list[tuple[str, Any]]] | None = None
         self.rewrites = False
+        self.exchanged: set[str] = set()
         self._shown: torch.Tensor | None = None
         self._laid_out: Any = 0  # elements of the zeros made last: a gradient of a strided view is laid out in them
         self.owner: dict[int, str] = {}

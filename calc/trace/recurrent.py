@@ -2,7 +2,8 @@
 
 That C++ reads widths as numbers where it cuts gates apart, so it cannot run on symbols. On a CPU torch hands an LSTM to oneDNN,
 which keeps a workspace of a size that depends on the machine: no closed form follows from that, so the record and the real run
-both take the LSTM cell by cell, as a GRU runs anyway. That the operators here are those of a real run is checked, like all else.
+both take the LSTM cell by cell, as a GRU runs anyway, and say so (``calc/exchanges.py``). That the operators here are those of a real
+run is checked, like all else.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def _gathered(flat: Sequence[Tensor], biased: bool, projected: bool = False) -> 
     return [_Weights(g[0], g[1], g[2] if biased else None, g[3] if biased else None, g[-1] if projected else None) for g in groups]
 
 
-def _lstm(within: Within, original: Callable[..., Any]) -> Callable[..., Any]:
+def _lstm(within: Within, exchanged: Callable[[str], None], original: Callable[..., Any]) -> Callable[..., Any]:
     def lstm(x: Tensor, given: Any, flat: Any, *options: Any) -> Any:
         if isinstance(flat, bool) or isinstance(given, Tensor):  # a packed sequence: its sizes are data
             return original(x, given, flat, *options)
@@ -157,6 +158,8 @@ def _lstm(within: Within, original: Callable[..., Any]) -> Callable[..., Any]:
         x = x.transpose(0, 1) if batch_first else x
         hidden, cell = given
         projected = hidden.shape[2] != cell.shape[2]
+        if not projected:  # oneDNN has no projections
+            exchanged("lstm")
         states = list(zip(hidden.unbind(0), cell.unbind(0), strict=True))
         weights = _gathered(flat, biased, projected)
         y, final = _stacked(within, _lstm_cell, x, states, weights, dropout if training else 0.0, 2 if both else 1)
@@ -192,11 +195,12 @@ def _alone(cell: Cell) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def cell_by_cell(within: Within) -> Iterator[None]:
-    """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the record."""
+def cell_by_cell(within: Within, exchanged: Callable[[str], None]) -> Iterator[None]:
+    """Context in which torch's recurrent layers and cells run as written here. ``within(part)`` names the layers in the record;
+    ``exchanged(key)`` notes that torch would run another kernel."""
     functions: Any = foreign_functions
     kinds: dict[str, Cell] = {"gru": _gru_cell, "rnn_tanh": _simple_cell(torch.tanh), "rnn_relu": _simple_cell(torch.relu)}
     layers = {name: _plain(within, cell, getattr(functions, name)) for name, cell in kinds.items()}
     cells = {f"{name}_cell": _alone(cell) for name, cell in kinds.items()}
-    with replaced(functions, lstm=_lstm(within, functions.lstm), lstm_cell=_alone(_lstm_cell), **layers, **cells):
+    with replaced(functions, lstm=_lstm(within, exchanged, functions.lstm), lstm_cell=_alone(_lstm_cell), **layers, **cells):
         yield

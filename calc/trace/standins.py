@@ -64,7 +64,7 @@ def standing_in(recorder: Recorder) -> Iterator[None]:
         replaced(FakeTensor, tolist=_listed(recorder), **_picked(picking)),
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder.copying) for n in ("tensor", "as_tensor")}),
-        cell_by_cell(recorder.path.within),
+        cell_by_cell(recorder.path.within, recorder.exchanged.add),
     ):
         yield
 

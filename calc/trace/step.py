@@ -44,7 +44,7 @@ class Traced:
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols. ``looked_up`` has the lines
-    that look a size up in a table."""
+    that look a size up in a table. ``exchanged`` are the kernels that torch would run otherwise, by their keys in ``calc.exchanges``."""
 
     record: Record
     conditions: Sequence[Condition]
@@ -55,6 +55,7 @@ class Traced:
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
     looked_up: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    exchanged: Collection[str] = ()
 
 
 def record_step(
@@ -102,7 +103,8 @@ def record_step(
     conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
     shadows = recorder.shadows
     readers, looked_up = tuple(recorder.choices.readers), {} if env is None else env.looked_up
-    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, readers, recorder.rewrites, looked_up)
+    exchanged = {*recorder.exchanged}
+    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, readers, recorder.rewrites, looked_up, exchanged)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.

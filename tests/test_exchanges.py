@@ -1,0 +1,141 @@
+"""Kernels that are exchanged for others are said to be, in the first lines, with what the default step is beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc.document import to_json
+from calc.exchanges import EXCHANGES
+from calc.options import Options
+from calc.spec import Spec
+from reports import html, job, markdown
+from reports.build import build
+
+ROOT = Path(calc.__file__).parent
+
+# What decides which kernel torch runs, in the source of the two routes.
+_DECIDING = re.compile(
+    r"foreign_functions|set_onednn\(|set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn"
+)
+# Only as an option of the user's asks.
+_BY_OPTION = {"calc/trace/step.py", "calc/measure/gradients.py"}
+
+
+class Recurrent(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.layer, self.head = nn.LSTM(n.d, n.h), nn.Linear(n.h, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.layer(x)[0])
+        return y
+
+
+def recurrent(kind: type[nn.Module] = Recurrent) -> Spec:
+    return Spec(
+        name="recurrent",
+        dims={"T": 5, "B": 3, "d": 7, "h": 4},
+        build=kind,
+        inputs=lambda n: (torch.randn(n.T, n.B, n.d),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+
+
+def saved_by_default() -> int:
+    """Bytes that autograd keeps of the step as torch runs it: each storage that is no parameter's once."""
+    model, found = Recurrent(calc.spec.Sizes(d=7, h=4)), {}
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = model(torch.randn(5, 3, 7)).square().mean()
+    assert loss.requires_grad
+    return sum(found.values())
+
+
+def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:
+    """In the first lines of the derivation, the check and all files of the report, with bytes of the step as torch runs it."""
+    derivation = calc.derive(recurrent(), cache=False, optimizer="sgd")
+    checks = calc.check(derivation)
+
+    [derived] = to_json(derivation)["exchanged"]
+    assert derived.endswith("By how much the default step differs is not measured here: napkin check measures it.")
+    [said] = checks.exchanged
+    assert checks.lines()[1] == said
+    assert f"the default step saves {saved_by_default():,} bytes ({checks['activations.bytes'].measured:,} cell by cell)" in said
+    assert f"({checks['memory.peak'].measured:,} cell by cell)" in said
+    assert json.loads(job.json_text(job.check_json(checks)))["exchanged"] == [said]
+    assert to_json(derivation, checks)["exchanged"] == [said]
+
+
+def test_the_first_lines_of_every_format_say_it() -> None:
+    """Before any number: text, Markdown and HTML."""
+    derivation = calc.derive(recurrent(), cache=False, optimizer="sgd")
+    page = build(derivation)
+
+    [said] = page.exchanged
+    for text in (markdown.write(page), html.write(page)):
+        assert 0 < text.index("nn.LSTM is derived and measured cell by cell") < text.index("How many parameters?")
+    assert said.startswith("nn.LSTM is derived and measured cell by cell, not as oneDNN's one operator")
+
+
+def test_what_torch_runs_cell_by_cell_anyway_is_not_said_to_be_exchanged() -> None:
+    """A GRU on a CPU, and an LSTM that projects its state."""
+
+    class Projected(Recurrent):
+        def __init__(self, n: Any) -> None:
+            super().__init__(n)
+            self.layer, self.head = nn.LSTM(n.d, n.h, proj_size=2), nn.Linear(2, 1)
+
+    class Gated(Recurrent):
+        def __init__(self, n: Any) -> None:
+            super().__init__(n)
+            self.layer = nn.GRU(n.d, n.h)
+
+    for kind in (Projected, Gated):
+        checks = calc.check(calc.derive(recurrent(kind), cache=False, optimizer="sgd"))
+        assert checks.exchanged == ()
+
+
+@pytest.mark.parametrize(("mode", "keys"), [("train", {"attention"}), ("infer", {"fast path"})])
+def test_what_only_the_count_of_flops_exchanges_is_said_too(mode: str, keys: set[str]) -> None:
+    """Fused attention in training, the fast path of an encoder layer in evaluation."""
+    from calc.measure import measure
+
+    spec = Spec(
+        name="encoder",
+        dims={"B": 2, "T": 5, "d": 8},
+        build=lambda n: nn.TransformerEncoderLayer(n.d, 2, 16, 0.0, batch_first=True),
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+        loss=lambda model, x: model(x).square().mean(),
+    )
+    found = measure(spec, {}, options=Options(mode=mode, optimizer="sgd"))
+
+    assert set(found.exchanged) == keys
+    [said] = calc.exchanges.headlines((), found.exchanged)
+    assert said.startswith("In the run that counts FLOPs of matrix products, and in no other, ")
+
+
+def test_every_place_that_decides_which_kernel_runs_stands_in_the_table() -> None:
+    """The source of both routes is searched for them."""
+    places = {
+        f"calc/{path.relative_to(ROOT)}"
+        for part in ("trace", "measure")
+        for path in (ROOT / part).rglob("*.py")
+        if _DECIDING.search(path.read_text(encoding="utf-8"))
+    }
+
+    assert places - _BY_OPTION == {place for exchange in EXCHANGES.values() for place in exchange.made_in}
