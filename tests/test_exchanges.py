@@ -23,7 +23,8 @@ ROOT = Path(calc.__file__).parent
 
 # What decides which kernel torch runs, in the source of the two routes.
 _DECIDING = re.compile(
-    r"foreign_functions|set_onednn\(|set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn"
+    r"foreign_functions|set_onednn\(|^\s*torch\.backends\.mha\.set_fastpath_enabled\(|SDPBackend\.MATH\)|attention=\"math\"|set_flags\(|_set_mkldnn",
+    re.MULTILINE,
 )
 # Only as an option of the user's asks.
 _BY_OPTION = {"calc/trace/step.py", "calc/measure/gradients.py"}
