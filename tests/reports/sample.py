@@ -297,6 +297,7 @@ class CheckReport:
 
     verdicts: tuple[Verdict, ...]
     sizes: Mapping[str, int]
+    exchanged: tuple[str, ...] = ()
 
 
 def checks(*extra: Verdict) -> CheckReport:

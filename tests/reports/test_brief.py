@@ -72,7 +72,7 @@ def test_the_quantities_as_json_are_those_of_a_fresh_derivation() -> None:
         whole = json.loads(job.json_text(_values(fresh)))
 
         assert whole == json.loads(job.json_text(_values(_form(name).derivation(sizes))))
-        assert {"schema", "model", "dims", "options", "specialized", "assumptions", "quantities", "notes"} == whole.keys()
+        assert {"schema", "model", "dims", "options", "exchanged", "specialized", "assumptions", "quantities", "notes"} == whole.keys()
 
 
 def test_a_changed_number_would_be_seen() -> None:
