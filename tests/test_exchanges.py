@@ -78,7 +78,7 @@ def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:
     assert checks.lines()[1] == said
     assert f"the default step saves {saved_by_default():,} bytes ({checks['activations.bytes'].measured:,} cell by cell)" in said
     assert f"({checks['memory.peak'].measured:,} cell by cell)" in said
-    assert json.loads(job.json_text(job.check_json(checks)))["exchanged"] == [said]
+    assert json.loads(job.json_text(job.check_json(checks, {})))["exchanged"] == [said]
     assert to_json(derivation, checks)["exchanged"] == [said]
 
 
