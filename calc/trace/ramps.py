@@ -31,17 +31,20 @@ from calc.trace.elements import (
 )
 from calc.trace.symbols import never_below_one
 from calc.trace.triangles import by_triangles, is_square_of
-from calc.trace.values import given_to, name_of, written
+from calc.trace.values import WHOLE, given_to, name_of, written
 
+_TAKING_APART = ("unbind", "split", "split_with_sizes")
 _READ = torch.ops.aten._local_scalar_dense.default
 
 
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
-    """``(True, truth)`` where ``func`` asks whether a tensor's one element is true and that is known; where it depends on sizes, this
-    asks about them."""
-    known = elements_of(args[0]) if func is _READ and args[0].dtype is torch.bool else None
+    """``(True, value)`` where ``func`` reads a tensor's one element and that is known: a number made of sizes, as the length of a sequence
+    that is not padded, or a truth. Where that depends on sizes, this asks about them."""
+    known = elements_of(args[0]) if func is _READ and args[0].dtype in WHOLE else None
     if known is None or isinstance(known, Triangle):
         return False, None
+    if args[0].dtype is not torch.bool:
+        return (True, known.first) if isinstance(known, Ramp) else (False, None)
     if isinstance(known, Compared):
         return True, bool(RELATIONS[known.relation](known.ramp.first, known.other))
     return True, bool(known.first)
@@ -50,6 +53,12 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what ``out`` is known to be, where that follows."""
     name = name_of(func)
+    if name in _TAKING_APART:
+        of_all = _plain(args[0])
+        if of_all is not None and not of_all.step:
+            for part in out:
+                note_elements(part, of_all)
+        return
     if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
         return
     found = MAKING[name](given_to(func, args, kwargs), out)
@@ -123,7 +132,8 @@ def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
         return known if out.dtype.is_floating_point or {known.above, known.below} <= {0, 1} else None
     if out.dtype is source or not isinstance(known, Ramp):
         return known if out.dtype is source else None
-    return known if is_zero_or_one(known) or out.dtype is torch.int64 else None
+    positions = source in WHOLE and out.dtype is torch.int32  # of elements in memory, and lengths
+    return known if is_zero_or_one(known) or out.dtype is torch.int64 or positions else None
 
 
 @making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
@@ -146,6 +156,13 @@ def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None
     place = here.index(ramp.axis) if ramp.axis in here else len(there)
     alike = [same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
     return replace(ramp, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
+
+
+@making("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
+def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    """Elements that are all the same are so in other places."""
+    known = _plain(given["self"])
+    return known if known is not None and not known.step else None
 
 
 @making("repeat")
@@ -212,6 +229,26 @@ def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
         return None
     long = one if one.step else other
     return _rising(one.first + sign * other.first, one.step + sign * other.step, long.axis, long.length)
+
+
+@making("mul")
+def _product(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    one, other = _plain(given["self"]), _plain(given["other"])
+    if one is None or other is None or (one.step and other.step) or out.dtype is torch.bool:
+        return None
+    long, number = (one, other.first) if one.step else (other, one.first)
+    if not long.step:
+        return Ramp(long.first * number)
+    return _rising(long.first * number, long.step * number, long.axis, long.length) if isinstance(number, int) else None
+
+
+@making("floor_divide", "div")
+def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+    """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
+    one, other = _plain(given["self"]), _plain(given["other"])
+    if one is None or other is None or one.step or other.step or given.get("rounding_mode", "floor") != "floor" or same(other.first, 0):
+        return None
+    return Ramp(one.first // other.first) if out.dtype in WHOLE else None
 
 
 @making("cumsum")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from calc.trace.elements import EXACT, Known, Ramp, Triangle, elements_before, elements_of, making, same
+from calc.trace.elements import EXACT, Compared, Known, Ramp, Triangle, elements_before, elements_of, making, same
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:
@@ -40,9 +40,15 @@ def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) ->
     return make(known.above, diagonal) if known is not None and known.is_one_number and type(diagonal) is int else None
 
 
+_OPPOSITE = {"gt": "le", "le": "gt", "ge": "lt", "lt": "ge", "eq": "ne", "ne": "eq"}
+
+
 @making("logical_not", "bitwise_not")
-def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
-    known = _as_triangle(elements_of(given["self"]))
+def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+    compared = elements_of(given["self"])
+    if isinstance(compared, Compared):
+        return replace(compared, relation=_OPPOSITE[compared.relation])
+    known = _as_triangle(compared)
     if known is None or given["self"].dtype is not torch.bool:
         return None
     return _number(replace(known, above=1 - known.above, below=1 - known.below))

@@ -1,0 +1,93 @@
+"""Lengths of sequences as tensors: where all are one size they are constants, and what is read out of them is that size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import Spec
+
+LENGTHS: dict[str, Callable[[Any, Any], Tensor]] = {
+    "full": lambda rows, length: torch.full((rows,), length),
+    "full of short numbers": lambda rows, length: torch.full((rows,), length, dtype=torch.int32),
+    "a product": lambda rows, length: torch.ones(rows, dtype=torch.int64) * length,
+    "half of twice": lambda rows, length: torch.div(torch.full((rows,), 2 * length), 2, rounding_mode="floor"),
+    "sorted otherwise": lambda rows, length: torch.full((rows,), length).flip(0),
+}
+
+
+class Padded(nn.Module):
+    """Attends to no place beyond a sequence's length, as far as the longest one goes."""
+
+    def __init__(self, n: Any, lengths: Callable[[Any, Any], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.lengths = nn.Linear(n.d, n.d), lengths
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = self.lengths(x.shape[0], x.shape[1])
+        longest = int(lengths.max().item())
+        there = torch.arange(longest)[None] < lengths[:, None]
+        y: Tensor = self.linear(x[:, :longest])
+        return y if there.all() else y.masked_fill(~there[..., None], 0)
+
+
+def _exact(s: Spec) -> calc.derivation.Derivation:
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+    assert [] == [v.quantity for at in ({}, {"B": 5, "T": 7}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    return derivation
+
+
+def _inputs(n: Any) -> tuple[Tensor, ...]:
+    return (torch.randn(n.B, n.T, n.d),)
+
+
+DIMS = {"B": 3, "T": 17, "d": 11}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_a_mask_of_constant_lengths_is_known(name: str) -> None:
+    """No assumption is made, and every size stays a symbol: 2·B·T·d² FLOP."""
+    derivation = _exact(Spec("padded", DIMS, lambda n: Padded(n, LENGTHS[name]), _inputs, lambda module, x: module(x).sum()))
+
+    assert ((), {}) == (derivation.assumptions, derivation.specialized)
+    assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
+
+
+def test_lengths_among_the_inputs_are_constants_too() -> None:
+    def loss(module: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
+        return module(x)[:, : lengths.max().item()].sum() / lengths.sum()  # type: ignore[no-any-return]  # of tensors
+
+    s = Spec("lengths", DIMS, lambda n: nn.Linear(n.d, n.d), lambda n: (*_inputs(n), torch.full((n.B,), n.T)), loss)
+
+    assert ((), {}) == ((derivation := _exact(s)).assumptions, derivation.specialized)
+
+
+def test_a_list_of_lengths_is_one_of_sizes() -> None:
+    """It has as many as the batch, which is a loop count then; each is the length, a symbol."""
+
+    def loss(module: nn.Module, x: Tensor) -> Tensor:
+        lengths = torch.full((x.shape[0],), x.shape[1]).tolist()
+        parts: list[Tensor] = [module(row[:length]).sum() for row, length in zip(x, lengths, strict=True)]
+        return torch.stack(parts).sum()
+
+    derivation = _exact(Spec("list", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, loss))
+
+    assert ["the step is a polynomial in B"] == [a.expr for a in derivation.assumptions]
+
+
+def test_lengths_that_are_data_stay_refused() -> None:
+    """One that is drawn is no size."""
+    drawn = Spec(
+        "drawn",
+        DIMS,
+        lambda n: nn.Linear(n.d, n.d),
+        _inputs,
+        lambda module, x: module(x)[:, : torch.randint(1, x.shape[1], (x.shape[0],)).max().item()].sum(),
+    )
+    with pytest.raises(calc.errors.TraceError, match="data"):
+        calc.derive(drawn, cache=False, optimizer="sgd")
