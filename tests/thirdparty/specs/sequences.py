@@ -165,15 +165,6 @@ CASES = (
         ({"B": 1}, {"d": 48}),
     ),
     Case(
-        "s5-pytorch",
-        "s5",
-        "S5",
-        {"B": 2, "T": 16, "d": 32, "s": 32},
-        lambda m, n: m.S5(n.d, n.s),
-        _features,
-        ({"B": 1}, {"d": 48}),
-    ),
-    Case(
         "st-moe-pytorch",
         "st_moe_pytorch",
         "MoE",

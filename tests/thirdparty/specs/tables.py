@@ -53,7 +53,9 @@ CASES = (
         "tabm",
         "TabM",
         {"B": 16, "c": 10, "d": 64, "k": 8},
-        lambda m, n: m.TabM(n_num_features=n.c, d_out=1, n_blocks=2, d_block=n.d, dropout=0.1, k=n.k, arch_type="tabm"),
+        lambda m, n: m.TabM(
+            n_num_features=n.c, d_out=1, n_blocks=2, d_block=n.d, dropout=0.1, k=n.k, arch_type="tabm", start_scaling_init="random-signs"
+        ),
         lambda n: (torch.randn(n.B, n.c),),
         ({"B": 1}, {"d": 96, "c": 8}),
     ),
@@ -74,7 +76,15 @@ CASES = (
         "TabTransformer",
         {"B": 16, "c": 6, "d": 32},
         lambda m, n: m.TabTransformer(
-            categories=(10, 5, 6), num_continuous=n.c, dim=n.d, dim_out=1, depth=2, heads=4, attn_dropout=0.1, ff_dropout=0.1
+            categories=(10, 5, 6),
+            num_continuous=n.c,
+            dim=n.d,
+            dim_out=1,
+            depth=2,
+            heads=4,
+            attn_dropout=0.1,
+            ff_dropout=0.1,
+            mlp_act=torch.nn.ReLU(),
         ),
         lambda n: (torch.cat([torch.randint(0, c, (n.B, 1)) for c in (10, 5, 6)], dim=1), torch.randn(n.B, n.c)),
         ({"B": 2}, {"d": 48, "c": 8}),
