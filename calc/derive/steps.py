@@ -6,8 +6,10 @@ be made.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction as Rational
 from functools import cache, cached_property
@@ -259,17 +261,26 @@ class StepMaker:
 
     def _at_random_points(self, before: Display, after: Display) -> StepCheck:
         """Both sides evaluated exactly at five random sizes: ``Max`` is no polynomial."""
+        points = [*itertools.islice(self._random_points(), _POINTS)]
+        for at in points:
+            if display.value(before, at.__getitem__) != display.value(after, at.__getitem__):
+                raise NapkinError("internal error: a maximum does not hold at random sizes; please report it")
+        return StepCheck("random points", f"holds at {len(points)} random exact points")
+
+    def _random_points(self) -> Iterator[dict[str, int]]:
+        """Random sizes at which every size of the step is defined: none is divided by ``floor(T / w)`` where w exceeds T."""
         generator = random.Random(0)
         basis = self.analysis.graph.as_basis()
         outer = self.analysis.fold.outer
-        for _ in range(5):
-            values = {name: generator.randint(2, 10**4) for name in basis.symbols}
+        drawn = ({name: generator.randint(2, 10**4) for name in basis.symbols} for _ in range(_MOST_DRAWN))
+        for values in itertools.chain(drawn, (record.sizes for record in self.analysis.graph.certificates)):
             known = {**values, **basis.sizes(values)}
-            at = {name: outer.value(outer.gen(name), known) for name in outer.names}
-            if display.value(before, at.__getitem__) != display.value(after, at.__getitem__):
-                raise NapkinError("internal error: a maximum does not hold at random sizes; please report it")
-        return StepCheck("random points", "holds at 5 random exact points")
+            with contextlib.suppress(ZeroDivisionError):
+                yield {name: outer.value(outer.gen(name), known) for name in outer.names}
 
+
+# Random sizes at which a maximum is evaluated as it is written and as it is printed.
+_POINTS, _MOST_DRAWN = 5, 1000
 
 _REASONS = {
     "parameters": "one weight tensor; the product of its sizes. Tied weights are one storage, counted once",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -56,7 +58,7 @@ class Case:
         from calc.spec import Spec
 
         library = importlib.import_module(self.namespace)
-        return Spec(self.module, self.dims, lambda n: self.build(library, n), self.inputs, self.loss)
+        return Spec(self.module, self.dims, lambda n: self.build(library, n), self.inputs, self.loss, key=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,12 @@ def judged(case: Case) -> Row:
     try:
         spec = case.spec()
         results = []
-        for at in ({}, *case.sizes):
-            results.append(_at(spec, at))
-            if results[-1].why:
-                break
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["NAPKIN_CACHE"] = folder  # a module is traced once for all its sizes, where they run alike
+            for at in ({}, *case.sizes):
+                results.append(_at(spec, at))
+                if results[-1].why:
+                    break
     except NapkinError as error:
         return row(REFUSED, f"{_sizes(at)}{_line(error)}")
     except Exception as error:  # what no refusal foresaw
@@ -125,7 +129,7 @@ def _at(spec: Spec, sizes: Mapping[str, int]) -> _Result:
     from calc.check import EXACT as EQUAL
     from calc.check import FAILED, NOT_MEASURED
 
-    derivation = calc.derive(spec, sizes, cache=False)
+    derivation = calc.derive(spec, sizes)
     report = calc.check(derivation)
     wrong = [v for v in report.verdicts if v.verdict == FAILED]
     missing = [v for v in (report[name] for name in REQUIRED) if v.verdict == NOT_MEASURED]
