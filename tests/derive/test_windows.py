@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -34,6 +35,7 @@ SPEC = Spec(
 )
 
 
+@pytest.mark.slow
 def test_a_maximum_is_compared_where_all_sizes_are_defined() -> None:
     """No number is divided by no windows at the random sizes at which the moments of a peak are compared; every count is the measured."""
     report = calc.check(calc.derive(SPEC, cache=False))
