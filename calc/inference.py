@@ -17,6 +17,7 @@ import sympy as sp
 
 from calc.algebra import to_sympy
 from calc.basis import Basis, in_dimensions
+from calc.branches import at_hand
 from calc.check import EXACT, FAILED, NOT_MEASURED
 from calc.derivation import Derivation
 from calc.document import number
@@ -141,7 +142,8 @@ def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name
         parameter = next((p for p in shapes if term.stands_for(p)), None)
         if parameter is None:
             raise UnknownQuantityError(f"{term.site[:60]}: no recorded parameter has this name, so its shape is not known")
-        text, because = _bytes_of(term.expr, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
+        count = at_hand(term.expr, derivation.sizes)
+        text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
         lines.append(Line(term.site, text, _value(text, sizes), because))
     return _amount(name, lines)
 

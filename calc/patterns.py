@@ -41,6 +41,8 @@ def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
     plus = dim.plus + (value - dim.plus) % together
     if together == period:
         return dim
+    if value <= plus:
+        raise SpecError(f"{spec.name}: one of {every} blocks can run again where there are {every} of them, and {name} is {value}")
     default = dim.default if isinstance(dim.default, int) and _fits(dim.default, together, plus) else value
     return replace(dim, default=default, multiple_of=together, plus=plus)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import sympy as sp
 
+from calc.algebra import to_sympy
+from calc.branches import at_hand
 from calc.derivation import Derivation
 from calc.document import number
 from calc.errors import BadInputError, NapkinError
@@ -99,9 +101,9 @@ def _flops(derivation: Derivation) -> int:
 
 
 def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
-    """A closed form less another, in the dimensions that both have."""
-    found = sp.factor_terms(sp.expand(more[quantity].expr - less[quantity].expr))
-    return str(found)
+    """A closed form less another, in the dimensions that both have, each of the case that is in force at its sizes."""
+    one, other = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
+    return str(sp.factor_terms(sp.expand(one - other)))
 
 
 def largest(derivation: Derivation, dim: str, limit: int) -> int | None:

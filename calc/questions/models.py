@@ -11,11 +11,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from calc.dims import Dim, evaluate
-from calc.errors import BadInputError, NapkinError
+from calc.errors import BadInputError
 from calc.options import MASTER
 from calc.questions.given import nearest
 
 if TYPE_CHECKING:
+    from calc.derivation import Derivation
     from calc.questions.weights import InUse
     from calc.spec import Spec
     from calc.validity import DimRecord
@@ -39,7 +40,7 @@ class Model:
     notes: list[str] = field(default_factory=list)
     _form: Any = None
     _spec: Spec | None = None
-    _derived: dict[tuple[tuple[str, int], ...], Any] = field(default_factory=dict)
+    _derived: Derivation | None = None
     _in_use: InUse | None = None
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class Model:
         sizes = {**self.sizes, **changed}
         if self._form is not None and self._form.covers(sizes):
             return int(self._form.quantity(quantity).at(**sizes))
-        return int(self._derivation(sizes)[quantity].at(**sizes))
+        return self._derivation[quantity].at(**sizes)
 
     def peak(self, **changed: int) -> tuple[int, str]:
         """Peak of live bytes of a step, and the polynomial that is the largest there."""
@@ -64,7 +65,7 @@ class Model:
         if self._form is not None and self._form.covers(sizes):
             largest = self._form.derivation(sizes)["memory.peak"].candidates[0]
         else:
-            largest = self._derivation(sizes)["memory.peak"].candidates[0]
+            largest = self._derivation.at_sizes(sizes)["memory.peak"].candidates[0]
         return self.at("memory.peak", **changed), largest.expr
 
     def all_sizes(self, **changed: int) -> dict[str, int]:
@@ -106,29 +107,21 @@ class Model:
 
     def dimension(self, name: str) -> Any:
         """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
-        dims = self._form.dims if self._form is not None else self._any().dims
+        dims = self._form.dims if self._form is not None else self._derivation.dims
         found = next((d for d in dims if d.name == name), None)
         if found is None:
             raise BadInputError(f"{self.name[:40]} has no dimension {name}: it has {', '.join(d.name for d in dims)}")
         return found
 
-    def _any(self) -> Any:
-        return next(iter(self._derived.values())) if self._derived else self._derivation(self.sizes)
+    @property
+    def _derivation(self) -> Derivation:
+        """The derivation at the sizes asked for, which knows the step at any others."""
+        if self._derived is None:
+            from calc.options import made
+            from calc.pipeline import derive
 
-    def _derivation(self, sizes: Mapping[str, int]) -> Any:
-        """A derivation that holds at ``sizes``: one that is there, else a new one."""
-        for known in self._derived.values():
-            try:
-                known["parameters"].at(**sizes)
-            except NapkinError:
-                continue
-            return known
-        from calc.options import made
-        from calc.pipeline import derive
-
-        key = tuple(sorted(sizes.items()))
-        self._derived[key] = derive(self.spec, sizes, options=made(**(self.options or {})), progress=self.progress)
-        return self._derived[key]
+            self._derived = derive(self.spec, self.sizes, options=made(**(self.options or {})), progress=self.progress)
+        return self._derived
 
     # -- what questions ask for ------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from calc.exact import evaluate_text
-
 if TYPE_CHECKING:
     from calc.derivation import Derivation
     from calc.graph import Graph
@@ -54,10 +52,12 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """The forward of a model in inference mode: its weights in any number format, and FLOPs of one token without any before it."""
+    """The forward of a model in inference mode: its weights in any number format, and FLOPs of one token without any before it, which
+    ``one_token`` is the derivation of."""
 
     graph: Graph
     derivation: Derivation
+    one_token: Derivation
     sizes: Mapping[str, int]
 
     def weights(self, name: str) -> Weights:
@@ -76,13 +76,13 @@ class InUse:
     def _products(self) -> dict[str, Fraction]:
         """FLOPs of one token by the module that multiplies."""
         found: dict[str, Fraction] = {}
-        for term in self.derivation["flops.forward.matmul"].terms:
-            found[term.site] = found.get(term.site, Fraction(0)) + evaluate_text(term.expr, {**self.sizes, "B": 1, "T": 1})
+        for term in self.one_token["flops.forward.matmul"].terms:
+            found[term.site] = found.get(term.site, Fraction(0)) + term.value
         return found
 
     def _shares(self) -> dict[str, Fraction]:
         """What share of each place's weights a token reads. 2 FLOP go with each weight that it is multiplied with."""
-        terms = {term.site: evaluate_text(term.expr, self.sizes) for term in self.derivation["parameters"].terms}
+        terms = {term.site: term.value for term in self.derivation["parameters"].terms}
         products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
         elements: dict[str, Fraction] = {}
         for site in matrices:
@@ -115,13 +115,15 @@ def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
     """The model ``name`` in inference mode; weights hang on none of batch and length, which stay as the model has them."""
     from calc.load import load
     from calc.options import Options
-    from calc.pipeline import derive, trace
+    from calc.pipeline import derive, graph_at
 
     spec = load(name)
     own = {letter: size for letter, size in sizes.items() if letter not in ("B", "T")}
-    graph = trace(spec, own, options=Options(mode="infer"), progress=progress)
-    derivation = derive(graph, own)
-    return InUse(graph, derivation, {**derivation.sizes, **spec.sizes(own)})
+    options = Options(mode="infer")
+    graph = graph_at(spec, own, options, progress=progress)
+    derivation = derive(spec, own, options=options, progress=progress)
+    one = derivation.at_sizes({letter: 1 for letter in ("B", "T") if letter in derivation.sizes})
+    return InUse(graph, derivation, one, {**derivation.sizes, **spec.sizes(own)})
 
 
 def _is_matrix(tensor: Any) -> bool:
