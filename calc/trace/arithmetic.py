@@ -25,6 +25,7 @@ import sympy as sp
 import torch
 
 from calc.torch_private import sym_log2
+from calc.trace import caches
 from calc.trace.caches import remembers
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
@@ -267,13 +268,14 @@ class _Files:
     """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once.
 
     ``functions`` are those of Python that they have by names of their own (``from math import sqrt``), ``remembering`` the functions and
-    methods that keep their results, each as (module or class, name)."""
+    methods that keep their results, each as (module or class, name), ``tables`` their dictionaries."""
 
     def __init__(self) -> None:
         self._loaded: list[ModuleType] = []
         self._found: list[dict[str, Any]] = []
         self.functions: list[tuple[dict[str, Any], str, Any]] = []
         self.remembering: list[tuple[Any, str]] = []
+        self.tables: list[dict[Any, Any]] = []
 
     def of_models(self, loaded: list[ModuleType]) -> list[dict[str, Any]]:
         if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
@@ -281,9 +283,9 @@ class _Files:
             self._loaded, self._found = loaded, [vars(module) for module in modules]
             self.functions = [(names, name, value) for names in self._found for name, value in [*names.items()] if id(value) in _INSTEAD]
             classes = [value for module in modules for value in [*vars(module).values()] if _is_class_of(module, value)]
-            self.remembering = [
-                (owner, name) for owner in (*modules, *classes) for name, value in [*vars(owner).items()] if remembers(value)
-            ]
+            held = [(owner, name, value) for owner in (*modules, *classes) for name, value in [*vars(owner).items()]]
+            self.remembering = [(owner, name) for owner, name, value in held if remembers(value)]
+            self.tables = [value for _, name, value in held if isinstance(value, dict) and not name.startswith("__")]
         return self._found
 
 
@@ -294,10 +296,12 @@ def _is_class_of(module: ModuleType, value: Any) -> bool:
 _FILES = _Files()
 
 
-def remembering_functions() -> list[tuple[Any, str]]:
-    """The functions and methods of a model's files that keep their results, each as (module or class, name)."""
+@contextlib.contextmanager
+def own_results() -> Iterator[None]:
+    """Context in which a model's functions remember what this trace calls them with, and after which its tables hold nothing of it."""
     _FILES.of_models([*sys.modules.values()])
-    return _FILES.remembering
+    with caches.of_this_trace(_FILES.remembering), caches.tables_restored(_FILES.tables):
+        yield
 
 
 def _of_a_model(module: ModuleType) -> bool:

@@ -1,4 +1,4 @@
-"""Functions that remember their results (``functools.lru_cache``), as a trace calls them.
+"""Functions that remember their results (``functools.lru_cache``), and tables in which a model's files do, as a trace meets them.
 
 What they remember must not pass from one trace to another: a size is a symbol of its own trace, a tensor a fake one, and a real run has
 neither. Sizes are told apart by their expressions here, not by a hash. Only where a result holds tensors does it matter which calls share
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from calc.torch_private import FakeTensor
 from calc.trace.recorder import tensors_in
 
 _REMEMBERING = type(functools.lru_cache(lambda: None))
@@ -37,6 +38,26 @@ def of_this_trace(functions: Sequence[tuple[Any, str]]) -> Iterator[None]:
             setattr(owner, name, value)
         for remembering in made.values():
             remembering.forget()
+
+
+@contextlib.contextmanager
+def tables_restored(tables: Sequence[dict[Any, Any]]) -> Iterator[None]:
+    """Context after which ``tables`` of a model's files hold no tensor and no size of the trace: a real run would meet it under a number,
+    and another trace a tensor that is none of its own."""
+    before = [(table, {*table}) for table in tables]
+    try:
+        yield
+    finally:
+        for table, keys in before:
+            for key in [key for key in table if key not in keys]:
+                if _of_a_trace(key) or _of_a_trace(table[key]):
+                    del table[key]
+
+
+def _of_a_trace(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_of_a_trace, value))
+    return isinstance(value, FakeTensor | torch.SymInt | torch.SymFloat)
 
 
 def remembers(value: Any) -> bool:

@@ -20,9 +20,9 @@ from calc.graph import Call, Condition, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
-from calc.trace import caches, composites, disguise, formats, optimizers, readings, recurrent
+from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
-from calc.trace.arithmetic import remembering_functions, symbolic_numbers
+from calc.trace.arithmetic import own_results, symbolic_numbers
 from calc.trace.doubles import kept_in_order
 from calc.trace.integers import like_integers
 from calc.trace.keeping import Keeping
@@ -124,7 +124,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         kept_in_order(),  # before any of it is remembered
         remembered(arithmetic),
         symbolic_numbers(),
-        caches.of_this_trace(remembering_functions()),
+        own_results(),
         _quiet(),
         _no_collection(),
     ):

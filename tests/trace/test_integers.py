@@ -99,14 +99,12 @@ _WIDTHS_OF = {64: 5, 96: 7}
 
 @pytest.mark.parametrize("d", [31, 64])
 def test_what_a_table_has_for_a_size_is_read_at_that_size(d: int) -> None:
-    """A table may have a number for one width and none for another: the step is traced at the very width, and refuses others."""
+    """A table may have a number for one width and none for another: the step is traced at each width that is asked for."""
     width = functools.partial(_looked_up, _WIDTHS_OF)
     derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
-    f = width(d)
 
-    assert 2 * d * f + f + d == derivation["parameters"].value
-    with pytest.raises(calc.errors.DimensionError, match="record it at these sizes"):
-        derivation["parameters"].at(d=97)
+    for at in (d, 96, 97):
+        assert 2 * at * width(at) + width(at) + at == derivation["parameters"].at(d=at)
 
 
 def _looked_up(table: dict[Any, Any], d: Any) -> Any:
@@ -164,6 +162,22 @@ def test_a_function_that_remembers_is_asked_with_a_symbol() -> None:
 
 
 _TABLE = _Table()
+_MADE: dict[Any, Tensor] = {}
+
+
+def _of_a_table(rows: Any) -> Tensor:
+    if rows not in _MADE:
+        _MADE[rows] = torch.arange(rows).float()
+    return _MADE[rows]
+
+
+def test_a_table_of_tensors_keeps_none_of_a_trace() -> None:
+    """A real run at sizes that were traced makes its own."""
+    derivation = calc.derive(_added(_of_a_table), cache=False, optimizer="sgd")
+
+    assert {} == _MADE
+    assert [] == [v.quantity for at in ({}, {"B": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+    assert {Tensor} == {*map(type, _MADE.values())}
 
 
 @pytest.mark.parametrize(
