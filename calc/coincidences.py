@@ -53,10 +53,12 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
 
 def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
-    turns may be a case of their own where the other sizes are none."""
+    turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
     asked = graph.as_basis().values(values)
-    deep = {**asked, **{name: fewest(_counts(graph), name) for name in graph.loops}}
-    few = {**asked, **{name: min(asked[name], deep[name]) for name in graph.loops}}
+    widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
+    loops = [name for name in graph.loops if name not in widths]
+    deep = {**asked, **{name: fewest(_counts(graph), name) for name in loops}}
+    few = {**asked, **{name: min(asked[name], deep[name]) for name in loops}}
     return [few] if few == deep else [deep, few]
 
 

@@ -486,14 +486,15 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
 
 
 _BY_VALUES = (
-    "{}: what the step does hangs on a value that it reads out of a tensor at {}, and on how that follows from sizes: at others it"
-    " may be another one, or is of too many elements to be evaluated; make the branch depend on sizes, or choose other sizes"
+    "{}: what the step does hangs on a value that it reads out of a tensor, or makes of sizes as a number, at {}, and on how that follows"
+    " from sizes: at others it may be another one, or is of too many elements to be evaluated; make the branch depend on sizes, or choose"
+    " other sizes"
 )
 
 
 def _by_values(spec: Spec, conditions: Sequence[Condition]) -> SizesError | None:
-    """What to say of a step that is another one at other sizes, where values that it reads decide so."""
-    return next((SizesError(_BY_VALUES.format(spec.name, c.where)) for c in conditions if c.each), None)
+    """What to say of a step that is another one at other sizes, where values that it reads decide so. No multiple mends that."""
+    return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.each), None)
 
 
 def _deep_enough(
@@ -535,7 +536,8 @@ def _deep_enough(
             continue
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
-    raise _no_polynomial(spec, pins, failure)
+    widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
+    raise _no_polynomial(spec, pins, failure, widths)
 
 
 def _attempt_of(graph: Graph) -> int:
@@ -557,8 +559,9 @@ def _whatever_the_depth(spec: Spec, graph: Graph, analysis: Analysis | None, err
     return False
 
 
-def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError) -> TraceError:
-    """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw."""
+def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateError, widths: Collection[str]) -> TraceError:
+    """What to say of a step that is no polynomial in its loop counts: the one found last was the last straw. One of ``widths`` counts no
+    turns, and may stay a number."""
     for name, where in reversed([*pins.items()]):
         said = (
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
@@ -566,6 +569,8 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
         )
         if name in spec.walked:
             return _of(failure, PinnedSizeError(name, where, said))
+        if name in widths:
+            return _of(failure, OtherPathError(said, divides=False))
         return _of(failure, NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said))
     return failure
 

@@ -310,6 +310,7 @@ def _graph(
     pins: Mapping[str, str],
 ) -> Graph:
     kept = conditions.kept(runs, pins, spec.dimensions)
+    of_values = (*conditions.of_values(runs, pins), *conditions.of_numbers(kept, runs, pins))
     branches = conditions.branches(kept, runs, pins, basis, spec.dimensions)
     return Graph(
         model=spec.name,
@@ -334,7 +335,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *conditions.of_values(runs, pins)),
+        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *of_values),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),

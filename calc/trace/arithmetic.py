@@ -207,8 +207,13 @@ def _size(expr: Any, env: SizeEnv) -> Any:
     return env.create_symintnode(sp.expand(expr), hint=env.at_hints(sp.expand(expr)))
 
 
+def _length(value: Any) -> Any:
+    """What a model's files call ``len``. Python's own must return a plain number."""
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
+
+
 _INSTEAD[id(operator.index)] = _index
-_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range}
+_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range, "len": _length}
 _MISSING = object()
 for _name, _kind in _BUILTINS.items():
     _kind.__name__ = _name  # as ``type(x).__name__`` says it
@@ -216,7 +221,7 @@ for _name, _kind in _BUILTINS.items():
 
 @contextlib.contextmanager
 def symbolic_numbers() -> Iterator[None]:
-    """Context in which ``int``, ``float``, ``range`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
+    """Context in which ``int``, ``float``, ``range``, ``len`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
     symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     modules = _FILES.of_models([*sys.modules.values()])

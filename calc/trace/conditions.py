@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from calc.basis import Basis
 from calc.dims import Dim, evaluate, names_in
+from calc.exact import DOUBLES, FUNCTIONS
 from calc.graph import Assumption, Condition
 from calc.trace.step import Traced
 
@@ -72,10 +73,36 @@ def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
                 found.setdefault(expr, Condition(expr, True, line, each=True))
         for line, names in run.looked_up.items():
             # What a table has for a symbol is what it has for no number: not even at the hints does the trace tell what a real step finds.
-            expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
+            expr = _at_none(names - {*pins})
             if expr:
                 found.setdefault(expr, Condition(expr, True, line, each=True))
     return list(found.values())
+
+
+def _at_none(names: Collection[str]) -> str:
+    """What holds at no sizes, so that each at which closed forms are asked for has to be traced."""
+    return " and ".join(f"{name} == 0" for name in sorted(names))
+
+
+def of_numbers(kept: Sequence[Condition], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Condition]:
+    """That sizes which closed forms rest on in no way that is proved are traced at their very values: those rounded from doubles, and
+    those read as numbers that are no turns of a loop, since no more operators run where they are more."""
+    found = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
+    found |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
+    return [Condition(expr, True, where, each=True) for expr, where in found.items() if expr]
+
+
+def _of_doubles(condition: Condition) -> bool:
+    """Whether this is what a double is rounded to. A comparison of doubles is a question like others."""
+    return bool({*names_in(condition.expr)} & {*DOUBLES}) and " == " in condition.expr and condition.holds
+
+
+def _is_width(name: str, runs: Sequence[Traced]) -> bool:
+    operators: dict[tuple[int, ...], set[int]] = {}
+    for run in runs:
+        others = tuple(size for other, size in run.record.sizes.items() if other != name)
+        operators.setdefault(others, set()).add(len(run.record.ops))
+    return len(runs) > 1 and all(len(found) == 1 for found in operators.values())
 
 
 def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
