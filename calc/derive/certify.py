@@ -12,7 +12,7 @@ from calc.derive import memory
 from calc.derive.fold import Folder
 from calc.derive.loops import Sites
 from calc.derive.memory import Peak
-from calc.errors import CertificateError
+from calc.errors import CertificateError, NapkinError
 from calc.graph import Record
 
 
@@ -35,10 +35,10 @@ def certify(
         recorded[entry.quantity] = recorded.get(entry.quantity, 0) + int(entry.count)
     failures: dict[str, CertificateError] = {}
     for quantity, poly in totals.items():
-        with _noted(failures):
+        with _noted(failures, quantity):
             _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
     for quantity, (step, candidates) in peaks.items():
-        with _noted(failures):
+        with _noted(failures, quantity):
             _compare_peak(quantity, step, candidates, record, algebra, sites, turns)
     if failures:
         first, *_ = failures.values()
@@ -48,11 +48,13 @@ def certify(
 
 
 @contextlib.contextmanager
-def _noted(failures: dict[str, CertificateError]) -> Iterator[None]:
+def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[None]:
     try:
         yield
     except CertificateError as error:
         failures[error.quantity] = error
+    except NapkinError as error:  # it is no whole number there
+        failures[quantity] = CertificateError(quantity, str(error))
 
 
 def _compare_peak(

@@ -73,7 +73,7 @@ def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
                 found.setdefault(expr, Condition(expr, True, line, each=True))
         for line, names in run.looked_up.items():
             # What a table has for a symbol is what it has for no number: not even at the hints does the trace tell what a real step finds.
-            expr = _at_none(names - {*pins})
+            expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
             if expr:
                 found.setdefault(expr, Condition(expr, True, line, each=True))
     return list(found.values())
@@ -81,7 +81,7 @@ def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
 
 def _at_none(names: Collection[str]) -> str:
     """What holds at no sizes, so that each at which closed forms are asked for has to be traced."""
-    return " and ".join(f"{name} == 0" for name in sorted(names))
+    return " and ".join(f"{name} < 1" for name in sorted(names))
 
 
 def of_numbers(kept: Sequence[Condition], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Condition]:
