@@ -8,10 +8,11 @@ not be measured is said to be so and never counts as passed. Importing this modu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from calc.derivation import Derivation
+from calc import check_sizes
+from calc.derivation import Derivation, Quantity
 from calc.errors import BadInputError, MeasurementError
 from calc.exchanges import headlines
 from calc.observed import at_observed
@@ -74,8 +75,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All verdicts of one check, with the sizes and the software that it ran on. ``exchanged`` says where torch runs other kernels by
-    default, and by how much the default step differs."""
+    """All verdicts of one check, with the sizes and the software that it ran on. ``because`` says why at these sizes, ``exchanged`` where
+    torch runs other kernels by default, and by how much the default step differs."""
 
     model: str
     sizes: Mapping[str, int]
@@ -83,6 +84,7 @@ class Report:
     verdicts: tuple[Verdict, ...]
     provenance: Mapping[str, str]
     exchanged: tuple[str, ...] = ()
+    because: str = ""
 
     @property
     def passed(self) -> int:
@@ -121,7 +123,8 @@ class Report:
     def lines(self) -> list[str]:
         """The tally, what was exchanged, then a line for each verdict."""
         at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *map(str, self.verdicts)]
+        why = [f"these sizes: {self.because}"] if self.because else []
+        return [f"{self.model} at {at}: {self.tally}", *why, *self.exchanged, *map(str, self.verdicts)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -137,7 +140,8 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
         raise BadInputError(
             f"{derivation.model} was loaded from a recorded graph, which cannot be run: derive it from its spec to check it"
         )
-    at = sizes_to_check(derivation, spec, sizes)
+    chosen = check_sizes.chosen(derivation, spec, sizes)
+    at, whole = chosen.sizes, derivation
     untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
     derivation = derivation.at_sizes(untied)
     derived = {name: quantity.value for name, quantity in derivation.quantities.items()}
@@ -146,10 +150,22 @@ def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[st
     from calc.measure import measure
 
     measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
+    because = chosen.because + _other_closed_forms(whole, derivation)
     if not any(dim.decided_at for dim in derivation.dims):
-        return compare(derivation, derived, measurement)
+        return replace(compare(derivation, derived, measurement), because=because)
     observed = at_observed(derivation, at, measurement.decided, measurement.decided_first, lambda: _recounted(derivation, at, measurement))
-    return compare(derivation, observed.numbers, measurement, observed.open_)
+    return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
+
+
+def _other_closed_forms(derivation: Derivation, there: Derivation) -> str:
+    """What to say where the step runs otherwise at the sizes of the check: other closed forms are checked there."""
+    same = all(_closed_form(derivation[name]) == _closed_form(there[name]) for name in derivation)
+    return "" if same else "; there the step runs otherwise than at the sizes of the derivation, so what is checked was derived at these"
+
+
+def _closed_form(quantity: Quantity) -> object:
+    """Candidates of a peak are in the order of their values."""
+    return {candidate.expr for candidate in quantity.candidates} or quantity.text
 
 
 def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
@@ -161,16 +177,6 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
     # Both steps of the record run as the one that counts: what is saved is seen in the first.
     met = {place: 2 * counts for place, counts in measurement.decided.items()}
     return derivation.recount(again(derivation.spec, derivation.held, at, met, _options(derivation)))
-
-
-def sizes_to_check(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
-    """All sizes of the run: those given, else those of the special case in force (a batch of 1), else those the spec checks
-    at, else the derivation's.
-
-    A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
-    """
-    held = {name: value for name, value in derivation.held.items() if not spec.dimensions[name].tied}
-    return spec.sizes_from(derivation.sizes, {**spec.check_at, **held, **given})
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

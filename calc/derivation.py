@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -129,6 +129,9 @@ class Elsewhere(Protocol):
     def at(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``."""
 
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        """Those of ``free`` that count too few iterations at all ``sizes`` for the usual case, at the fewest that are enough."""
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -235,6 +238,10 @@ class Derivation:
         """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's."""
         around = self._elsewhere()
         return around.holds(around.sizes(sizes))
+
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        """Those of ``free`` (layers) of which there are too few at all ``sizes`` for the usual case, at the fewest that are enough."""
+        return self._elsewhere().usual(sizes, free)
 
     def _elsewhere(self) -> Elsewhere:
         if self.elsewhere is None:

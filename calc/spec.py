@@ -28,6 +28,7 @@ class Spec:
     ``loss``      (module, *inputs) → scalar loss tensor.
     ``predict``   (module, *inputs) → whatever the model gives when it is used; what mode ``infer`` runs in place of the loss.
     ``check_at``  the small sizes at which the real checks of a report run; other dimensions keep their value.
+    ``reduced``   why Napkin made ``check_at`` small, where no author of the spec chose it.
     ``source``    where the model comes from, for provenance (``built-in``, a file and its hash, …).
     ``optimizer`` parameters → optimizer, when the model brings its own; else chosen by name at ``trace``.
     ``pinned``    dimensions known to be Python loop counts (depth), which spares the tracer finding out.
@@ -53,6 +54,7 @@ class Spec:
     gives_way: tuple[tuple[str, ...], ...] = ()
     walked: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+    reduced: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.dims, Mapping) or not self.dims:

@@ -26,7 +26,7 @@ from reports.comparing import crossover, dominant, doubled, doublings, elsewhere
 from reports.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.coverage import coverage
 from reports.evidence import recorded
-from reports.figures.drawn import UNNAMED, figures
+from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.inputs import Inputs
 from reports.memory import memory
@@ -72,8 +72,8 @@ def build(
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
-    ``untimed`` why no ``timeline``. ``moved`` asks which moment is the peak at other sizes, which takes a second for a large model.
-    ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is recorded of real runs of the step.
+    ``untimed`` why no ``timeline``. ``moved`` asks what changes at other sizes, and for figures, which
+    takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is recorded of real runs of the step.
     ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
     """
     mode = derivation.options.get("mode", TRAIN)
@@ -87,7 +87,7 @@ def build(
     assumed = [a for a in derivation.assumptions if a not in exchanged]
     counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
-    twice = doubled(derivation)
+    twice = doubled(derivation) if moved else {}
     told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
     chapters = referred(told)
     derived = [step for step in derivation.steps if step.quantity in names]
@@ -109,7 +109,7 @@ def build(
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
         memory=memory(derivation, timeline, untimed, moves),
-        figures=figures(derivation, twice, comparisons, device, roof),
+        figures=figures(derivation, twice, comparisons, device, roof) if moved else UNDRAWN,
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation, twice),
         crossover=crossover(derivation),
@@ -176,7 +176,7 @@ def _tally(checks: Any, unchecked: str) -> Tally:
         (numbers.integer(count["failed"]), "failed"),
         (numbers.integer(count["not measured"]), "not measured"),
     )
-    return Tally(True, "", counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
+    return Tally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
 
 
 def _answer(chapter: Chapter) -> Answer:

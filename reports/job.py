@@ -299,6 +299,7 @@ def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
         "schema": 1,
         "model": checks.model,
         "sizes": {name: number(size) for name, size in checks.sizes.items()},
+        "because": checks.because,
         "options": dict(checks.options),
         "specialized": specialized,
         "tally": {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in VERDICTS},

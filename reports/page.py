@@ -57,7 +57,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran."""
+    """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran, or why they ran at these ``sizes``."""
 
     ran: bool
     why: str

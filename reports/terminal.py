@@ -132,6 +132,8 @@ def show_checks(page: Page, out: Console) -> None:
     out.print(tally(page.tally))
     _exchanged(page, out)
     out.print(Text(f"{visible(page.model)} at {visible(page.tally.sizes)}, {visible(page.subtitle)}", style="dim"))
+    if page.tally.why:
+        out.print(Text(f"these sizes: {visible(page.tally.why)}; -d NAME=SIZE sets others", style="dim"))
     out.print()
     counted = (("Derived", "right"), ("Measured", "right"), ("Difference", "right"))
     table = _table("Verdict", "Quantity", *counted, "Tolerance", ("Note", "right"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import pytest
 import sympy as sp
 import torch
 
-from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check, sizes_to_check
+from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check
+from calc.check_sizes import chosen
 from calc.derivation import CoverageRow, Derivation, Quantity
 from calc.dims import Dim
 from calc.errors import BadInputError, DimensionError, MeasurementError
@@ -77,6 +78,9 @@ class AtSizes:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         return True
+
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        return {}
 
     def at(self, sizes: Mapping[str, int]) -> Derivation:
         found = self.derivation
@@ -257,7 +261,7 @@ def test_sizes_come_from_the_call_then_the_spec_then_the_derivation() -> None:
     spec = tiny.summed(check_at={"B": 2, "n": 11})
     derived = derivation(spec, {}, dims=(DimRecord("B", "", 29), DimRecord("n", "", 31), DimRecord("m", "", 37)))
 
-    assert {"B": 5, "n": 11, "m": 37} == sizes_to_check(derived, spec, {"B": 5})
+    assert {"B": 5, "n": 11, "m": 37} == chosen(derived, spec, {"B": 5}).sizes
 
 
 def test_a_default_moves_with_what_it_is_made_of_and_a_given_value_stays() -> None:
@@ -266,7 +270,7 @@ def test_a_default_moves_with_what_it_is_made_of_and_a_given_value_stays() -> No
 
     def at(f: int) -> dict[str, int]:
         dims = (DimRecord("d", "", 12), DimRecord("h", "", 3), DimRecord("k", "", 4, "d/h", tied=True), DimRecord("f", "", f, "4*d"))
-        return sizes_to_check(derivation(spec, {}, dims=dims), spec, {"d": 6})
+        return dict(chosen(derivation(spec, {}, dims=dims), spec, {"d": 6}).sizes)
 
     assert {"d": 6, "h": 3, "k": 2, "f": 24} == at(48)
     assert {"d": 6, "h": 3, "k": 2, "f": 100} == at(100)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from calc.derive.analysis import Analysis
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.graph import Graph, Record
 from calc.spec import Spec
+from calc.turns import fewest
 from calc.validity import dimensions, follows, not_traced, unchecked
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ class Around:
     def at(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``."""
         return self.traces.derivation(sizes)
+
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        """Those of ``free`` that count too few iterations at all ``sizes`` for the usual case, at the fewest that are enough."""
+        special = self.traced.graph.special_at(self.derivation.sizes)
+        graph = self.traced.graph if special is None else special.graph
+        basis, counts = graph.as_basis(), [record.sizes for record in graph.records]
+        symbols = basis.values(sizes)
+        enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and symbols[n] < fewest(counts, n)}
+        raised = basis.sizes({**symbols, **enough})
+        return {basis.dimension(name): raised[basis.dimension(name)] for name in enough}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,11 @@ def spec(path: str) -> Spec:
         loss=task.step,
         predict=task.predict,
         check_at=check_at,
+        reduced=_reduced(parameters),
         source=f"{source.architecture} of transformers {transformers.__version__}, config sha256 {digest[:16]}",
         pinned=("L",) if "L" in dims else (),
         key=f"hf:{digest}:transformers-{transformers.__version__}",
-        notes=notes,
+        notes=(*reading.notes_on(raw, source.architecture), *notes),
         gives_way=gives_way(dims),
         walked=tuple(name for name in ("T", "S") if name in dims),
     )
@@ -109,6 +110,13 @@ def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Ma
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
         raise ConfigError(f"{source.where}: {error} ({names})") from None
     return small
+
+
+def _reduced(parameters: int) -> str:
+    """Why the sizes of the real checks are small."""
+    if parameters <= _CHECKED_AT_FULL_WIDTH:
+        return "so that a run takes seconds"
+    return f"since a model of more than {_CHECKED_AT_FULL_WIDTH:,} parameters ({parameters:,}) is checked on a small one of its kind"
 
 
 def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> dict[str, int]:

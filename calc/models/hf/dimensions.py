@@ -220,7 +220,7 @@ def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapp
 
 def _parts_of_heads(config: Any) -> bool:
     """Whether a head's width is several fields: a part that turns and one that does not, or one for values."""
-    return any(name.endswith("head_dim") for name in config.__dict__)
+    return any(name.endswith("head_dim") and is_size(value) for name, value in config.__dict__.items())
 
 
 def _refuses(source: Source, layout: Layout, value: Mapping[str, Any]) -> bool:

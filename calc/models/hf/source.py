@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """A config as read, with the library's classes for it. ``where`` begins every message about it."""
 
@@ -23,6 +24,25 @@ class Source:
     config_class: Any
     architecture: str
     model_type: str
+
+    @cached_property
+    def aliases(self) -> Mapping[str, str]:
+        """Fields of the file that the class takes for others of its own, by a table or by code: what is changed must take their place."""
+        own = {f.name for f in fields(self.config_class)}
+        table: Mapping[str, str] = self.config_class.attribute_map
+        return {**{name: found for name in self.raw.keys() - own - table.keys() if (found := self._taken_for(name))}, **table}
+
+    def _taken_for(self, name: str) -> str:
+        """The field that moves with one of the file, by trying; of none the empty string."""
+        value = self.raw[name]
+        if not is_size(value):
+            return ""
+        try:
+            with quiet():
+                before, after = (self.config_class(**{**self.raw, name: size}).__dict__ for size in (value, 2 * value))
+        except Exception:  # the class's objection, of whatever type: then it is not known
+            return ""
+        return next((field for field in before if field != name and before[field] == value and after[field] == 2 * value), "")
 
     def config(self, changes: Mapping[str, Any]) -> Any:
         """The library's config object, with some fields of the file replaced, or of a config inside it (``text_config.d_model``).
@@ -47,8 +67,7 @@ class Source:
 
     def merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of the file, and in their place what is changed."""
-        aliases: Mapping[str, str] = self.config_class.attribute_map
-        found = {name: value for name, value in self.raw.items() if aliases.get(name) not in changes}
+        found = {name: value for name, value in self.raw.items() if self.aliases.get(name) not in changes}
         inner: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
             name, dot, rest = path.partition(".")
@@ -60,8 +79,7 @@ class Source:
 
     def given(self, config: Any) -> dict[str, int]:
         """Fields whose integers the file or the class's defaults state; the class makes the others from these."""
-        aliases: Mapping[str, str] = self.config_class.attribute_map
-        stated = {aliases.get(name, name) for name in self.raw}
+        stated = {self.aliases.get(name, name) for name in self.raw}
         stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
         return {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
 
@@ -114,15 +132,26 @@ def parse(where: str, text: bytes) -> Mapping[str, Any]:
 
 
 def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
-    if raw.get("auto_map"):
-        raise ConfigError(f"{where} has auto_map: its classes are code beside the config, and no remote code is run; use FILE.py:NAME")
-    if raw.get("quantization_config"):
-        raise ConfigError(f"{where} has quantization_config: quantised weights are not trained; take the config without it")
     if not isinstance(raw.get("model_type"), str):
         raise ConfigError(f"{where} has no model_type: add the one that transformers knows the model by, e.g. 'llama'")
     architectures = raw.get("architectures")
     if not isinstance(architectures, list) or not architectures or not isinstance(architectures[0], str):
         raise ConfigError(f"{where} has no architectures: add e.g. ['LlamaForCausalLM'], the class to build")
+
+
+def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
+    """What a reader should know of fields that change nothing here."""
+    found = []
+    if raw.get("auto_map"):
+        found.append(f"auto_map names code beside the config, which is not run: the model is {architecture} of the library")
+    quantized = raw.get("quantization_config")
+    if quantized:
+        method = quantized.get("quant_method", "") if isinstance(quantized, dict) else ""
+        found.append(
+            f"the weights that its makers publish are quantized{f' ({clip(method)})' if method else ''}: here they are not, all weights are"
+            " built and trained in the precision of the step"
+        )
+    return tuple(found)
 
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
@@ -139,15 +168,30 @@ def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
 
 def source_of(where: str, raw: Mapping[str, Any]) -> Source:
     transformers_needed()
+    import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    model_type, architecture = raw["model_type"], raw["architectures"][0]
+    model_type, architecture = raw["model_type"], _as_the_library_writes_it(raw["architectures"][0])
+    if raw.get("auto_map") and (model_type not in CONFIG_MAPPING or not hasattr(transformers, architecture)):
+        raise ConfigError(
+            f"{where} has auto_map, and the installed transformers has no {clip(architecture)} of model_type {clip(model_type)!r}:"
+            " its classes are code beside the config, and no remote code is run; use FILE.py:NAME"
+        )
     if model_type not in CONFIG_MAPPING:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
     kept = {name: value for name, value in raw.items() if name not in ignored}
     with quiet():
         return Source(where, kept, CONFIG_MAPPING[model_type], architecture, model_type)
+
+
+def _as_the_library_writes_it(architecture: str) -> str:
+    """The name of the library's class, where that is written in other cases than its makers'."""
+    import transformers
+
+    if hasattr(transformers, architecture):
+        return architecture
+    return next((name for name in dir(transformers) if name.lower() == architecture.lower()), architecture)
 
 
 def transformers_needed() -> None:
