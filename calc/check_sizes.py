@@ -47,7 +47,7 @@ def _because(
     reasons += [f"{_are(raised)}, the fewest at which the step runs as in general"] if raised else []
     apart = [name for name in own if name not in given.keys() | raised.keys() and spec.check_at.get(name, own[name]) != own[name]]
     reasons += [f"{_are({n: own[n] for n in apart})} as in the derivation, a case of its own"] if apart else []
-    return "; ".join(reasons) if moved or given else "the sizes of the derivation"
+    return "; ".join(reasons) if moved or given else "those of the derivation"
 
 
 def _names(names: Iterable[str]) -> str:

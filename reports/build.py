@@ -73,8 +73,8 @@ def build(
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
     ``untimed`` why no ``timeline``. ``moved`` asks what changes at other sizes, and for figures, which
-    takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is recorded of real runs of the step.
-    ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
+    takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is
+    recorded of real runs of the step. ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)

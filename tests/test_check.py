@@ -291,11 +291,12 @@ def test_a_verdict_reads_as_one_line_and_as_data() -> None:
 
 
 def test_the_first_line_of_a_report_is_its_tally() -> None:
-    """Not measured is counted where a reader looks first."""
+    """Not measured is counted where a reader looks first; then come the sizes, and why these."""
     lines = check(derivation(tiny.summed(), LINEAR)).lines()
 
     assert "by hand at B=3, n=5, m=7: 11 passed (11 exact), 0 failed, 1 not measured" == lines[0]
-    assert len(LINEAR) + 1 + 1 == len(lines)
+    assert "these sizes: those of the derivation" == lines[1]
+    assert len(LINEAR) + 1 + 2 == len(lines)
 
 
 def test_asking_a_report_for_what_was_not_checked_is_refused() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import calc
+from calc import check_sizes
 from calc.dims import Dim
 from calc.errors import DimensionError
 from calc.load import load
-from calc.spec import Sizes
+from calc.spec import Sizes, Spec
 from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
 
 # -- dimensions --------------------------------------------------------------------------------------------------------------
@@ -264,3 +266,69 @@ def test_the_key_changes_with_the_config_and_not_with_its_place(tmp_path: Path) 
 
     assert spec_of(tmp_path / "a", LLAMA).key == spec_of(tmp_path / "b", LLAMA).key
     assert spec_of(tmp_path / "a", LLAMA).key != spec_of(tmp_path / "a", LLAMA | {"vocab_size": 98}).key
+
+
+# -- sizes of the checks -----------------------------------------------------------------------------------------------------
+
+
+LARGE = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000}
+
+
+def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -> None:
+    """As deep as the usual case takes: two layers of a transformer run otherwise than three or more."""
+    spec = spec_of(tmp_path, LLAMA | LARGE | {"num_hidden_layers": 32})
+    derivation = calc.derive(spec)
+    chosen = check_sizes.chosen(derivation, spec, {})
+
+    assert {"B": 1, "T": 16, "d": 128, "h": 8, "g": 2, "k": 16, "f": 211, "L": 3, "V": 503} == chosen.sizes
+    assert chosen.because == (
+        "T, h, g, k, d, V, f small, since a model of more than 200,000,000 parameters (7,241,732,096) is checked on a small one of its"
+        " kind; L = 3, the fewest at which the step runs as in general; B = 1 as in the derivation, a case of its own"
+    )
+    assert 2 == check_sizes.chosen(derivation, spec, {"L": 2}).sizes["L"]
+    assert check_sizes.chosen(derivation, spec, {"L": 2}).because.startswith("L as given; ")
+
+
+def test_a_small_model_of_many_experts_has_fewer_of_them_in_its_checks(tmp_path: Path) -> None:
+    """And narrow sizes of the config's own, as far as it is built with them: 16 experts are twice the 8 that a token meets."""
+    deepseek = Path(__file__).parents[1] / "published" / "configs" / "deepseek-v3.json"
+    spec = load(f"hf:{deepseek}")
+
+    assert {"E": 16, "moe_intermediate_size": 32} == {name: spec.check_at[name] for name in ("E", "moe_intermediate_size")}
+    assert _parameters_at(spec) < 10_000_000
+
+
+def _parameters_at(spec: Spec) -> int:
+    return sum(p.numel() for p in spec.build(Sizes(**spec.sizes(spec.check_at))).parameters())
+
+
+@pytest.mark.parametrize("fields", [{"n_embed": 48, "num_attention_heads": 6}, {"hidden_size": 48, "n_head": 6}])
+def test_a_field_that_the_class_takes_for_another_moves_with_it(fields: dict[str, int], tmp_path: Path) -> None:
+    """BLOOM's makers write n_embed, which the class reads in place of hidden_size: setting d sets either."""
+    bloom = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_layer": 2, "vocab_size": 97, **fields}
+    spec = spec_of(tmp_path, bloom)
+
+    assert (60, 60) == tuple(spec.build(Sizes(**spec.sizes({"d": 60}))).transformer.h[0].self_attention.dense.weight.shape)
+
+
+def test_a_head_width_that_the_config_leaves_open_is_no_width_of_its_own(tmp_path: Path) -> None:
+    """Mixtral's class has a field for it that is null: the width is split among the heads."""
+    mixtral = {**LLAMA, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 4, "num_experts_per_tok": 2}
+
+    assert ("h", "d/h") == (spec_of(tmp_path, mixtral).dimensions["d"].multiple_of, spec_of(tmp_path, mixtral).dimensions["k"].default)
+
+
+def test_code_beside_the_config_and_quantized_weights_are_noted_and_the_library_s_class_is_built(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, LLAMA | {"auto_map": {"AutoModel": "x.X"}, "quantization_config": {"quant_method": "fp8"}})
+
+    assert spec.notes[:2] == (
+        "auto_map names code beside the config, which is not run: the model is LlamaForCausalLM of the library",
+        "the weights that its makers publish are quantized (fp8): here they are not, all weights are built and trained in the precision of"
+        " the step",
+    )
+    assert {torch.float32} == {p.dtype for p in spec.build(Sizes(**spec.sizes())).parameters()}
+
+
+def test_a_class_is_found_in_other_letters_than_its_makers_write(tmp_path: Path) -> None:
+    """MPTForCausalLM is the library's MptForCausalLM."""
+    assert "MptForCausalLM" in spec_of(tmp_path, {"model_type": "mpt", "architectures": ["MPTForCausalLM"], "n_layers": 2}).source

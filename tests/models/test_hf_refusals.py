@@ -19,12 +19,14 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
     "empty": ("", "{file} is not JSON: Expecting value at line 1, column 1"),
     "a list": ("[1, 2]", "{file} holds a JSON list, not an object: give the config.json of a model"),
     "remote code": (
-        LLAMA | {"auto_map": {"AutoConfig": "configuration_x.XConfig"}},
-        "{file} has auto_map: its classes are code beside the config, and no remote code is run; use FILE.py:NAME",
+        LLAMA | {"architectures": ["XForCausalLM"], "auto_map": {"AutoConfig": "configuration_x.XConfig"}},
+        "{file} has auto_map, and the installed transformers has no XForCausalLM of model_type 'llama': its classes are code beside the"
+        " config, and no remote code is run; use FILE.py:NAME",
     ),
-    "quantised": (
-        LLAMA | {"quantization_config": {"bits": 4}},
-        "{file} has quantization_config: quantised weights are not trained; take the config without it",
+    "remote code of an unknown type": (
+        LLAMA | {"model_type": "x", "auto_map": {"AutoConfig": "configuration_x.XConfig"}},
+        "{file} has auto_map, and the installed transformers has no LlamaForCausalLM of model_type 'x': its classes are code beside the"
+        " config, and no remote code is run; use FILE.py:NAME",
     ),
     "no model type": (
         {name: value for name, value in LLAMA.items() if name != "model_type"},

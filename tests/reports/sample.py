@@ -298,6 +298,7 @@ class CheckReport:
     verdicts: tuple[Verdict, ...]
     sizes: Mapping[str, int]
     exchanged: tuple[str, ...] = ()
+    because: str = ""
 
 
 def checks(*extra: Verdict) -> CheckReport:

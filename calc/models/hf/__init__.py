@@ -6,6 +6,7 @@ dimensions (a table, ``calc/data/hf_fields.toml``, that names no model) and whic
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +17,15 @@ from calc.models.hf import source as reading
 from calc.models.hf.dimensions import Layout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
+from calc.models.hf.table import FIELDS
 from calc.models.hf.tasks import Task, stated, task_of
-from calc.spec import Spec
+from calc.spec import Sizes, Spec
 
 # Above this, a check at full width would not fit an ordinary machine (AdamW in fp32 takes 16 bytes per parameter).
 _CHECKED_AT_FULL_WIDTH = 200_000_000
+# A narrow relative of it is to have no more, so that its run takes seconds.
+_CHECKED_NARROW = 5_000_000
+_HEAD_WIDTH = 16
 
 
 def spec(path: str) -> Spec:
@@ -105,6 +110,7 @@ def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Ma
         if parameters > _CHECKED_AT_FULL_WIDTH:
             narrow = _narrow(sizes, layout, dims)
             small |= {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
+            small = _smaller(source, layout, dims, small)
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
@@ -127,7 +133,28 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
     pattern = layout.layers
     depth = {} if pattern is None else {"L": pattern.apart + pattern.period * (2 if pattern.period < 4 else 1)}
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
-    return {"h": narrow_h, "g": narrow_g, "k": 16, "d": 16 * narrow_h, "V": 503, **width, **depth}
+    return {"h": narrow_h, "g": narrow_g, "k": _HEAD_WIDTH, "d": _HEAD_WIDTH * narrow_h, "V": 503, **width, **depth}
+
+
+def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
+    """``small`` with fewer experts and narrow sizes of the config's own, as far as a large model is built with them."""
+    sizes, found = resolve(dims, small), dict(small)
+    own = {name for name in dims if name not in FIELDS.dimensions} - {"B", "T", "S"} - small.keys()
+    parameters = _parameters(source, layout, sizes)
+    for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
+        unit = dims[name].multiple_of or 1
+        if parameters <= _CHECKED_NARROW or dims[name].tied or isinstance(unit, str):
+            continue
+        least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
+        tried = found | {name: min(sizes[name], -(-least // unit) * unit)}
+        with contextlib.suppress(ConfigError, DimensionError):
+            parameters, found = _parameters(source, layout, resolve(dims, tried)), tried
+    return found
+
+
+def _parameters(source: Source, layout: Layout, sizes: Mapping[str, int]) -> int:
+    module = _without_memory(source, source.config(layout.changes(Sizes(**sizes))))
+    return sum(p.numel() for p in module.parameters())
 
 
 def _build(source: Source, layout: Layout, n: Any) -> Any:
