@@ -4,6 +4,7 @@ The kernels are the same in every version, and so is what is counted of them:
 
 - ``silu_backward``, ``log_sigmoid_backward``: before 2.13 the first wrote its sigmoid out (``1/y`` of a tensor multiplies by 1 as well),
   and the second made again what the forward on a CPU keeps;
+- ``frac``: before 2.13 what is left over the whole part was made of the sign and the size;
 - ``native_batch_norm`` in evaluation: after 2.13 ``1 / sqrt`` is one ``rsqrt``;
 - ``native_group_norm_backward``: after 2.13 a product and a difference are one ``addcmul``, which multiplies by 1 as well.
 """
@@ -87,7 +88,12 @@ def _group_norm_backward(
     return d_input, d_gamma, d_bias
 
 
+def _frac(self: Tensor) -> Tensor:
+    return self - torch.trunc(self)
+
+
 INSTEAD: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.frac.default: _frac,
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.log_sigmoid_backward.default: _log_sigmoid_backward,
     _BATCH_NORM: _batch_norm,

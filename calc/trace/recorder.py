@@ -15,16 +15,15 @@ from typing import Any
 import torch
 
 from calc.algebra import log2_ceiling
-from calc.errors import ReadByTorchError, TraceError
+from calc.errors import TraceError
 from calc.graph import AGAIN, Call, Event, Op, Tensor
 from calc.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.trace import counts, fourier, kernels, ramps, values
 from calc.trace.choices import Choices
-from calc.trace.lines import user_line
 from calc.trace.repeated import Repeats, in_key
 from calc.trace.shadow import Shadows
 from calc.trace.sites import LOSS, OPTIMIZER, TOP, ModulePath
-from calc.trace.symbols import DIVIDING, NUMBERING
+from calc.trace.symbols import DIVIDING, NUMBERING, read_by_torch
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _OF_OPTIMIZERS = ("optimizer", "zero_grad")
@@ -50,6 +49,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self.size: Callable[[Any], int | str] = _plain if env is None else env.size
         self._hint: Callable[[Any], Any] = _plain if env is None else env.hint
         self._symbolic = env is not None
+        if env is not None:
+            env.recording = lambda: bool(self.phase)
         self.shadows = Shadows(self._hint, None if env is None else env.made_of)
         self.choices = Choices(decided, self.size, self.storage, met or {}, self.shadows.counted)
         self.repeats = repeats
@@ -108,10 +109,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
                 return out
             if type(current_node()).__name__ == DIVIDING:
                 return [self._hint(size) for size in out]
-            raise ReadByTorchError(
-                f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
-                " follows; write that part with other operators"
-            )
+            raise read_by_torch()
         if func is _ZEROS:
             self._laid_out = out.numel()
         values.follow(func, args, kwargs, out)

@@ -12,7 +12,8 @@ import torch
 import torch.backends.opt_einsum
 from torch import nn
 
-from calc.torch_private import FakeTensor, no_dispatch
+from calc.torch_private import FakeTensor, no_dispatch, no_modes
+from calc.trace.composites import Names
 from calc.trace.disguise import replaced
 from calc.trace.readings import Reading
 from calc.trace.recurrent import cell_by_cell
@@ -278,16 +279,25 @@ def _picks(index: Any) -> bool:
     return isinstance(index, torch.Tensor) and index.dim() == 0 and index.dtype not in (torch.bool, torch.uint8)
 
 
+@functools.cache
+def _reads_once(one_hot: Callable[..., torch.Tensor]) -> bool:
+    """Whether this torch finds the least and the greatest class in one pass, as releases after 2.11 do."""
+    with no_modes(), Names() as seen:
+        one_hot(torch.zeros(1, dtype=torch.int64), 1)
+    return "aten.aminmax.default" in seen.names
+
+
 def _one_hot(
     original: Callable[..., torch.Tensor], picking: Callable[[], Any], tensor: torch.Tensor, num_classes: Any = -1
 ) -> torch.Tensor:
     """The operators that torch runs: its own function takes a plain number of classes, and reads values to check them."""
     if isinstance(num_classes, int) and num_classes == -1:
         return original(tensor)
-    low, high = torch.aminmax(tensor)
+    once = _reads_once(original)
+    extremes = torch.aminmax(tensor) if once else ()
     with picking():
-        low.item()
-        high.item()
+        for i, extreme in enumerate((torch.min, torch.max)):
+            (extremes[i] if once else extreme(tensor)).item()
     made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
     known = known_of(tensor)

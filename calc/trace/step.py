@@ -34,7 +34,7 @@ from calc.trace.remember import remembered
 from calc.trace.repeated import Repeats
 from calc.trace.sites import OPTIMIZER
 from calc.trace.standins import standing_in
-from calc.trace.symbols import SizeEnv
+from calc.trace.symbols import SizeEnv, torch_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         _convolving(env),
         kept_in_order(),  # before any of it is remembered
         remembered(arithmetic),
+        torch_reading(env),
         symbolic_numbers(),
         own_results(),
         _quiet(),

@@ -13,7 +13,7 @@ import functools
 import itertools
 import random
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,11 @@ import torch
 
 from calc.basis import Basis
 from calc.dims import names_in
-from calc.errors import DataDependentError, PinnedSizeError
+from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
 from calc.exact import evaluate_text
 from calc.graph import Condition
-from calc.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, current_node
+from calc.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
+from calc.trace.disguise import replaced
 from calc.trace.lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
@@ -102,6 +103,36 @@ Questions = Mapping[Any, tuple[Any, str]]
 _runs = itertools.count()
 
 
+# From where torch's own code, after 2.13, reads the sizes of a tensor as numbers (TensorImpl::sizes); before, it dispatches aten.size.
+_OF_TENSORS = "SymbolicShapeMeta.cpp"
+
+
+def read_by_torch() -> ReadByTorchError:
+    """The refusal of a step in which torch's own code reads sizes as numbers."""
+    return ReadByTorchError(
+        f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
+        " follows; write that part with other operators"
+    )
+
+
+@contextlib.contextmanager
+def torch_reading(env: SizeEnv | None) -> Iterator[None]:
+    """Context in which sizes that torch's own code reads as numbers, within a step, are refused. In steps of autograd of which nothing
+    hangs on them they are answered."""
+    if env is None:
+        yield
+        return
+    guard = SymNode.guard_int
+
+    def guard_int(node: Any, file: str, line: int) -> int:
+        if file.endswith(_OF_TENSORS) and env.recording() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
+            raise read_by_torch()
+        return int(guard(node, file, line))
+
+    with replaced(SymNode, guard_int=guard_int):
+        yield
+
+
 class SizeEnv(ShapeEnv):
     """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
     ``looked_up`` has the lines that hash a size, and of which symbols."""
@@ -110,6 +141,7 @@ class SizeEnv(ShapeEnv):
         super().__init__()
         self.hint_of = dict(hint_of)
         self.arithmetic: dict[Any, Any] = {}
+        self.recording: Callable[[], bool] = lambda: False
         self._turns = turns
         self._noted: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}

@@ -18,11 +18,16 @@ def _heads(g: int, v: int = 11, device: str = "cpu") -> tuple[torch.Tensor, torc
 
 
 def _products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> int:
-    return int(flop_counter.sdpa_flop_count(q.shape, k.shape, v.shape))
+    return int(flop_counter.sdpa_flop_count(q.shape, *_for_each_head(q, k, v)))
 
 
 def _five_products(out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> int:
-    return int(flop_counter.sdpa_backward_flop_count(out.shape, q.shape, k.shape, v.shape))
+    return int(flop_counter.sdpa_backward_flop_count(out.shape, q.shape, *_for_each_head(q, k, v)))
+
+
+def _for_each_head(q: torch.Tensor, *shared: torch.Tensor) -> list[tuple[int, ...]]:
+    """Shapes of keys and values that heads share, repeated for each: torch 2.11 counts nothing else."""
+    return [(*q.shape[:2], *x.shape[2:]) for x in shared]
 
 
 QK = 2 * 2 * 6 * 5 * 7 * 11
