@@ -35,13 +35,70 @@ def first_that_records(
     error: SizesError,
     record: Callable[[Spec], Recorded],
     progress: Callable[[str], None],
-    left: list[int] | None = None,
+    cost: Callable[[Recorded], int] = lambda _: 0,
 ) -> Recorded | None:
-    """What ``record`` makes of ``spec`` with the first further multiples that let it; nothing where there are none, or too many to try.
+    """What ``record`` makes of ``spec`` with the fewest and smallest further multiples that let it; nothing where there are none, or too
+    many to try.
 
-    ``sizes`` are those asked for, ``error`` is what recording without multiples came to, ``left`` how many tries are left.
+    ``sizes`` are those asked for, ``error`` is what recording without multiples came to. ``cost`` is what a record takes for granted
+    beside multiples: a smaller multiple is none for more of that.
     """
-    left = [_MOST_TRIED] if left is None else left
+    left = [_MOST_TRIED]
+    found = _first(spec, sizes, error, record, progress, left)
+    return None if found is None else _least(spec, *found, record, progress, left, cost)
+
+
+def _least(
+    given: Spec,
+    spec: Spec,
+    recorded: Recorded,
+    record: Callable[[Spec], Recorded],
+    progress: Callable[[str], None],
+    left: list[int],
+    cost: Callable[[Recorded], int],
+) -> Recorded:
+    """What was ``recorded`` of ``spec``, or what is with smaller multiples or without some: each that it has beside ``given`` is tried with
+    its divisors, the smallest first."""
+    for name in [name for name, dim in spec.dimensions.items() if dim.because]:
+        for smaller in _smaller(given, spec, name):
+            if not left[0]:
+                return recorded
+            left[0] -= 1
+            multiple = smaller.dimensions[name].multiple_of if name in smaller.dims else None
+            progress(f"trying {name} {'as it is declared' if multiple is None else f'as a multiple of {multiple}'}")
+            try:
+                other = record(smaller)
+            except NapkinError:
+                continue
+            if cost(other) <= cost(recorded):
+                spec, recorded = smaller, other
+                break
+    return recorded
+
+
+def _smaller(given: Spec, spec: Spec, name: str) -> Iterator[Spec]:
+    """``spec`` with less said of ``name``: no more than ``given`` says, unless it is all that was found; then its divisors."""
+    dim, before = spec.dimensions[name], given.dimensions.get(name)
+    others = {n: d for n, d in spec.dimensions.items() if d.because and n != name}
+    if others and not any(str(d.default).startswith(f"{name}/") for d in others.values()):
+        rest = {n: d for n, d in spec.dims.items() if n != name}
+        yield replace(spec, dims=rest if before is None else {**spec.dims, name: before})
+    if isinstance(dim.multiple_of, int):
+        known = before.multiple_of if before and isinstance(before.multiple_of, int) else 1
+        for part in range(2, dim.multiple_of):
+            if dim.multiple_of % part == 0 and part % known == 0 and part > known:
+                yield replace(spec, dims={**spec.dims, name: replace(dim, multiple_of=part)})
+
+
+def _first(
+    spec: Spec,
+    sizes: Mapping[str, int],
+    error: SizesError,
+    record: Callable[[Spec], Recorded],
+    progress: Callable[[str], None],
+    left: list[int],
+) -> tuple[Spec, Recorded] | None:
+    """The first further multiples with which ``record`` makes something of ``spec``, with what it makes; ``left`` counts tries."""
     no_further: list[tuple[Spec, SizesError]] = []
     for more in candidates(spec, sizes, error):
         if not left[0]:
@@ -49,7 +106,7 @@ def first_that_records(
         left[0] -= 1
         progress(more.why)
         try:
-            return record(more.spec)
+            return more.spec, record(more.spec)
         except SizesError as other:
             reason = other
         except NapkinError:
@@ -57,11 +114,11 @@ def first_that_records(
         if _situation(spec, str(reason)) == _situation(spec, str(error)):
             no_further += [(more.spec, reason)] if str(reason) != str(error) else []
             continue
-        found = first_that_records(more.spec, sizes, reason, record, progress, left)
+        found = _first(more.spec, sizes, reason, record, progress, left)
         if found is not None:
             return found
     for nearer, reason in no_further:  # what fails for the same reason at the same line, with other sizes
-        found = first_that_records(nearer, sizes, reason, record, progress, left)
+        found = _first(nearer, sizes, reason, record, progress, left)
         if found is not None:
             return found
     return None
@@ -94,7 +151,7 @@ def _pairs(spec: Spec, failure: SizesError) -> Iterable[tuple[str, int | str]]:
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
     """Sizes that ``error`` has divided and rounded, with what they are divided by: ``(S - P)//P`` would be exact for multiples of P."""
     found: list[tuple[str, str]] = []
-    for whole, part in _DIVISION.findall(error.partition(": ")[2]):
+    for whole, part in _DIVISION.findall(_said(error)):
         found += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
     return [(name, int(part) if part.isdigit() else part) for name, part in found if name and (part.isdigit() or part in spec.dims)]
 
@@ -145,8 +202,13 @@ def as_numbers(spec: Spec, error: str) -> Spec:
     return replace(spec, gives_way=tuple((name,) for name in order if not spec.dimensions[name].tied))
 
 
+def _said(error: str) -> str:
+    """What an error says after the place that it names, without advice of ours, which names sizes of its own."""
+    return error.partition("; declare what")[0].partition(": ")[2]
+
+
 def _words(error: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w*|\d+", error.partition(": ")[2])
+    return re.findall(r"[A-Za-z_]\w*|\d+", _said(error))
 
 
 def _named(spec: Spec, error: str) -> list[str]:

@@ -76,6 +76,10 @@ class _Run:
             store.write(self.made[key][0])
         return self.made[key]
 
+    def has_general(self, spec: Spec) -> bool:
+        """Whether the general graph of ``spec`` as it is was traced."""
+        return (repr(spec.dimensions), "") in self.made
+
     def analysed(self, spec: Spec, apart: str, graph: Graph) -> Analysis:
         """The closed forms of what was kept, worked out once."""
         kept, analysis = self.made[repr(spec.dimensions), apart]
@@ -250,9 +254,16 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> t
     def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
         return _as_it_is(other, sizes, run)
 
-    divides = not isinstance(failure, OtherPathError) or failure.divides
-    found = multiples.first_that_records(spec, asked, failure, recorded, run.progress) if divides else None
+    # Where the step was traced for sizes in general, a case of these sizes that raises lacks no multiple.
+    divides = failure.divides if isinstance(failure, OtherPathError) else type(failure) is not SizesError or not run.has_general(spec)
+    found = multiples.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted) if divides else None
     return found or recorded(multiples.as_numbers(spec, str(failure)))
+
+
+def _taken_for_granted(recorded: tuple[Graph, Analysis | None, Spec]) -> int:
+    """In how many sizes a graph is no closed form, or one of its own."""
+    graph = recorded[0]
+    return len(graph.held) + len(graph.loops) + len(graph.special)
 
 
 def _own_error(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
@@ -510,7 +521,7 @@ def _deep_enough(
     """The graph recorded with as many turns of its loops as its closed forms need, from the attempt ``first`` on."""
     from calc import rules  # noqa: F401  # registers the rules
     from calc.derive.analysis import PEAKS, analyse
-    from calc.trace import Recordings, certificate_sizes, record
+    from calc.trace import Recordings, certificate_sizes, divided_in, record
 
     known: Recordings = {}
     failure: CertificateError | None = None
@@ -526,9 +537,12 @@ def _deep_enough(
                 graph = with_one_certificate(spec, graph, analysis, any_of, progress)
         except CertificateError as error:
             again = failure is not None and failure.quantity == error.quantity
+            divided = divided_in(spec, graph, known)
+            if divided is not None and tries + 1 == _TRIES_OF_WALKED:
+                raise divided from None
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
                 read = [c for c in graph.conditions if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
-                raise _by_values(spec, read) or error from None  # depth is not what it depends on
+                raise divided or _by_values(spec, read) or error from None  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
             attempt = turns.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
             if tries == _TRIES_OF_WALKED and spec.walked and pins:

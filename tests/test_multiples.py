@@ -13,6 +13,7 @@ import calc
 from calc import Spec
 from calc.derivation import Derivation
 from calc.errors import SizesError
+from calc.multiples import candidates
 from calc.stored import form_of
 from calc.sweep import sweep
 from calc.textbook import compare
@@ -209,3 +210,62 @@ def test_a_sweep_over_sizes_that_do_not_divide_has_gaps(tmp_path: Path) -> None:
     found = sweep(form_of(f"{tmp_path / 'squares.py'}:spec", anew=True), {"S": [8, 9, 12]}, ["parameters"])
 
     assert [(4,), (None,), (9,)] == [values for _, values in found.rows()]
+
+
+class Grouped(nn.Module):
+    """A grouped convolution; the line that makes it names 8, and 2 groups are enough of a divisor."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        groups = 2
+        self.mix = nn.Conv1d(n.d, 8, 1, groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.mix(x.unsqueeze(-1))
+        return y
+
+
+def test_the_smallest_multiple_that_records_is_stated() -> None:
+    """8 is named by the line that raises and does; 2 is tried then, and is enough."""
+    derivation = calc.derive(_spec(Grouped, B=2, d=16), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(d, 2), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14).verdicts if v.verdict == "failed"]
+
+
+def test_advice_of_ours_names_no_multiple() -> None:
+    """What a message says to declare is an example: its 8 and its 64 are no sizes of the model."""
+    said = 'split raised ValueError at m.py:3: Conv(dim): must be divisible by groups; declare what a size must be a multiple of: "d": 8'
+    wanted = next(candidates(_spec(Grouped, B=2, d=16), {"B": 2, "d": 16}, SizesError(said)))
+
+    assert wanted.why == "taking d to be a multiple of 2"
+
+
+class Stack(nn.Module):
+    """So many layers, with the places of half of them in a list, as a library may keep that for another kind of stack."""
+
+    def __init__(self, n: Any, used: bool) -> None:
+        super().__init__()
+        self.halves = [2 * i for i in range(n.L // 2)]
+        self.layers = nn.ModuleList(nn.Linear(n.d, n.d) for _ in (self.halves if used else range(n.L)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def test_a_depth_that_is_halved_to_no_effect_needs_no_multiple() -> None:
+    """The step is a polynomial in the depth all the same, odd or even."""
+    derivation = calc.derive(_spec(lambda n: Stack(n, used=False), B=2, d=7, L=6), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == []
+    assert [] == [v.quantity for v in calc.check(derivation, L=5).verdicts if v.verdict == "failed"]
+
+
+def test_a_depth_that_is_halved_is_a_multiple_of_two() -> None:
+    """As many layers as half the depth, rounded down, are no polynomial in it."""
+    derivation = calc.derive(_spec(lambda n: Stack(n, used=True), B=2, d=7, L=6), cache=False, optimizer="sgd")
+
+    assert [a.expr for a in derivation.assumptions if "Mod" in a.expr] == ["Eq(Mod(L, 2), 0)"]
+    assert [] == [v.quantity for v in calc.check(derivation, L=4).verdicts if v.verdict == "failed"]

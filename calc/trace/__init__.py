@@ -85,6 +85,12 @@ def record(
     return replace(graph, held=kept, assumptions=(*graph.assumptions, *_held(held, sizes)))
 
 
+def divided_in(spec: Spec, graph: Graph, known: Recordings) -> DividedError | None:
+    """What to say where the step is no polynomial in the turns of a loop, and a share of these, rounded, was read as a number."""
+    read = next((share for run in known.values() for share in run.shares), None)
+    return None if read is None else DividedError(_pinned(spec, read, graph.as_basis()), read.divided or ())
+
+
 def _require_unbounded(
     spec: Spec, basis: Basis, sizes: Mapping[str, int], loops: Sequence[str], attempt: int, options: Options, error: TraceError
 ) -> None:

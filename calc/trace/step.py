@@ -15,7 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
-from calc.errors import SpecError
+from calc.errors import PinnedSizeError, SpecError
 from calc.graph import Call, Condition, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
@@ -44,7 +44,8 @@ class Traced:
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols. ``looked_up`` has the lines
-    that look a size up in a table. ``exchanged`` are the kernels that torch would run otherwise, by their keys in ``calc.exchanges``."""
+    that look a size up in a table. ``exchanged`` are the kernels that torch would run otherwise, by their keys in ``calc.exchanges``.
+    ``shares`` are those of a ``SizeEnv``."""
 
     record: Record
     conditions: Sequence[Condition]
@@ -56,6 +57,7 @@ class Traced:
     rewrites: bool = True
     looked_up: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
+    shares: Sequence[PinnedSizeError] = ()
 
 
 def record_step(
@@ -104,7 +106,9 @@ def record_step(
     shadows = recorder.shadows
     readers, looked_up = tuple(recorder.choices.readers), {} if env is None else env.looked_up
     exchanged = {*recorder.exchanged}
-    return Traced(record, conditions, divided, shadows.answers, shadows.asked, repeats, readers, recorder.rewrites, looked_up, exchanged)
+    shares = () if env is None else tuple(env.shares)
+    asked, rewritten = shadows.asked, recorder.rewrites
+    return Traced(record, conditions, divided, shadows.answers, asked, repeats, readers, rewritten, looked_up, exchanged, shares)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.

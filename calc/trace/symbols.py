@@ -135,7 +135,8 @@ def torch_reading(env: SizeEnv | None) -> Iterator[None]:
 
 class SizeEnv(ShapeEnv):
     """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
-    ``looked_up`` has the lines that hash a size, and of which symbols."""
+    ``looked_up`` has the lines that hash a size, and of which symbols, ``shares`` what a line was told that read half of the turns, say:
+    the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
 
     def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
         super().__init__()
@@ -172,6 +173,7 @@ class SizeEnv(ShapeEnv):
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._written: dict[Any, Condition | None] = {}
         self.looked_up: dict[str, frozenset[str]] = {}
+        self.shares: list[PinnedSizeError] = []
         self._hash = hash((SizeEnv, next(_runs)))
 
     def looked_up_by(self, size: torch.SymInt) -> int:
@@ -209,13 +211,23 @@ class SizeEnv(ShapeEnv):
             if pinned and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
             if pinned and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
-                if not self._settles(expr):
+                if self._settles(expr):
+                    self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
+                elif self._is_share_of_turns(expr):
+                    self.shares.append(self._pinned(expr))
+                else:
                     raise self._pinned(expr)
-                self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
             known = asked[expr] = (expr.xreplace(self._at), user_line())
         if self._noted is not None and self._aside is None:
             self._noted[expr] = known
         return known[0]
+
+    def _is_share_of_turns(self, expr: Any) -> bool:
+        """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
+        parts = expr.atoms(FloorDiv)
+        return len(expr.free_symbols) == 1 and self._names(expr) <= {*self._turns} and all(part.args[1].is_Integer for part in parts) and (
+            bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts}))
+        )
 
     def take(self, question: Any) -> None:
         """Write down what is so at the hints; what cannot be written down is a size read as a number."""
