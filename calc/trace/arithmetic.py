@@ -16,6 +16,7 @@ import operator
 import re
 import sys
 import sysconfig
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -269,6 +270,9 @@ def _element_types(file: str) -> frozenset[str]:
     return frozenset(_ELEMENT_TYPE.findall(source))
 
 
+_TABLES = (dict, OrderedDict, defaultdict)  # a library's own kinds of them may import what they name when they are gone through
+
+
 class _Files:
     """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once.
 
@@ -290,7 +294,7 @@ class _Files:
             classes = [value for module in modules for value in [*vars(module).values()] if _is_class_of(module, value)]
             held = [(owner, name, value) for owner in (*modules, *classes) for name, value in [*vars(owner).items()]]
             self.remembering = [(owner, name) for owner, name, value in held if remembers(value)]
-            self.tables = [value for _, name, value in held if isinstance(value, dict) and not name.startswith("__")]
+            self.tables = [value for _, name, value in held if type(value) in _TABLES and not name.startswith("__")]
         return self._found
 
 
