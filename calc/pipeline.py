@@ -536,6 +536,8 @@ def _deep_enough(
             for any_of in certificate_sizes(graph, values, attempt):
                 graph = with_one_certificate(spec, graph, analysis, any_of, progress)
         except CertificateError as error:
+            if error.sizes and not graph.loops:
+                _require_its_path(spec, graph, error.sizes)
             again = failure is not None and failure.quantity == error.quantity
             divided = divided_in(spec, graph, known)
             if divided is not None and tries + 1 == _TRIES_OF_WALKED:
@@ -553,6 +555,16 @@ def _deep_enough(
     assert failure is not None  # the loop ends without a return only after a failure
     widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
     raise _no_polynomial(spec, pins, failure, widths)
+
+
+def _require_its_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> None:
+    """Raise where the step takes another path ``at`` these values of the basis symbols, which were the best there are for a certificate:
+    closed forms that hold at no other sizes cannot be certified, and the sizes that choose the path are numbers."""
+    elsewhere = [c for c in graph.conditions if not c.each and not c.same_at(at)]
+    if elsewhere:
+        c = elsewhere[0]
+        said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.holds}, asked at {c.where}"
+        raise OtherPathError(said, divides=False)
 
 
 def _attempt_of(graph: Graph) -> int:

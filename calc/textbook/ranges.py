@@ -12,7 +12,7 @@ from calc import branches
 from calc import dims as dims_
 from calc.derivation import Derivation
 from calc.dims import Dim
-from calc.errors import NapkinError
+from calc.errors import DimensionError, NapkinError
 from calc.textbook.exact import Exact
 from calc.validity import dimensions
 
@@ -43,7 +43,7 @@ def within(name: str, expr: str, exact: Exact, derivation: Derivation) -> Within
     unit, plus = dims[name].multiple_of, dims[name].plus
     step = derivation.sizes[unit] if isinstance(unit, str) else unit or 1
     here = (derivation.sizes[name] - plus) // step
-    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step + plus, derivation), dims, expr, exact))
+    near = _Memo(lambda i: _is_near(_moved(dims, name, i * step + plus, derivation), dims, expr, exact, derivation))
     low, high = _accepted(near, here, 1, max(FARTHEST // step, here, 1))
     points = sorted({low, high, here, *(2**i for i in range(64) if low <= 2**i <= high)})
     ranges: list[tuple[int, int]] = []
@@ -82,9 +82,15 @@ def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation
     return dims_.resolve(dims, {**held, name: size})
 
 
-def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: Exact) -> bool:
-    """The rule may be written in dimensions that are tied to others; a quantity is asked at those that can be set."""
-    true = exact.at({name: size for name, size in sizes.items() if not dims[name].tied})
+def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: Exact, derivation: Derivation) -> bool:
+    """The rule may be written in dimensions that are tied to others; a quantity is asked at those that can be set.
+
+    Sizes at which the closed forms do not hold are refused: a search traces the step at none of them.
+    """
+    free = {name: size for name, size in sizes.items() if not dims[name].tied}
+    if derivation.elsewhere is not None and not derivation.holds_at(free):
+        raise DimensionError("the closed forms do not hold at these sizes")
+    true = exact.at(free)
     return abs(int(branches.value(expr, sizes)) - true) <= NEAR * true
 
 

@@ -1,0 +1,78 @@
+"""A size of which every value is another path through the step (a scan that halves a length) is a number, and the rest stays symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import calc
+from calc import pipeline
+from calc.derivation import Derivation
+from calc.spec import Spec
+from calc.textbook import compare
+
+
+def halved(x: Tensor) -> Tensor:
+    """Running sums along the second axis, of half as many sums of pairs."""
+    n = x.shape[1]
+    if n < 2:
+        return x
+    odd = halved(x[:, :-1:2] + x[:, 1::2])
+    even = (odd[:, :-1] if n % 2 == 0 else odd) + x[:, 2::2]
+    return woven(torch.cat([x[:, :1], even], 1), odd)
+
+
+def woven(even: Tensor, odd: Tensor) -> Tensor:
+    """The rows of both in turns."""
+    n = even.shape[1] + odd.shape[1]
+    if even.shape[1] == odd.shape[1] + 1:
+        odd = nn.functional.pad(odd, (0, 0, 0, 1))
+    return torch.stack([even, odd], 2).flatten(1, 2)[:, :n]
+
+
+class Scan(nn.Module):
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        self.inner = nn.Linear(n.d, n.d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return halved(self.inner(x))
+
+
+@pytest.fixture(scope="module")
+def derivation() -> Derivation:
+    scan = Spec(
+        name="scan",
+        dims={"B": 4, "T": 16, "d": 32},
+        build=Scan,
+        inputs=lambda n: (torch.randn(n.B, n.T, n.d),),
+        loss=lambda module, x: module(x).pow(2).mean(),
+    )
+    return calc.derive(scan, cache=False)
+
+
+def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(derivation):
+    """A certificate at another length had been taken for a wrong closed form, and all was refused."""
+    assert {"T": 16} == derivation.held
+    assert "B*d" in str(derivation["bytes_moved.forward"].text)
+    assert "T" not in str(derivation["bytes_moved.forward"].text)
+    assert calc.check(derivation, B=2, d=5).ok
+
+
+def test_a_search_over_lengths_traces_the_step_at_none_of_them(derivation, monkeypatch):
+    """Where rules of thumb are near is asked of lengths up to a million, at each of which the step would be traced."""
+    lengths: set[int] = set()
+    traced = pipeline._traced
+
+    def noted(spec: Spec, sizes: Mapping[str, int], run: Any) -> Any:
+        lengths.add(sizes["T"])
+        return traced(spec, sizes, run)
+
+    monkeypatch.setattr(pipeline, "_traced", noted)
+
+    assert any(comparison.applies for comparison in compare(derivation))
+    assert lengths <= {16}
