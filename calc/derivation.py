@@ -235,9 +235,10 @@ class Derivation:
         return self if values == self.sizes else around.at(values)
 
     def holds_at(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's."""
-        around = self._elsewhere()
-        return around.holds(around.sizes(sizes))
+        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces others:
+        what looks at many sizes (a figure, a search) asks this first."""
+        evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
+        return evaluator is not None and evaluator.holds(evaluator.sizes(sizes))
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Those of ``free`` (layers) of which there are too few at all ``sizes`` for the usual case, at the fewest that are enough."""

@@ -112,6 +112,8 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     peak = derivation["memory.peak"]
 
     def fits(size: int) -> bool:
+        if dim not in derivation.held and not derivation.holds_at({dim: size}):
+            raise NapkinError("the step runs otherwise there")
         return peak.at(**{dim: size}) <= limit
 
     try:

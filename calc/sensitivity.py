@@ -75,6 +75,9 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
             found.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
             continue
         try:
+            if dim.name not in derivation.held and not derivation.holds_at({dim.name: 2 * dim.value}):
+                found.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
+                continue
             found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
         except NapkinError as error:
             found.append(Doubling(dim.name, None, str(error)))

@@ -225,6 +225,9 @@ class _Plain:
     def sizes(self, given):
         return {**self.known, **given}
 
+    def holds(self, sizes):
+        return True
+
     def value(self, sizes):
         return int(evaluate_text(self.text, sizes))
 

@@ -6,13 +6,13 @@ are those of the case in force, which is the special one: it is only derived whe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
-from calc.algebra import symbol, to_sympy
+from calc.algebra import Algebra, symbol, to_sympy
 from calc.by_cases import by_cases, held
 from calc.derivation import Derivation, Quantity, Step
 from calc.graph import Special
@@ -40,17 +40,22 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
 
 def differences(general: Derivation, case: Derivation, special: Special) -> set[str]:
     """The quantities whose general closed form is not the one of the special case, even where that applies."""
-    at = {symbol(name): to_sympy(to) for name, to in special.equal.items()}
-    return {name for name in general if not _same(general[name], case[name], at)}
+    return {name for name in general if not _same(general[name], case[name], special.equal)}
 
 
-def _same(general: Quantity, case: Quantity, at: Mapping[sp.Symbol, Any]) -> bool:
+def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
     """Whether the general closed form is the special one wherever the special case applies."""
     if general.text is None or case.text is None:
         return general.text == case.text
-    ours = [to_sympy(c.expr) for c in general.candidates] or [general.expr]
-    theirs = [to_sympy(c.expr) for c in case.candidates] or [case.expr]
-    return {sp.expand(e.subs(at)) for e in ours} == {sp.expand(e.subs(at)) for e in theirs}
+    ours, theirs = ([c.expr for c in q.candidates] or [q.text or ""] for q in (general, case))
+    put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*ours, *theirs)]
+    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(put)))), put)
+    if len(algebra.names) == len(set(algebra.names)) and all(name.isidentifier() for name in algebra.names):
+        polys = [algebra.parse(text) for text in put]
+        return set(polys[: len(ours)]) == set(polys[len(ours) :])
+    at = {symbol(name): to_sympy(to) for name, to in equal.items()}
+    mine, other = ({sp.expand(to_sympy(text).subs(at)) for text in texts} for texts in (ours, theirs))
+    return mine == other
 
 
 def _titled(step: Step, special: Special) -> Step:

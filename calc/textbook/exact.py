@@ -9,6 +9,7 @@ from fractions import Fraction
 from calc import branches
 from calc.derivation import Derivation, QuantityTerm
 from calc.dtypes import ITEM_SIZE
+from calc.errors import NapkinError
 from calc.textbook.rules import Rule
 from calc.units import Unit
 
@@ -93,6 +94,9 @@ class Exact:
         self._parameters = _parameter_bytes(derivation) if len(self._parts) < len(rule.exact) else ""
 
     def at(self, sizes: Mapping[str, int]) -> int:
+        """The integer at other sizes; refused where the step runs otherwise: a range is searched at many."""
+        if sizes and not self._derivation.holds_at(sizes):
+            raise NapkinError("the step runs otherwise at these sizes")
         total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
         if self._parameters:
             total += int(branches.value(self._parameters, {**self._derivation.sizes, **sizes}))

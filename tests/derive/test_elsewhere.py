@@ -4,6 +4,7 @@ not hold."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc import check, graph_json
+from calc import check, graph_json, sensitivity
 from calc.check import EXACT
 from calc.derivation import Derivation
 from calc.dims import Dim
@@ -140,3 +141,16 @@ def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callab
         assert sizes == {name: report.sizes[name] for name in sizes}
         assert {EXACT} == {v.verdict for v in report.verdicts if v.measured is not None}
         assert report.passed > 15
+
+
+def test_doubling_a_size_into_another_case_says_so_and_traces_nothing() -> None:
+    """A table of many sizes is no place for a further trace of each; a batch of one, which every table doubles, has one."""
+    said: list[str] = []
+    found = calc.derive(spec(square, d=6), progress=said.append)
+    (batch,) = [doubling for doubling in sensitivity.doublings(found, "memory.peak") if doubling.dim == "B"]
+
+    assert (None, "the step runs otherwise at B = 6") == (batch.factor, batch.because)
+    assert not [line for line in said if "runs otherwise" in line]
+    ones = calc.derive(spec(alone, B=1))
+    (batch,) = [doubling for doubling in sensitivity.doublings(ones, "memory.peak") if doubling.dim == "B"]
+    assert batch.factor == Fraction(ones["memory.peak"].at(B=2), ones["memory.peak"].value)
