@@ -21,7 +21,7 @@ from calc.spec import Spec
 from calc.torch_private import torch_version
 from calc.trace import conditions
 from calc.trace.step import Traced, record_step
-from calc.trace.symbols import Near, hints
+from calc.trace.symbols import Near, hints, next_composite
 
 Progress = Callable[[str], None]
 Recordings = dict[tuple[tuple[str, int], ...], Traced]
@@ -30,6 +30,8 @@ Recordings = dict[tuple[tuple[str, int], ...], Traced]
 _MOST_LOOPS = 3
 # What a step fails with where one size exceeds another, a loop count.
 _MAY_EXCEED = (TraceError, SizesError)
+# Sizes up to this are certified at themselves: of larger ones, what depends on sizes and constants alone takes long to evaluate.
+_MOST_EVALUATED = 2**18
 # No loop is recorded with fewer turns.
 _MOST_BOUNDED = 3
 
@@ -244,10 +246,11 @@ def _sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ..
 
 
 def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) -> list[list[dict[str, int]]]:
-    """Values of the basis symbols for the certificates of ``graph``: other primes than the hints, further loop counts.
+    """Values of the basis symbols for the certificates of ``graph``: the ``sizes`` themselves, numbers with many divisors, else
+    other primes than the hints; further loop counts.
 
     Each may be made at any of several: where questions come out as recorded at no primes, these may still tell of the other answers.
-    If they do not, it is made near the ``sizes`` asked for.
+    If they do not, it is made near the ``sizes``.
     """
     basis = graph.as_basis()
     at = functools.partial(
@@ -257,11 +260,13 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
         products=_sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
-    found = []
+    found, asked = [], basis.values(sizes)
     for number, counts in enumerate(turns.certified(attempt, graph.loops)):
         # The last is for questions about a number, as whether rows are more than 25.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(turn=number + 1), *(at(shift=shift) for shift in shifts)]
+        if number or max(asked.values(), default=0) <= _MOST_EVALUATED:
+            sets = [at(following=next_composite) if number else asked, *sets]
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         on_its_path = next((values for values in some if _as_recorded(graph, values)), some[0])

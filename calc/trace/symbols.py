@@ -49,6 +49,7 @@ def hints(
     bounded: Mapping[str, int] | None = None,
     products: Sequence[str] | None = None,
     near: Near | None = None,
+    following: Callable[[int], int] = sp.nextprime,
 ) -> dict[str, int]:
     """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
 
@@ -57,7 +58,8 @@ def hints(
     gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
     number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
     than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
-    their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none.
+    their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none. Instead of
+    primes they are what ``following`` gives.
     """
     values = basis.values(sizes)
     bounded = bounded or {}
@@ -79,9 +81,20 @@ def hints(
             continue
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
-            at = int(sp.nextprime(at))
+            at = int(following(at))
         found[name] = at
     return {name: found[name] if name in found else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
+
+
+_FACTORS = (2, 3, 5, 7)
+
+
+def next_composite(n: int) -> int:
+    """The next number with three of the four smallest primes in it: what is rounded otherwise at multiples, no prime tells."""
+    while True:
+        n += 1
+        if sum(n % factor == 0 for factor in _FACTORS) >= 3:
+            return n
 
 
 def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
