@@ -283,7 +283,7 @@ def test_the_coverage_says_of_every_operator_whether_it_counts(result: Derivatio
 
 
 def test_certificates_lie_outside_of_the_derivation(result: Derivation) -> None:
-    """Two at least, at different sizes, none of them the model's own, each on every counted quantity that is not zero."""
+    """Two at least, at different sizes, not all of them the model's own, each on every counted quantity that is not zero."""
     assert len(result.certificates) >= 2
     assert len({tuple(sorted(c.sizes.items())) for c in result.certificates}) == len(result.certificates)
     assert any(c.sizes != result.sizes for c in result.certificates)  # one may be at the sizes of the model, which are no hints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,27 @@ def test_a_width_times_a_double_is_what_python_makes_of_the_product(constant: fl
     f = int(d * constant)
 
     assert parameters == 2 * d * f + f + d == calc.derive(spec, {"d": d}, cache=False, optimizer="sgd")["parameters"].value
+
+
+def _as_the_module(pairs: int, seed: int) -> None:
+    """Widths of d ≤ 20,000 times a factor of one to three decimals, thirds or sevenths: parameters are the module's own."""
+    generator = random.Random(seed)
+    for _ in range(pairs):
+        d, parts = generator.randint(2, 20_000), generator.choice([3, 7, 10, 100, 1000])
+        factor = generator.randint(1, 4 * parts) / parts
+        f = int(d * factor)
+        if f > 1:
+            found = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, optimizer="sgd")  # type: ignore[misc]
+            assert 2 * d * f + f + d == found["parameters"].value, (d, factor)
+
+
+def test_widths_times_random_factors_are_those_of_the_module() -> None:
+    _as_the_module(15, seed=0)
+
+
+@pytest.mark.slow
+def test_widths_times_many_random_factors_are_those_of_the_module() -> None:
+    _as_the_module(2_000, seed=1)
 
 
 def test_order_of_operations_on_doubles_is_that_of_the_model() -> None:
