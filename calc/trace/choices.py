@@ -122,8 +122,7 @@ class Choices:
         """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
         known = count_of(x) if what == "true" else None
         if known is None and user_place() not in self._sizes:
-            known = self._constant(x, _COUNTS[what])
-            self.of_constants = known is not None
+            known = self.constant_count(x, _COUNTS[what])
         if known is not None:
             return known
         layout = (*x.shape, *x.stride(), x.storage_offset())
@@ -134,6 +133,12 @@ class Choices:
         elif key not in self._of_values:
             self._of_values[key] = self._count(x, what)
         return self._of_values[key]
+
+    def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
+        """``count`` of the values of ``x`` where constants alone decide them, else nothing."""
+        known = self._constant(x, count)
+        self.of_constants = known is not None
+        return known
 
     def _next(self, place: str) -> int:
         for count in self._met[place]:
@@ -225,6 +230,17 @@ def _unique_consecutive(
     return x.new_empty(x.numel())[:count], inverse, room[:count] if return_counts else room
 
 
+def _unique_dim(
+    choices: Choices, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
+    count = choices.constant_count(x, lambda real: real.unique(dim=dim).shape[dim])
+    if count is None:
+        raise _refused("unique along one axis")
+    shape = [count if axis == dim % x.dim() else size for axis, size in enumerate(x.shape)]
+    return x.new_empty(shape), x.new_empty((x.shape[dim],), dtype=torch.int64), x.new_empty((count,), dtype=torch.int64)
+
+
 def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
     known = known_of(x)
     if weights is not None:
@@ -247,6 +263,7 @@ def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any
 _RESULTS: dict[Any, Callable[..., Any]] = {
     aten._unique2.default: _unique,
     aten.unique_consecutive.default: _unique_consecutive,
+    aten.unique_dim.default: _unique_dim,
     aten.bincount.default: _bincount,
     aten.repeat_interleave.Tensor: _repeat_interleave,
     aten.nonzero.default: _nonzero,

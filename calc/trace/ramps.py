@@ -40,9 +40,11 @@ _READ = torch.ops.aten._local_scalar_dense.default
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     """``(True, value)`` where ``func`` reads a tensor's one element and that is known: a number made of sizes, as the length of a sequence
     that is not padded, or a truth. Where that depends on sizes, this asks about them."""
-    known = elements_of(args[0]) if func is _READ and args[0].dtype in WHOLE else None
+    known = elements_of(args[0]) if func is _READ and args[0].dtype in (*WHOLE, torch.uint8) else None
     if known is None or isinstance(known, Triangle):
         return False, None
+    if args[0].dtype is torch.uint8:  # bytes are known where they are 0 or 1
+        return (True, known.first) if isinstance(known, Ramp) and known.first in (0, 1) else (False, None)
     if args[0].dtype is not torch.bool:
         return (True, known.first) if isinstance(known, Ramp) else (False, None)
     if isinstance(known, Compared):
@@ -328,9 +330,11 @@ def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared 
 def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | Compared | None:
     """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
     known = elements_of(given["self"])
-    if known is None or given["self"].dtype is not torch.bool or "dim" in given or not _has_elements(given["self"]):
+    if known is None or "dim" in given or not _has_elements(given["self"]):
         return None
-    if isinstance(known, Triangle):
+    if isinstance(known, Ramp) and not known.step and (known.first in (0, 1) or given["self"].dtype in WHOLE and type(known.first) is int):
+        return Ramp(int(known.first != 0))
+    if isinstance(known, Triangle) or given["self"].dtype is not torch.bool:
         return None
     if isinstance(known, Ramp):
         return known if not known.step else None

@@ -23,6 +23,7 @@ from calc.trace.values import WHOLE, overwritten
 _LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
 _RANDOM = torch.Tag.nondeterministic_seeded
 _ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
+_FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
 _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 
 
@@ -79,6 +80,9 @@ class Shadows:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
         if func in _ASKS:
             return
+        sizes: tuple[Any, ...] = ()
+        if func._schema.name in _FILLING and not has_shadow(args[0]):  # of its first argument it takes the sizes, and no values
+            sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
         if _is_arbitrary(func) or not _known(args) or not _known(kwargs.values()):
             for tensor in overwritten(func, args, kwargs):
                 tensor.untyped_storage().napkin_unknown = True  # type: ignore[attr-defined]  # the attribute is ours, on torch's storage
@@ -88,7 +92,7 @@ class Shadows:
         with no_dispatch():
             real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
         _attach(out, real)
-        made_of = self._made_of((args, tuple(kwargs.values())))
+        made_of = self._made_of((args, sizes, tuple(kwargs.values())))
         if made_of:
             results = out if isinstance(out, list | tuple) else (out,)
             for tensor in (*overwritten(func, args, kwargs), *(t for t in results if isinstance(t, torch.Tensor))):
@@ -119,6 +123,11 @@ class Shadows:
         for size in tensor.shape:
             count *= self._hint(size)
         return count
+
+    def _blank(self, like: torch.Tensor) -> torch.Tensor:
+        """A real tensor with the sizes and the type of ``like``, and one element in memory."""
+        with no_dispatch():
+            return torch.empty((), dtype=like.dtype).expand([self._hint(size) for size in like.shape])
 
     def _real(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -23,6 +23,7 @@ class Labelled(nn.Module):
         super().__init__()
         self.score, self.classes, self.of = nn.Linear(n.d, n.C), n.C, of
         self.register_buffer("kinds", torch.tensor([0, 0, 1, 2]))
+        self.register_buffer("rows", torch.tensor([[1, 1], [0, 1], [1, 1]]).unique(dim=0))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return self.of(self.score(x), y, self)
@@ -105,9 +106,17 @@ def moved(scores: Tensor, y: Tensor, model: Any) -> Tensor:
     return scores.mean()
 
 
-@pytest.mark.parametrize("of", [kinds, copied, moved])
+def bytes_as_truths(scores: Tensor, y: Tensor, model: Any) -> Tensor:
+    assert model.rows.shape == (2, 2)
+    mask = torch.ones_like(y, dtype=torch.uint8)
+    assert mask.all()
+    return torch.where(mask[:, None], scores, torch.zeros_like(scores)).sum()
+
+
+@pytest.mark.parametrize("of", [kinds, copied, moved, bytes_as_truths])
 def test_what_a_real_run_does_without_data_is_done(of: Callable[[Tensor, Tensor, Any], Tensor]) -> None:
-    """The distinct values of a constant, numbers copied from tensor to tensor, a module moved to where it is."""
+    """The distinct values and rows of a constant, numbers copied from tensor to tensor, a module moved to where it is, a mask of bytes that
+    has the sizes of data and is all ones."""
     derivation, report = checked(of)
 
     assert not derivation.held
