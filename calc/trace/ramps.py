@@ -332,7 +332,11 @@ def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | 
     known = elements_of(given["self"])
     if known is None or "dim" in given or not _has_elements(given["self"]):
         return None
-    if isinstance(known, Ramp) and not known.step and (known.first in (0, 1) or given["self"].dtype in WHOLE and type(known.first) is int):
+    if (
+        isinstance(known, Ramp)
+        and not known.step
+        and (known.first in (0, 1) or (given["self"].dtype in WHOLE and type(known.first) is int))
+    ):
         return Ramp(int(known.first != 0))
     if isinstance(known, Triangle) or given["self"].dtype is not torch.bool:
         return None
