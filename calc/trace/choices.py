@@ -234,7 +234,7 @@ def _unique_dim(
     choices: Choices, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
-    count = choices.constant_count(x, lambda real: real.unique(dim=dim).shape[dim])
+    count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
     if count is None:
         raise _refused("unique along one axis")
     shape = [count if axis == dim % x.dim() else size for axis, size in enumerate(x.shape)]

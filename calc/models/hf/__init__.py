@@ -109,8 +109,10 @@ def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Ma
         small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
             narrow = _narrow(sizes, layout, dims)
-            small |= {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
-            small = _smaller(source, layout, dims, small)
+            narrow = {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
+            shallow = {name: value for name, value in narrow.items() if name in ("L", "V")}
+            tried_at = small | (narrow if _is_built(source, layout, resolve(dims, small | narrow)) else shallow)
+            small = _smaller(source, layout, dims, tried_at)
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
@@ -150,6 +152,15 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
         with contextlib.suppress(ConfigError, DimensionError):
             parameters, found = _parameters(source, layout, resolve(dims, tried)), tried
     return found
+
+
+def _is_built(source: Source, layout: Layout, sizes: Mapping[str, int]) -> bool:
+    """Whether the class builds a model of these sizes: some ask that a width be a product of others."""
+    try:
+        _parameters(source, layout, sizes)
+    except Exception:  # whatever the class raises of sizes that it does not have
+        return False
+    return True
 
 
 def _parameters(source: Source, layout: Layout, sizes: Mapping[str, int]) -> int:
