@@ -53,8 +53,10 @@ class Sites:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._cache: dict[str, str] = {}
-        self._indices: dict[str, tuple[int, ...]] = {}
         children = [_children(record) for record in records]
+        self._places: dict[str, tuple[str, tuple[int, ...]]] = {}
+        numbered = [_numbered_names(record) for record in records]
+        self._numbered = {names for names in numbered[0] if any(n.get(names) != numbered[0][names] for n in numbered)}
         self.looped = {prefix for prefix in children[0] if any(c.get(prefix) != children[0][prefix] for c in children)}
 
     def general(self, site: str) -> str:
@@ -67,19 +69,44 @@ class Sites:
             )
         return found
 
-    def indices(self, site: str) -> tuple[int, ...]:
-        """The loop indices in a site, the outermost first: ``"h.3.mlp"`` → ``(3,)`` where ``h`` is looped over."""
-        found = self._indices.get(site)
+    def place(self, site: str) -> tuple[str, tuple[int, ...]]:
+        """A site with all loop indices as ``*``, and those indices, the outermost first: those in names as well, of which there are
+        more in deeper records (``unit0``, ``unit1``)."""
+        found = self._places.get(site)
         if found is None:
-            parts = site.split(".")
-            found = self._indices[site] = tuple(
-                int(part) for i, part in enumerate(parts) if part.isdigit() and ".".join(parts[:i]) in self.looped
-            )
+            parts, indices = self.general(site).split("."), list[int]()
+            own = site.split(".")
+            for i, part in enumerate(own):
+                stem, number = _split(part)
+                if parts[i] == "*":
+                    indices.append(int(part))
+                elif number is not None and (".".join(own[:i]), stem) in self._numbered:
+                    parts[i] = f"{stem}*"
+                    indices.append(number)
+            found = self._places[site] = ".".join(parts), tuple(indices)
         return found
 
     def instances(self, record: Record) -> Mapping[str, int]:
         """Number of children of each looped container in ``record``."""
         return {prefix: len(c) for prefix, c in _children(record).items() if prefix in self.looped}
+
+
+def _split(part: str) -> tuple[str, int | None]:
+    """``"unit2"`` → ``("unit", 2)``; of what does not end in a number, or is one, there is no number."""
+    stem = part.rstrip("0123456789")
+    return (stem, int(part[len(stem) :])) if stem and stem != part else (part, None)
+
+
+def _numbered_names(record: Record) -> dict[tuple[str, str], frozenset[int]]:
+    """Numbers in the names of each container's children that end in one, by the container's path and the rest of the name."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for site in {op.site for op in record.ops} | {name for name, _ in record.parameters}:
+        parts = site.split(".")
+        for i, part in enumerate(parts):
+            stem, number = _split(part)
+            if number is not None:
+                found.setdefault((".".join(parts[:i]), stem), set()).add(number)
+    return {names: frozenset(numbers) for names, numbers in found.items()}
 
 
 def _children(record: Record) -> dict[str, frozenset[int]]:

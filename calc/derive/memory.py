@@ -118,11 +118,11 @@ def _kind(record: Record, op: int, sites: Sites) -> Kind:
     """What happened, and between what: in a loop inside one module, only that tells its operators from those before and after it."""
     here = record.ops[op]
     beside = " ".join(_what(record, i, sites) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
-    return here.phase, here.name, sites.general(here.site), beside
+    return here.phase, here.name, sites.place(here.site)[0], beside
 
 
 def _what(record: Record, op: int, sites: Sites) -> str:
-    return f"{record.ops[op].name}@{sites.general(record.ops[op].site)}" if 0 <= op < len(record.ops) else "-"
+    return f"{record.ops[op].name}@{sites.place(record.ops[op].site)[0]}" if 0 <= op < len(record.ops) else "-"
 
 
 def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
@@ -132,7 +132,7 @@ def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
     number: dict[tuple[int, ...], int] = {}
     for moment in group:
         at: At = ()
-        indices = sites.indices(record.ops[moment.op].site)
+        indices = sites.place(record.ops[moment.op].site)[1]
         for level in range(len(indices)):
             seen = indices[: level + 1]
             if seen not in number:

@@ -76,3 +76,33 @@ def test_a_search_over_lengths_traces_the_step_at_none_of_them(derivation, monke
 
     assert any(comparison.applies for comparison in compare(derivation))
     assert lengths <= {16}
+
+
+class Units(nn.Module):
+    """``L`` blocks under names of their own: ``unit0``, ``unit1``."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        for i in range(n.L):
+            self.add_module(f"unit{i}", nn.Sequential(nn.Linear(n.d, n.d), nn.PReLU()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for unit in self.children():
+            x = unit(x)
+        return x
+
+
+def test_layers_under_numbered_names_are_iterations_of_a_loop():
+    """The moments of the last of them had been compared with those of one in the middle of a deeper model."""
+    units = Spec(
+        name="units",
+        dims={"B": 64, "d": 5, "L": 6},
+        build=Units,
+        inputs=lambda n: (torch.randn(n.B, n.d),),
+        loss=lambda module, x: module(x).pow(2).mean(),
+    )
+    derivation = calc.derive(units, cache=False)
+
+    assert {} == derivation.held
+    assert None not in (derivation["memory.peak"].text, derivation["memory.peak.first_step"].text)
+    assert calc.check(derivation, B=7, L=5).ok
