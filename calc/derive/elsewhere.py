@@ -149,7 +149,8 @@ class _Anywhere:
         return self.around.holds(sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        return self.inner.value(sizes) if self.inner.holds(sizes) else self.around.traces.value(self.name, sizes)
+        known = self.inner.holds(sizes) or self.holds(sizes)  # the latter after certificates, which take less than a trace
+        return self.inner.value(sizes) if known else self.around.traces.value(self.name, sizes)
 
     def expr(self) -> sp.Expr:
         return self.inner.expr()

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import calc
 from calc.options import made
 from calc.questions.models import Model
+from calc.textbook import compare
 from reports.cli import napkin
 
 # A parameter that is spread over batch and positions: its gradient is a sum over both, and no sum where both are 1.
@@ -110,3 +112,11 @@ def test_sizes_that_a_question_tried_do_not_stay(stack: str) -> None:
 
     assert [ONE_LAYER, ONE_LAYER + 3 * 30] == [model.at("parameters", L=1), model.at("parameters")]
     assert "4*B*T*d" not in model.peak(L=1, T=1)[1]
+
+
+def test_ranges_of_rules_of_thumb_are_of_one_step(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At their ends (one layer, one position) the step may run otherwise: a report traces no other step to say how far a rule goes."""
+    derivation = calc.derive(calc.load(stack))
+    monkeypatch.setattr("calc.pipeline._traced", None)
+
+    assert any(c.within for c in compare(derivation) if c.applies)
