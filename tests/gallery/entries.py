@@ -29,5 +29,6 @@ ENTRIES = (
     Entry("design-section", "GPT-2 124M as a section of a design document", "gpt2 -d B=8 -d T=1024 --template design-section"),
     Entry("design-70b", "A live design document: 70B on 1024 H100", command="napkin verify reports/gallery/design-70b.md"),
     Entry("lecture", "Claims of notes on a lecture, each computed anew", command="napkin lecture -o reports/gallery"),
+    Entry("thirdparty", "Modules of other packages, derived and measured", command="make test-thirdparty"),
     Entry("architectures", "Every architecture of transformers, derived and measured", command="make sweep"),
 )

@@ -45,7 +45,9 @@ def main() -> int:
     made(
         waiting,
         lambda name: judged(known[name]),
-        lambda name, why, seconds: Row(known[name].package, "", known[name].module, REFUSED, why, seconds=seconds),
+        lambda name, why, seconds: Row(
+            known[name].package, "", known[name].module, ERROR if why.startswith("its process") else REFUSED, why, seconds=seconds
+        ),
         kept,
         options.limit,
         options.jobs,
@@ -55,10 +57,11 @@ def main() -> int:
     if options.only:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:
+        left = [name for name in known if not kept(name).exists()]
         versions = {"torch": torch.__version__.partition("+")[0], "transformers": transformers.__version__}
         out = Path(options.output)
         out.mkdir(parents=True, exist_ok=True)
-        (out / "thirdparty.md").write_text(as_markdown(rows, versions), encoding="utf-8")
+        (out / "thirdparty.md").write_text(as_markdown(rows, versions, left), encoding="utf-8")
         (out / "thirdparty.json").write_text(as_json(rows, versions), encoding="utf-8")
     return int(any(row.verdict in (WRONG, ERROR) for row in rows))
 

@@ -24,7 +24,8 @@ def from_json(text: str) -> list[Row]:
     return [row_of(fields) for fields in json.loads(text)["rows"]]
 
 
-def as_markdown(rows: Sequence[Row], versions: Mapping[str, str]) -> str:
+def as_markdown(rows: Sequence[Row], versions: Mapping[str, str], left: Sequence[str] = ()) -> str:
+    """The table; ``left`` names what has not been run."""
     count = {verdict: sum(r.verdict == verdict for r in rows) for verdict in _ORDER}
     packages = len({row.package for row in rows})
     lines = [
@@ -44,4 +45,6 @@ def as_markdown(rows: Sequence[Row], versions: Mapping[str, str]) -> str:
         parameters = f"{row.parameters:,}" if row.parameters else ""
         cells = [row.package, row.version, row.module, row.verdict, " ".join(row.symbolic), " ".join(row.held), parameters]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in [*cells, f"{row.seconds:.0f}", row.why]) + " |")
+    if left:
+        lines += ["", f"Not run: {', '.join(left)}."]
     return "\n".join(lines) + "\n"

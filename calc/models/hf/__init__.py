@@ -135,7 +135,9 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
     pattern = layout.layers
     depth = {} if pattern is None else {"L": pattern.apart + pattern.period * (2 if pattern.period < 4 else 1)}
     width = {"f": 212 if isinstance(dims["f"].multiple_of, int) else 211} if "f" in dims else {}
-    return {"h": narrow_h, "g": narrow_g, "k": _HEAD_WIDTH, "d": _HEAD_WIDTH * narrow_h, "V": 503, **width, **depth}
+    unit = dims["k"].multiple_of if "k" in dims else None
+    k = -(-_HEAD_WIDTH // unit) * unit if isinstance(unit, int) else _HEAD_WIDTH
+    return {"h": narrow_h, "g": narrow_g, "k": k, "d": k * narrow_h, "V": 503, **width, **depth}
 
 
 def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
@@ -149,7 +151,7 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
             continue
         least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
         tried = found | {name: min(sizes[name], -(-least // unit) * unit)}
-        with contextlib.suppress(ConfigError, DimensionError):
+        with contextlib.suppress(Exception):  # whatever the class raises of sizes that it does not have
             parameters, found = _parameters(source, layout, resolve(dims, tried)), tried
     return found
 
