@@ -128,7 +128,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, theirs = _PLACES[name]
     try:
-        found = globals()[name] = getattr(importlib.import_module(module), theirs)
+        holder = importlib.import_module(module)
+        if not hasattr(holder, theirs):  # a module in it, which nobody has imported yet
+            importlib.import_module(f"{module}.{theirs}")
+        found = globals()[name] = getattr(holder, theirs)
     except (ImportError, AttributeError):
         tried = ", ".join(TRIED)
         advice = f"Napkin was tried with torch {tried}: pip install 'torch=={TRIED[-1]}.*'"
