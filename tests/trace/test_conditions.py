@@ -106,9 +106,17 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
 
 
 @pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
-def test_a_refused_size_names_the_question_and_its_line(of: Branch) -> None:
-    """Recorded at B = 3, d = 7, asked at B = 8: another branch."""
+def test_another_branch_is_traced_where_the_spec_is_at_hand(of: Branch) -> None:
+    """Recorded at B = 3, d = 7, asked at B = 8: the other branch, and its number."""
     result = calc.derive(function(of), cache=False, optimizer="sgd")
+
+    assert result[ELEMENTWISE].at(B=8) == elementwise(of, 8, 7)
+
+
+@pytest.mark.parametrize("of", [if_odd, if_wide], ids=lambda of: of.__name__)
+def test_a_graph_without_its_spec_names_the_question_and_its_line(of: Branch) -> None:
+    """It cannot be traced at B = 8, where another branch is taken."""
+    result = calc.derive(calc.trace(function(of), cache=False, optimizer="sgd"))
 
     with pytest.raises(NapkinError) as refusal:
         result[ELEMENTWISE].at(B=8)

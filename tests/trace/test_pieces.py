@@ -97,9 +97,5 @@ def test_quarters_of_few_rows_are_not_four() -> None:
     s = _spec(Quarters, PIECES["split"], lambda n: n.T, B=2, c=3, T=32, d=5)
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    for rows in (8, 11, 33):
+    for rows in (8, 11, 33, 5, 6, 9):
         assert not _failed(derivation, T=rows)
-    for rows in (5, 6, 9):
-        with pytest.raises(calc.NapkinError, match="record it at these sizes"):
-            derivation["memory.peak"].at(T=rows)
-        assert not _failed(calc.derive(s, {"T": rows}, cache=False, optimizer="sgd"))
