@@ -121,10 +121,10 @@ class Report:
         raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
 
     def lines(self) -> list[str]:
-        """The tally, what was exchanged, then a line for each verdict."""
+        """The tally, what was exchanged, why at these sizes, then a line for each verdict."""
         at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         why = [f"these sizes: {self.because}"] if self.because else []
-        return [f"{self.model} at {at}: {self.tally}", *why, *self.exchanged, *map(str, self.verdicts)]
+        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *why, *map(str, self.verdicts)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

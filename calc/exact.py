@@ -21,8 +21,11 @@ FUNCTIONS = ("floor", "ceiling", "Max", "Min", "Mod")
 
 
 def evaluate_text(text: str, values: Mapping[str, int]) -> Fraction:
-    """Exact value of a size's text at integer sizes."""
-    return Fraction(_evaluate(parsed(text), values))
+    """Exact value of a size's text at integer sizes. A double is none: it is only part of a question, rounded to a whole number."""
+    value: int | Fraction | float = _evaluate(parsed(text), values)
+    if isinstance(value, float):
+        raise NapkinError(f"cannot read the size {text!r}")
+    return Fraction(value)
 
 
 Exact = int | Fraction

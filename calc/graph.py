@@ -57,6 +57,10 @@ class Call:
     key: Size
 
 
+# How the assumption ends that what somebody reads out of tensors decides nothing.
+NUMBERS_ONLY = " reads out of tensors are numbers only"
+
+
 @dataclass(frozen=True, slots=True)
 class Op:
     """One executed ATen operator.
@@ -167,6 +171,11 @@ class Graph:
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""
         return next((s for s in self.special if s.applies(sizes)), None)
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether a trace had to make up numbers that a real step reads out of tensors."""
+        return any(a.expr.endswith(NUMBERS_ONLY) for a in self.assumptions)
 
     def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
         """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""

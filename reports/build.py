@@ -255,7 +255,8 @@ def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterato
         yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
     for name in derivation:
         if derivation[name].text is None and not reasons[name]:
-            yield f"{name}: {derivation[name].reason}."
+            is_unknown = derivation[name].value is None
+            yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
     for v in verdicts.values():
         if v.verdict == "not measured" and v.derived is not None:
             yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."

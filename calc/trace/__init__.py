@@ -15,7 +15,7 @@ from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
 from calc.errors import DataDependentError, DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.exchanges import EXCHANGES
-from calc.graph import Assumption, DimRecord, Graph, Record
+from calc.graph import NUMBERS_ONLY, Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
 from calc.torch_private import torch_version
@@ -380,8 +380,8 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
             because = f"a table may have numbers beside {_listed(names, basis)}; traced at these sizes too"
             found[line] = Assumption(f"what is looked up at {line} is that of these sizes", because)
         for who in run.numbers_read:
-            because = "no branch and no size hangs on them: recorded with one number, certified with another"
-            found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
+            because = "no branch and no size hangs on them: traced with one number, certified with another"
+            found[who] = Assumption(f"what {who}{NUMBERS_ONLY}", because)
     exchanged = {key for run in runs for key in run.exchanged}
     return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *found.values()]
 

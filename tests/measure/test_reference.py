@@ -144,10 +144,11 @@ def test_batch_normalisation_in_training_moves_its_running_statistics() -> None:
 
 
 @pytest.mark.parametrize("run", [lambda x: F.silu(x), lambda x: F.logsigmoid(x)], ids=["silu", "log sigmoid"])
-def test_a_gradient_counts_under_earlier_versions_of_torch_what_it_counts_here(
+@pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="compares with the references of torch 2.13")
+def test_a_gradient_counts_under_every_version_of_torch_what_torch_2_13_counts(
     run: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands for their references is those of torch 2.13."""
+    """Without what is taken in their place, the references of torch 2.13 give the same."""
 
     def backward() -> int:
         monkeypatch.setattr(decomposition, "_COUNTS", {})
@@ -159,7 +160,7 @@ def test_a_gradient_counts_under_earlier_versions_of_torch_what_it_counts_here(
         return counter.elementwise
 
     here = backward()
-    monkeypatch.setattr(decomposition, "_INSTEAD", decomposition._LATER)
+    monkeypatch.setattr(decomposition, "INSTEAD", {})
     assert 0 < here == backward()
 
 
