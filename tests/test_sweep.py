@@ -118,11 +118,11 @@ def _assert_all_points(form: Stored, axes: Mapping[str, Sequence[int]], known: S
 
 
 def test_where_values_decided_something_only_recorded_sizes_are_known() -> None:
-    """Those of gpt2's step as it is stored: B = 17 with T = 79, and B = 19 with 89; at B = 13 and T = 71 it was recorded in symbols."""
+    """Those of gpt2's step as it is stored: B = 8 with T = 1,024, and B = 30 with 84; at B = 13 and T = 71 it was traced in symbols."""
     data = json.loads((FOLDER / "gpt2.json").read_text(encoding="utf-8"))
     data["conditions"].append(["B == 13 and T == 71", True, "a line", True])
 
-    assert 3 == _assert_all_points(Stored(data), {"B": [13, 17, 19], "T": [71, 79, 80, 89]}, ["parameters"])
+    assert 3 == _assert_all_points(Stored(data), {"B": [8, 13, 30], "T": [71, 80, 84, 1024]}, ["parameters"])
 
 
 def test_a_grid_with_traced_cases_is_all_of_its_points() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 
 import calc
 from calc.decided import as_recorded
-from calc.graph import Graph, Record
+from calc.graph import Event, Graph, Record
 from calc.trace import probe
 from calc.trace.recorder import Recorder
 from tests.zoo import ZOO
@@ -28,7 +30,15 @@ def _graph(name: str) -> Graph:
 def _recorded(name: str, graph: Graph, rewrites: bool) -> Record:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
-    return probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
+    record = probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
+    return replace(record, events=tuple(_in_one_order(record.events)))
+
+
+def _in_one_order(events: Sequence[Event]) -> Iterator[Event]:
+    """Storages that are freed together, by number: autocast frees its casts in the order of their addresses."""
+    for (change, _), events_together in itertools.groupby(events, lambda event: (event.change, event.op)):
+        together = [*events_together]
+        yield from together if change > 0 else sorted(together, key=lambda event: event.storage)
 
 
 @pytest.mark.parametrize("name", [*_IN_PLACE, *_SOME])
