@@ -68,11 +68,11 @@ def values(derivation: Derivation) -> dict[str, int | None]:
     [
         (alone, {"B": 1}),
         (alone, {"B": 1, "L": 1}),
-        (alone, {"B": 1, "d": 1}),
-        (narrow, {"d": 5}),
-        (narrow, {"d": 5, "L": 2}),
-        (square, {"B": 7}),
-        (square, {"B": 1, "d": 1, "L": 1}),
+        pytest.param(alone, {"B": 1, "d": 1}, marks=pytest.mark.slow),
+        pytest.param(narrow, {"d": 5}, marks=pytest.mark.slow),
+        pytest.param(narrow, {"d": 5, "L": 2}, marks=pytest.mark.slow),
+        pytest.param(square, {"B": 7}, marks=pytest.mark.slow),
+        pytest.param(square, {"B": 1, "d": 1, "L": 1}, marks=pytest.mark.slow),
     ],
 )
 def test_at_sizes_where_the_step_runs_otherwise_it_is_traced_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
@@ -134,7 +134,15 @@ def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> Non
     assert values(calc.derive(spec(split), {"d": 7})) == values(found.at_sizes({"d": 7}))
 
 
-@pytest.mark.parametrize(("extra", "sizes"), [(alone, {"B": 1}), (narrow, {"d": 5}), (square, {"B": 2, "d": 2}), (alone, {"L": 1, "B": 2})])
+@pytest.mark.parametrize(
+    ("extra", "sizes"),
+    [
+        (alone, {"B": 1}),
+        pytest.param(narrow, {"d": 5}, marks=pytest.mark.slow),
+        pytest.param(square, {"B": 2, "d": 2}, marks=pytest.mark.slow),
+        pytest.param(alone, {"L": 1, "B": 2}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callable[[Tensor], Tensor], sizes: dict[str, int]) -> None:
     """Whether a spec checks there by itself, or somebody asks for it; operators are those of the case."""
     for report in (check(calc.derive(spec(extra, sizes))), check(calc.derive(spec(extra)), **sizes)):

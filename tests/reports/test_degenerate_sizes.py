@@ -80,6 +80,7 @@ def test_commands_derive_at_the_sizes_they_are_at(name: str, stack: str) -> None
     assert "Piecewise" not in found.stdout
 
 
+@pytest.mark.slow
 def test_of_one_layer_choices_of_checkpointing_that_it_has_not_are_named(stack: str) -> None:
     """Every second of one block is none; the others stand, and their differences are those of the case in force."""
     found = _run("checkpointing", stack, *SIZES)

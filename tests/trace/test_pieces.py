@@ -58,7 +58,10 @@ def _failed(derivation: Derivation, **sizes: int) -> list[str]:
 
 
 @pytest.mark.parametrize("how", PIECES)
-@pytest.mark.parametrize("length", [Dim(12, multiple_of="c"), 12], ids=["declared", "found"])
+@pytest.mark.parametrize(
+    "length",
+    [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="found")],
+)
 def test_as_many_pieces_as_fit_are_a_count_of_turns(how: str, length: Any) -> None:
     """T/c of them, each through a layer: 2·B·T·d² in all."""
     s = _spec(Walking, PIECES[how], lambda n: n.T, B=2, c=3, T=length, d=5)
