@@ -5,7 +5,8 @@
     found.gaps                       # points that the model cannot have, counted, with the reason
 
 The closed forms are those of ``calc.stored``, or are derived first. Points at which the step runs otherwise (a batch of one) are
-evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on.
+evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on. A quantity
+without a closed form is counted in a trace at each point.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,13 +32,19 @@ from calc.options import Options
 from calc.stored import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.validity import Condition, dimensions
 
+if TYPE_CHECKING:
+    from calc.derivation import Derivation
+
 # Points worked out together: so many that Python's own work on them is little, so few that the processor keeps them at hand.
 CHUNK = 1 << 17
 _OF_LISTS = 1 << 15
 # Cases of a step that are traced for one sweep, half a minute each for a large model.
 CASES = 12
+# Points at which a quantity without a closed form is traced, a second or more each.
+TRACED = 1000
 
 Trace = Callable[[Mapping[str, int]], Stored]
+Count = Callable[[str, Mapping[str, int]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,19 @@ def of_model(
         progress(f"the step runs otherwise at {', '.join(f'{n} = {size}' for n, size in sizes.items())}: tracing it there")
         return elsewhere()(sizes)
 
-    return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases)
+    @functools.cache
+    def derivation() -> Derivation:
+        from calc.load import load
+        from calc.pipeline import derive
+
+        return derive(load(name), options=options, cache=cache, progress=progress)
+
+    def count(quantity: str, sizes: Mapping[str, int]) -> int:
+        found = derivation()[quantity]
+        progress(f"{quantity} has no closed form: tracing the step at {', '.join(f'{n} = {size}' for n, size in sizes.items())}")
+        return found.at(**sizes)
+
+    return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases, count=count)
 
 
 def sweep(
@@ -111,13 +130,15 @@ def sweep(
     most: int = MOST,
     trace: Trace | None = None,
     cases: int = CASES,
+    count: Count | None = None,
 ) -> Sweep:
     """The quantities of a form at every point. ``given`` sizes span a grid, or go together point by point where they are ``listed``.
 
     Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused. ``trace`` gives the form that
-    holds at sizes at which ``form`` does not, and is asked for at most ``cases`` of them; without it such points have no value.
+    holds at sizes at which ``form`` does not, and is asked for at most ``cases`` of them; without it such points have no value. ``count``
+    gives the value of a quantity without a closed form at given sizes; without it such a quantity is refused.
     """
-    wanted = {name: _known(form.quantity(name)) for name in dict.fromkeys(quantities)}
+    wanted = {name: form.quantity(name) for name in dict.fromkeys(quantities)}
     if not wanted:
         raise BadInputError("nothing to sweep: name a quantity, e.g. memory.peak")
     axes = _axes(form, given, listed)
@@ -125,18 +146,44 @@ def sweep(
     require_few(shape, most)
     grid = _Grid(axes, shape, listed)
     mesh, impossible = _all_sizes(form, grid.spread)
-    unmet = _unmet(form, mesh)
     possible, gaps = grid.gaps(impossible)
-    valid, otherwise = grid.gaps(unmet, possible)
-    values = {name: _evaluated(quantity, mesh, shape, valid) for name, quantity in wanted.items()}
+    known = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
+    valid, otherwise = grid.gaps(_unmet(form, mesh) if known else [], possible)
+    values = {name: _evaluated(_known(quantity), mesh, shape, valid) for name, quantity in known.items()}
     if trace is not None and otherwise:
         assert valid is not None  # there are points at which the form does not hold
-        otherwise = _by_cases(grid, values, valid, np.broadcast_to(True if possible is None else possible, shape) & ~valid, trace, cases)
+        left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
+        otherwise = _by_cases(grid, values, valid, left, trace, cases, count)
+    for name in [name for name in wanted if name not in known]:
+        assert count is not None  # all quantities were taken for known without it
+        values[name], valid, failed = _counted(grid, name, np.ones(shape, dtype=bool) if valid is None else valid, count)
+        otherwise += failed
     units = {name: str(q.definition.unit) for name, q in wanted.items()}
-    return Sweep(axes, listed, values, units, valid, (*gaps, *otherwise))
+    return Sweep(axes, listed, {name: values[name] for name in wanted}, units, valid, (*gaps, *otherwise))
 
 
-def _by_cases(grid: _Grid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int) -> tuple[Gap, ...]:
+def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array, Array, tuple[Gap, ...]]:
+    """The values of a quantity without a closed form at the points ``where``, at which of them there is one, and the gaps."""
+    there = where.copy()
+    points = int(np.count_nonzero(there))
+    if points > TRACED:
+        raise BadInputError(f"{name} has no closed form, so each of {points:,} points would be traced: give at most {TRACED:,}")
+    values, failed = np.zeros(grid.shape, dtype=object), dict[str, Gap]()
+    for index in map(tuple, np.argwhere(there)):
+        try:
+            values[index] = count(name, grid.sizes(index))
+        except UnknownQuantityError:
+            raise  # at every size: nothing counts it
+        except NapkinError as error:
+            why, there[index] = str(error), False
+            before = failed.get(why, Gap(0, grid.sizes(index), why, possible=True))
+            failed[why] = replace(before, points=before.points + 1)
+    return values, there, tuple(failed.values())
+
+
+def _by_cases(
+    grid: _Grid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int, count: Count | None
+) -> tuple[Gap, ...]:
     """Fills in ``values``, and where they are ``valid``, at the points ``left``: by the form that holds at the first of these, everywhere
     where it holds, until there is none or ``most`` forms were made. What is left has no value."""
     gaps: list[Gap] = []
@@ -151,7 +198,14 @@ def _by_cases(grid: _Grid, values: dict[str, Array], valid: Array, left: Array, 
             covered = left if here is None else here
             if not covered[first]:
                 raise DimensionError(next(gap.because for gap in others if gap.first == grid.sizes(first)))
-            found = {name: _evaluated(_known(form.quantity(name)), mesh, grid.shape, covered) for name in values}
+            counted, found = covered, {}
+            for name in values:
+                quantity = form.quantity(name)
+                if count is not None and quantity.unknown:
+                    found[name], counted, failed = _counted(grid, name, counted, count)
+                    gaps += failed
+                else:
+                    found[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
         except NapkinError as error:
             gaps.append(Gap(1, grid.sizes(first), str(error), possible=True))
             left = left.copy()
@@ -159,7 +213,7 @@ def _by_cases(grid: _Grid, values: dict[str, Array], valid: Array, left: Array, 
             continue
         for name, array in found.items():
             values[name] = np.where(covered, array, values[name])
-        valid |= covered
+        valid |= counted
         left = left & ~covered
     points = int(np.count_nonzero(left))
     if points:

@@ -32,13 +32,14 @@ class Filled:
     size: int
     peak: int
     form: str
+    because: str
     further: int
     there: int | None
     capped: str
 
     def line(self, letter: str, size: int) -> Line:
         at = f"{letter} = {size:,}" if size else letter
-        because = f"the largest moment of the step at {at}, from the closed form of memory.peak"
+        because = f"the largest moment of the step at {at}, {self.because}"
         return Line("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
@@ -61,9 +62,9 @@ def filled(model: Model, dim: str, memory: Fraction) -> Filled:
         middle = low + (high - low) // (2 * step) * step
         peak = _peak(model, dim, middle)
         low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
-    here, form = model.peak(**{dim: low})
+    here, form, because = model.peak(**{dim: low})
     there = _peak(model, dim, high)
-    return Filled(low, here, form, high, there, "" if there is not None else _refusal(model, dim, high))
+    return Filled(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
 
 
 def _steps(model: Model, dim: str) -> tuple[int, int]:
@@ -114,8 +115,7 @@ class Filling(Asking):
         self.from_device()
         self.known.setdefault("n", Fraction(1))
         if self.wanted.letter == "M":
-            peak, form = self.filled.peak()
-            found = Filled(0, peak, form, 0, None, "")
+            found = Filled(0, *self.filled.peak(), 0, None, "")
         elif "M" in self.known:
             found = filled(self.filled, self.wanted.letter, self.known["M"] * self.known["n"])
         else:

@@ -59,14 +59,16 @@ class Model:
             return int(self._form.quantity(quantity).at(**sizes))
         return self._derivation[quantity].at(**sizes)
 
-    def peak(self, **changed: int) -> tuple[int, str]:
-        """Peak of live bytes of a step, and the polynomial that is the largest there."""
+    def peak(self, **changed: int) -> tuple[int, str, str]:
+        """Peak of live bytes of a step, the polynomial that is the largest there (the number itself where there is none), and where it is
+        from."""
         sizes = {**self.sizes, **changed}
-        if self._form is not None and self._form.covers(sizes):
-            largest = self._form.derivation(sizes)["memory.peak"].candidates[0]
-        else:
-            largest = self._derivation.at_sizes(sizes)["memory.peak"].candidates[0]
-        return self.at("memory.peak", **changed), largest.expr
+        stands = self._form is not None and self._form.covers(sizes)
+        peak = (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
+        value = self.at("memory.peak", **changed)
+        if not peak.candidates:
+            return value, str(value), f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
+        return value, peak.candidates[0].expr, "from the closed form of memory.peak"
 
     def all_sizes(self, **changed: int) -> dict[str, int]:
         """Every dimension, those of the model that nobody set too."""

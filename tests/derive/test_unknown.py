@@ -185,3 +185,37 @@ def test_a_report_says_it_in_every_format(run, tmp_path):
     verdicts = {v["quantity"]: v["verdict"] for v in document["checks"]}
     assert document["quantities"]["memory.peak"]["expr"] is None
     assert EXACT == verdicts["memory.peak"]
+
+
+def test_a_sweep_of_it_is_traced_at_each_point(run, derivation):
+    """Beside a quantity that has a closed form; no point is without a value."""
+    found = run("sweep", "B=1,2,5", "--quantity", "memory.peak", "--quantity", "parameters")
+
+    peaks = [derivation["memory.peak"].at(B=batch) for batch in (1, 2, 5)]
+    assert 0 == found.exit_code
+    assert ["B,memory.peak,parameters", *(f"{b},{peak},56" for b, peak in zip((1, 2, 5), peaks, strict=True))] == found.stdout.split()
+
+
+def test_a_sweep_of_more_points_than_can_be_traced_says_so(run):
+    """In one line, before the first is traced."""
+    found = run("sweep", "B=1:2000")
+
+    assert 2 == found.exit_code
+    assert "memory.peak has no closed form, so each of 2,000 points would be traced: give at most 1,000" in found.stderr
+
+
+def test_a_sweep_of_what_nothing_counts_is_refused(run):
+    """A model without a causal mask has no number of it at any size."""
+    found = run("sweep", "B=1,2", "--quantity", "flops.forward.causal")
+
+    assert 2 == found.exit_code
+    assert "flops.forward.causal is unknown: no attention call of this model declares a causal mask" in found.stderr
+
+
+def test_a_question_of_memory_is_answered_by_traces(run, tmp_path):
+    """The largest batch is the last one whose traced peak fits."""
+    model = tmp_path / "layer.py"
+    found = CliRunner().invoke(cli.napkin, ["ask", "largest-batch", f"model={model}:spec", "memory=1e6"])
+
+    assert 0 == found.exit_code, found.output
+    assert "traced at these sizes; memory.peak has no closed form" in " ".join(found.stdout.split())

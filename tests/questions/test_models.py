@@ -189,8 +189,8 @@ class Made:
             raise DimensionError(f"d = {d} is too much")
         return 10 * d * B
 
-    def peak(self, **sizes: int) -> tuple[int, str]:
-        return self.at("", **sizes), "10*d*B"
+    def peak(self, **sizes: int) -> tuple[int, str, str]:
+        return self.at("", **sizes), "10*d*B", "from the closed form of memory.peak"
 
 
 FITS = [("B", 120, 1, 240), ("B", 1199, 9, 1200), ("B", 1200, 10, 1320), ("d", 599, 48, 600), ("d", 10**6, 120, None)]
