@@ -38,6 +38,7 @@ LAZY = (
     "calc.recipes",
     "calc.matrix_products",
     "calc.measuring",
+    "calc.model_files",
     "calc.pipeline",
     "calc.lecture.runs",
     "calc.named.check",

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from calc.errors import DimensionError, MeasurementError
+from calc.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 # fp32 weights, gradients and two moments: what the heaviest of the optimizers keeps of each parameter.
@@ -67,7 +68,7 @@ def _number(path: str) -> int | None:
 def _parameters(spec: Spec, sizes: Mapping[str, int]) -> int | None:
     """Parameters of the module as built without memory; ``None`` where it cannot be built that way."""
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), on_meta_device():
             module = spec.build(Sizes(**sizes))
         return sum(int(p.numel()) for p in module.parameters())
     except Exception:

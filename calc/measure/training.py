@@ -23,6 +23,7 @@ from calc.measure.optimizers import build_optimizer
 from calc.measure.recurrent import without_onednn
 from calc.options import Options
 from calc.spec import Sizes, Spec
+from calc.torch_private import FakeTensor
 
 SEED = 0
 PHASES = ("forward", "backward", "optimizer")
@@ -124,9 +125,28 @@ def training(spec: Spec, sizes: Mapping[str, int], options: Options, device: str
     attention = sdpa_kernel(SDPBackend.MATH) if options.attention == "math" else nullcontext()
     recurrent = nullcontext() if by_default else without_onednn()
     # What the model prints is talk, and stdout is for data.
-    with redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device)), collector_off(), attention, recurrent:
+    quiet, same_random = redirect_stdout(sys.stderr), torch.random.fork_rng(devices=_cuda_devices(device))
+    with quiet, same_random, collector_off(), attention, recurrent, _none_of_a_trace(spec):
         torch.manual_seed(SEED)
         yield _build(spec, sizes, options, device)
+
+
+@contextmanager
+def _none_of_a_trace(spec: Spec) -> Iterator[None]:
+    """Context in which an operator that meets a tensor of a trace is refused: it has no memory, and kernels would read and write there."""
+    original = vars(FakeTensor)["__torch_dispatch__"]
+
+    def refuse(cls: Any, func: Any, *_: Any) -> Any:
+        raise MeasurementError(
+            f"{spec.name}: {func} of the real run meets a tensor of the trace, which some object outside the module still refers to;"
+            " run the check again, from the trace on disk, or keep that tensor as a buffer of the module"
+        )
+
+    setattr(FakeTensor, "__torch_dispatch__", classmethod(refuse))  # noqa: B010  # a method is no variable to mypy
+    try:
+        yield
+    finally:
+        setattr(FakeTensor, "__torch_dispatch__", original)  # noqa: B010  # as above
 
 
 def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-import torch
-
 from calc.errors import BadInputError
 from calc.inference import Layers
+from calc.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 _SLIDING = ("sliding_attention", "chunked_attention")
@@ -59,7 +58,7 @@ def _full(count: str, heads: str, width: str, positions: str = "T", kind: str = 
 
 
 def _built(spec: Spec, sizes: Mapping[str, int]) -> Any:
-    with torch.device("meta"):
+    with on_meta_device():
         return spec.build(Sizes(**spec.sizes(sizes)))
 
 

@@ -14,10 +14,7 @@ import functools
 import math
 import operator
 import re
-import sys
-import sysconfig
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,16 +22,12 @@ from typing import Any
 import sympy as sp
 import torch
 
+from calc.model_files import FILES
 from calc.torch_private import sym_log2
-from calc.trace import caches
-from calc.trace.caches import remembers
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
 
-_INSTALLED = tuple(f"{Path(__file__).parents[1]}/{folder}" for folder in ("trace", "measure", "derive"))
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
-_LEFT_ALONE = ("torch", "sympy", "numpy", "mpmath", "_pytest", "pytest", "hypothesis")
 
 
 class _LooksLike(type):
@@ -225,12 +218,12 @@ def symbolic_numbers() -> Iterator[None]:
     """Context in which ``int``, ``float``, ``range``, ``len`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
     symbols."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
-    modules = _FILES.of_models([*sys.modules.values()])
+    modules = FILES.names()
     for names in modules:
         taken = _element_types(names["__file__"])
         changed += [(names, name, stands_in) for name, stands_in in _BUILTINS.items() if name not in names and name not in taken]
         changed += [(names, "type", None)] if "type" not in names else []
-    changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _FILES.functions if names.get(name) is value]
+    changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _from_python(modules)]
     before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
     for names, name, stands_in in changed:
         names[name] = stands_in
@@ -270,59 +263,11 @@ def _element_types(file: str) -> frozenset[str]:
     return frozenset(_ELEMENT_TYPE.findall(source))
 
 
-_TABLES = (dict, OrderedDict, defaultdict)  # a library's own kinds of them may import what they name when they are gone through
+def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str, Any]]:
+    """The functions of Python that ``loaded`` files have by names of their own (``from math import sqrt``)."""
+    if _NAMED[0] is not loaded:
+        _NAMED[:] = loaded, [(names, name, value) for names in loaded for name, value in [*names.items()] if id(value) in _INSTEAD]
+    return [(names, name, value) for names, name, value in _NAMED[1] if names.get(name) is value]
 
 
-class _Files:
-    """The names of modules that may hold a model's code. Of the thousands that are loaded, most are asked about once.
-
-    ``functions`` are those of Python that they have by names of their own (``from math import sqrt``), ``remembering`` the functions and
-    methods that keep their results, each as (module or class, name), ``tables`` their dictionaries."""
-
-    def __init__(self) -> None:
-        self._loaded: list[ModuleType] = []
-        self._found: list[dict[str, Any]] = []
-        self.functions: list[tuple[dict[str, Any], str, Any]] = []
-        self.remembering: list[tuple[Any, str]] = []
-        self.tables: list[dict[Any, Any]] = []
-
-    def of_models(self, loaded: list[ModuleType]) -> list[dict[str, Any]]:
-        if len(loaded) != len(self._loaded) or not all(map(operator.is_, loaded, self._loaded)):
-            modules = [module for module in loaded if _of_a_model(module)]
-            self._loaded, self._found = loaded, [vars(module) for module in modules]
-            self.functions = [(names, name, value) for names in self._found for name, value in [*names.items()] if id(value) in _INSTEAD]
-            classes = [value for module in modules for value in [*vars(module).values()] if _is_class_of(module, value)]
-            held = [(owner, name, value) for owner in (*modules, *classes) for name, value in [*vars(owner).items()]]
-            self.remembering = [(owner, name) for owner, name, value in held if remembers(value)]
-            self.tables = [value for _, name, value in held if type(value) in _TABLES and not name.startswith("__")]
-        return self._found
-
-
-def _is_class_of(module: ModuleType, value: Any) -> bool:
-    return type(value) is type and value.__module__ == module.__name__
-
-
-_FILES = _Files()
-
-
-@contextlib.contextmanager
-def own_results() -> Iterator[None]:
-    """Context in which a model's functions remember what this trace calls them with, and after which its tables hold nothing of it."""
-    _FILES.of_models([*sys.modules.values()])
-    with caches.of_this_trace(_FILES.remembering), caches.tables_restored(_FILES.tables):
-        yield
-
-
-def _of_a_model(module: ModuleType) -> bool:
-    """Whether a file may hold a model's code: not torch, not Python's own, not what records and measures."""
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_of_a_model(module.__name__, file)
-
-
-@functools.cache
-def _is_of_a_model(name: str, file: str) -> bool:
-    if not file.endswith(".py") or name.partition(".")[0] in _LEFT_ALONE:
-        return False
-    if file.startswith(_INSTALLED):
-        return False
-    return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
+_NAMED: list[Any] = [None, []]  # of so many files the names were gone through last

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import nn
 
+from calc.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 
 def bare(spec: Spec, sizes: Mapping[str, int]) -> nn.Module:
     """The module at all sizes, on torch's meta device."""
-    with torch.device("meta"):
+    with on_meta_device():
         module: nn.Module = spec.build(Sizes(**sizes))
     return module

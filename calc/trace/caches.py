@@ -9,26 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from calc.model_files import FILES, attributes, function_of, remembers, restored
 from calc.torch_private import FakeTensor
 from calc.trace.recorder import tensors_in
-
-_REMEMBERING = type(functools.lru_cache(lambda: None))
 
 _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 @contextlib.contextmanager
-def of_this_trace(functions: Sequence[tuple[Any, str]]) -> Iterator[None]:
-    """Context in which the ``functions``, (module or class, name), remember the calls of this trace, and forget its tensors after."""
-    kept = [(owner, name, value) for owner, name in functions if remembers(value := vars(owner).get(name))]
+def own_results() -> Iterator[None]:
+    """Context in which a model's functions remember the calls of this trace, and after which neither they nor its tables hold a tensor or
+    a size of it: a real run would meet it under a number, and another trace a tensor that is none of its own."""
+    FILES.names()
+    with _of_this_trace(), restored(FILES.tables, _of_a_trace):
+        yield
+
+
+@contextlib.contextmanager
+def _of_this_trace() -> Iterator[None]:
+    kept = [(owner, name, value) for owner, name in FILES.remembering if remembers(value := attributes(owner).get(name))]
     made: dict[int, _Remembering] = {}
     for owner, name, value in kept:
-        original = _function(value)
+        original = function_of(value)
         function = made.setdefault(id(original), _Remembering(original)).function()
         setattr(owner, name, type(value)(function) if isinstance(value, staticmethod | classmethod) else function)
     try:
@@ -40,33 +47,8 @@ def of_this_trace(functions: Sequence[tuple[Any, str]]) -> Iterator[None]:
             remembering.forget()
 
 
-@contextlib.contextmanager
-def tables_restored(tables: Sequence[dict[Any, Any]]) -> Iterator[None]:
-    """Context after which ``tables`` of a model's files hold no tensor and no size of the trace: a real run would meet it under a number,
-    and another trace a tensor that is none of its own."""
-    before = [(table, {*table}) for table in tables]
-    try:
-        yield
-    finally:
-        for table, keys in before:
-            for key in [key for key in table if key not in keys]:
-                if _of_a_trace(key) or _of_a_trace(table[key]):
-                    del table[key]
-
-
 def _of_a_trace(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return any(map(_of_a_trace, value))
     return isinstance(value, FakeTensor | torch.SymInt | torch.SymFloat)
-
-
-def remembers(value: Any) -> bool:
-    """Whether a global or an attribute of a class is a function that remembers its results."""
-    return isinstance(_function(value), _REMEMBERING)
-
-
-def _function(value: Any) -> Any:
-    return value.__func__ if isinstance(value, staticmethod | classmethod) else value
 
 
 class _Remembering:

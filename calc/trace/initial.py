@@ -18,6 +18,7 @@ from calc.initialisation import laws
 from calc.initialisation.laws import Law
 from calc.spec import Sizes, Spec
 from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
+from calc.trace.caches import own_results
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def drawn(spec: Spec, sizes: Mapping[str, int]) -> tuple[dict[str, Drawn], dict[
 
 def _built(spec: Spec, n: Sizes, mode: AbstractContextManager[Any]) -> tuple[dict[str, Drawn], dict[str, Drawn]]:
     watch = _Watch()
-    with torch.random.fork_rng(devices=[]), _truncated_told(watch), mode, watch:
+    with torch.random.fork_rng(devices=[]), _truncated_told(watch), own_results(), mode, watch:
         torch.manual_seed(0)
         module, inputs = spec.build(n), spec.inputs(n)
     tensors = {str(i): each for i, each in enumerate(inputs) if isinstance(each, Tensor)}

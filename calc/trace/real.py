@@ -13,6 +13,7 @@ from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
 from calc.trace import again, optimizers, step
+from calc.trace.caches import own_results
 from calc.trace.refusing import refusing
 
 # A run is for an error message: no more parameters and elements of inputs than take a moment.
@@ -66,7 +67,8 @@ def _to_check(spec: Spec, asked: Mapping[str, int]) -> dict[str, int] | None:
 def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
     """Whether a run takes no time worth naming. What cannot be built without memory is run only at the sizes for checks."""
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
+        quiet, same_random = contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[])
+        with FakeTensorMode(allow_non_fake_inputs=True), own_results(), quiet, same_random:
             n = Sizes(**sizes)
             parameters = sum(p.numel() for p in spec.build(n).parameters())
             elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))

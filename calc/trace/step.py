@@ -22,7 +22,8 @@ from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
 from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
-from calc.trace.arithmetic import own_results, symbolic_numbers
+from calc.trace.arithmetic import symbolic_numbers
+from calc.trace.caches import own_results
 from calc.trace.doubles import kept_in_order
 from calc.trace.integers import like_integers
 from calc.trace.keeping import Keeping

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
+from calc.errors import MeasurementError
 
 
 def _dispatched(d: Any) -> Any:
@@ -161,6 +162,67 @@ def test_a_function_that_remembers_is_asked_with_a_symbol() -> None:
     assert ((), "4*d**2 + 3*d") == (derivation.assumptions, derivation["parameters"].text)
 
 
+def _copying(function: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
+    """A decorator that remembers, and gives copies."""
+    remembering = functools.lru_cache(function)
+    return lambda rows: remembering(rows).clone()
+
+
+@_copying
+def _copied(rows: Any) -> Tensor:
+    return torch.arange(rows).float()
+
+
+def test_what_a_module_makes_without_memory_is_not_remembered() -> None:
+    """Whether a real run fits is asked of a module without memory: the run after it has its constants all the same."""
+
+    class Weighted(nn.Linear):
+        def __init__(self, d: Any) -> None:
+            super().__init__(d, d)
+            self.register_buffer("weights", _copied(9))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * self.weights.sum()  # type: ignore[operator]  # a buffer
+
+    made = Spec("weighted", {"B": 3}, lambda n: Weighted(4), lambda n: (torch.randn(n.B, 4),), lambda m, x: m(x).sum())
+    derivation = calc.derive(made, cache=False, optimizer="sgd")
+
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+    assert torch.equal(torch.arange(9).float(), _copied(9))
+
+
+_ONES: Tensor | None = None
+
+
+def test_a_global_that_a_model_sets_keeps_none_of_a_trace() -> None:
+    def rows(count: Any) -> Tensor:
+        global _ONES
+        if _ONES is None:
+            _ONES = torch.ones(9)
+        return torch.arange(count) * _ONES.sum()
+
+    derivation = calc.derive(_added(rows), cache=False, optimizer="sgd")
+
+    assert _ONES is None
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+def test_a_real_run_that_meets_a_tensor_of_the_trace_is_refused() -> None:
+    """A list outside the module keeps what its forward made: no kernel may write where there is no memory."""
+    made: list[Tensor] = []
+
+    def loss(module: nn.Module, x: Tensor) -> Tensor:
+        made.append(made[0] if made else torch.arange(9.0))
+        return (module(x).sum() * made[0]).sum()
+
+    derivation = calc.derive(
+        Spec("kept", {"B": 3}, lambda n: nn.Linear(4, 4), lambda n: (torch.randn(n.B, 4),), loss), cache=False, optimizer="sgd"
+    )
+
+    with pytest.raises(MeasurementError, match="meets a tensor of the trace"):
+        calc.check(derivation)
+
+
 _TABLE = _Table()
 _MADE: dict[Any, Tensor] = {}
 
@@ -181,7 +243,9 @@ def test_a_table_of_tensors_keeps_none_of_a_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    "positions", [lambda b: _positions(b), lambda b: _TABLE.made(b), lambda b: _Table.of(b)], ids=["function", "method", "static"]
+    "positions",
+    [lambda b: _positions(b), lambda b: _TABLE.made(b), lambda b: _Table.of(b), lambda b: _copied(b)],
+    ids=["function", "method", "static", "decorated"],
 )
 def test_a_remembered_tensor_is_that_of_its_own_trace(positions: Callable[[Any], Tensor]) -> None:
     """A table is made once in a step, whatever was traced before it or run for real; what a trace remembered, no real run meets."""

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calc.model_files import on_meta_device
 from calc.models.hf.source import Source, module_class, quiet
 
 
@@ -93,9 +94,8 @@ def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
 
 def without_memory(source: Source, config: Any) -> Any:
     """The module, with parameters that have shapes only."""
-    import torch
 
-    with quiet(), torch.device("meta"):
+    with quiet(), on_meta_device():
         return module_class(source)(config)
 
 
