@@ -75,17 +75,19 @@ class _Float(metaclass=_LooksLike):
 
 
 class _Type:
-    """What a model's files call ``type``: that of a size is ``int``, as the file sees it."""
+    """What a model's files call ``type``: that of a size is ``int``, as the file sees it. Its attributes are those of ``type``
+    (``type.__hash__(cls)`` in a metaclass), except for operators, which Python looks up in this class."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         seen: dict[type, Any] = {kind: names.get(kind.__name__, kind) for kind in (builtins.int, builtins.float, bool)}
         symbolic = {torch.SymInt: builtins.int, torch.SymFloat: builtins.float, torch.SymBool: bool}
-        self._seen: Mapping[type, Any] = {**seen, **{kind: seen[meant] for kind, meant in symbolic.items()}}
+        self._seen: Mapping[type, Any] = {**seen, **{kind: seen[meant] for kind, meant in symbolic.items()}, type: self}
 
     def __call__(self, value: Any, *parts: Any, **options: Any) -> Any:
         if parts or options:
             return type(value, *parts, **options)
-        return self._seen.get(type(value), type(value))
+        seen: Any = object.__getattribute__(self, "_seen").get(type(value), type(value))
+        return seen
 
     def __instancecheck__(self, value: object) -> bool:
         return isinstance(value, type)
@@ -102,7 +104,13 @@ class _Type:
     def __or__(self, other: Any) -> Any:
         return type | other
 
-    def __getattr__(self, name: str) -> Any:
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> builtins.int:
+        return hash(type)
+
+    def __getattribute__(self, name: str) -> Any:
         return getattr(type, name)
 
 

@@ -21,6 +21,19 @@ from calc import Spec
 from calc.errors import MeasurementError
 
 
+class _Meta(type):
+    def __hash__(cls) -> int:
+        return type.__hash__(cls)
+
+    def __call__(cls, d: Any) -> Any:
+        return type.__call__(cls, d)
+
+
+class _Width(metaclass=_Meta):
+    def __init__(self, d: Any) -> None:
+        self.of = 2 * d
+
+
 def _dispatched(d: Any) -> Any:
     @functools.singledispatch
     def width(_: Any) -> Any:
@@ -51,6 +64,7 @@ WIDTHS: dict[str, Callable[[Any], Any]] = {
     "of type int": lambda d: 2 * d if type(d) is int else None,
     "of type int, as a number is": lambda d: 2 * d if type(len("d")) is type(d) is int else None,
     "of a type in a tuple": lambda d: 2 * d if type(d) in (int, float) else None,
+    "of a class that a metaclass makes": lambda d: _Width(d).of if {_Width} and type(_Meta) is type else None,
     "of a subclass": lambda d: 2 * d if issubclass(type(d), int) else None,
     "a number": lambda d: 2 * d if isinstance(d, numbers.Number) else None,
     "integral": lambda d: 2 * d if isinstance(d, numbers.Integral) else None,
