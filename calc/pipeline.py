@@ -223,16 +223,26 @@ def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Gra
 
 
 def _with_what_is_known(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
-    """The same. Quantities that have no closed form whatever was tried become unknown; the others are derived without them."""
+    """The same. Quantities that have no closed form whatever was tried become unknown, and the others are derived without them. A dimension
+    in which the whole step has none becomes a number."""
     unknown: dict[str, str] = {}
     while True:
         try:
             return _with_multiples(replace(spec, unknown=unknown) if unknown else spec, sizes, run)
         except TraceError as error:
-            if not error.failures.keys() - unknown.keys() or _NEVER_UNKNOWN in error.failures:
+            if error.failures.keys() - unknown.keys() and _NEVER_UNKNOWN not in error.failures:
+                unknown |= error.failures
+                run.progress(f"no closed form of {', '.join(error.failures)}: tracing the step without")
+            elif isinstance(error, PinnedSizeError) and _may_give_way(spec, error.dimension):
+                spec, unknown = replace(spec, gives_way=(*spec.gives_way, (error.dimension,))), {}
+                run.progress(f"no closed form in {_as_numbers([error.dimension])}")
+            else:
                 raise
-            unknown |= error.failures
-            run.progress(f"no closed form of {', '.join(error.failures)}: tracing the step without")
+
+
+def _may_give_way(spec: Spec, name: str) -> bool:
+    """Whether a dimension may become a number and is not one yet."""
+    return name in spec.dims and not spec.dimensions[name].tied and all(name not in names for names in spec.gives_way)
 
 
 def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
@@ -596,11 +606,10 @@ def _no_polynomial(spec: Spec, pins: Mapping[str, str], failure: CertificateErro
             f"{spec.name}: {name} is read as a number at {where}, and the step is no polynomial in it: {failure}; "
             "use the size as it is, or give the model as one with that size fixed"
         )
-        if name in spec.walked:
-            return _of(failure, PinnedSizeError(name, where, said))
-        if name in widths:
+        if name in widths and name not in spec.walked:
             return _of(failure, OtherPathError(said, divides=False))
-        return _of(failure, NoPeakError(name, where, said) if _tells_no_peak(failure) and name in spec.dims else TraceError(said))
+        no_peak = _tells_no_peak(failure) and name in spec.dims and name not in spec.walked
+        return _of(failure, (NoPeakError if no_peak else PinnedSizeError)(name, where, said))
     return failure
 
 

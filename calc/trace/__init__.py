@@ -70,7 +70,7 @@ def record(
                 raise PinnedSizeError(name, pin.where, str(pin)) from None
             if pin.dimension in loops or len(loops) == _MOST_LOOPS:
                 said = _pinned(spec, pin, basis)
-                raise (TraceError(said) if pin.divided is None else DividedError(said, pin.divided)) from None
+                raise (PinnedSizeError(name, pin.where, said) if pin.divided is None else DividedError(said, pin.divided)) from None
             if options.every > 1 and name not in (*spec.pinned, *spec.walked):
                 # It may count the blocks of which only some run again: so many patterns, as any depth is then.
                 known_now = replace(spec, pinned=(*spec.pinned, name))

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from calc.errors import DataDependentError, TraceError, UndecidedSizeError
+from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.torch_private import current_node
 from calc.trace.counts import count_of
 from calc.trace.lines import is_foreign, user_line
-from calc.trace.shadow import has_shadow
+from calc.trace.shadow import Shadows, has_shadow
 from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
 
 aten = torch.ops.aten
@@ -38,10 +38,12 @@ class Choices:
         write: Callable[[Any], int | str],
         storage: Callable[[torch.Tensor], int],
         met: Mapping[str, Sequence[int]],
-        constant: Callable[[torch.Tensor, Callable[[torch.Tensor], int]], int | None],
+        shadows: Shadows,
+        building: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sizes = sizes
-        self._constant = constant
+        self._shadows = shadows
+        self._building = building
         self.of_constants = False
         self._met = {place: iter(counts) for place, counts in met.items()}
         self._write = write
@@ -121,10 +123,14 @@ class Choices:
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
         """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
         known = count_of(x) if what == "true" else None
-        if known is None and user_place() not in self._sizes:
+        if known is not None:
+            self.of_constants = self._shadows.has_count(x, known, _COUNTS[what])
+        elif user_place() not in self._sizes:
             known = self.constant_count(x, _COUNTS[what])
         if known is not None:
             return known
+        if self._building() and self._shadows.symbols_of((x,)):
+            raise self.refused("how many elements are chosen", x)  # no data decide how a module is built
         layout = (*x.shape, *x.stride(), x.storage_offset())
         key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
         place = user_place() if self._met else ""
@@ -136,9 +142,17 @@ class Choices:
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
         """``count`` of the values of ``x`` where constants alone decide them, else nothing."""
-        known = self._constant(x, count)
+        known = self._shadows.counted(x, count)
         self.of_constants = known is not None
         return known
+
+    def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
+        """What to raise for a size that the values in ``tensors`` decide: values that sizes alone decide are a reading of those sizes."""
+        symbols = self._shadows.symbols_of(tensors)
+        if symbols:
+            where = user_line()
+            return PinnedSizeError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
+        return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
 
     def _next(self, place: str) -> int:
         for count in self._met[place]:
@@ -223,7 +237,7 @@ def _unique_consecutive(
 ) -> Any:
     """The real kernel makes room for as many as there are, and keeps it."""
     if dim is not None:
-        raise _refused("unique_consecutive along one axis")
+        raise choices.refused("unique_consecutive along one axis", x)
     count = choices.count(x, "different runs")
     inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
     room = x.new_empty(x.numel() if return_counts else 0, dtype=torch.int64)
@@ -236,7 +250,7 @@ def _unique_dim(
     """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
     count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
     if count is None:
-        raise _refused("unique along one axis")
+        raise choices.refused("unique along one axis", x)
     shape = [count if axis == dim % x.dim() else size for axis, size in enumerate(x.shape)]
     return x.new_empty(shape), x.new_empty((x.shape[dim],), dtype=torch.int64), x.new_empty((count,), dtype=torch.int64)
 
@@ -244,19 +258,20 @@ def _unique_dim(
 def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
     known = known_of(x)
     if weights is not None:
-        raise _refused("bincount with weights")
-    if not isinstance(known, Below) or not at_least(minlength, known.count):
-        raise _refused("bincount without a minlength above every value")
-    return x.new_empty((minlength,), dtype=torch.int64)
-
-
-def _refused(what: str) -> DataDependentError:
-    return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
+        raise choices.refused("bincount with weights")
+    if isinstance(known, Below) and at_least(minlength, known.count):
+        return x.new_empty((minlength,), dtype=torch.int64)
+    count = choices.constant_count(x, lambda real: len(real.bincount())) if isinstance(minlength, int) else None
+    if count is None:
+        raise choices.refused("bincount without a minlength above every value", x)
+    return x.new_empty((max(count, minlength),), dtype=torch.int64)
 
 
 def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
     if output_size is None:
-        raise _refused("repeat_interleave by a tensor, without output_size,")
+        output_size = choices.constant_count(repeats, lambda real: int(real.sum()))
+    if output_size is None:
+        raise choices.refused("repeat_interleave by a tensor, without output_size,", repeats)
     return repeats.new_empty((output_size,))
 
 

@@ -51,8 +51,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         self._symbolic = env is not None
         if env is not None:
             env.recording = lambda: bool(self.phase)
-        self.shadows = Shadows(self._hint, None if env is None else env.made_of)
-        self.choices = Choices(decided, self.size, self.storage, met or {}, self.shadows.counted)
+        self.shadows = Shadows(self._hint, None if env is None else env.made_of, () if env is None else env.turns)
+        self.choices = Choices(decided, self.size, self.storage, met or {}, self.shadows, lambda: not self.phase)
         self.repeats = repeats
         self.path = ModulePath()
         self.phase = ""

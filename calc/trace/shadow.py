@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,9 +32,12 @@ class Shadows:
     which; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
     storages, since views share what is written.)"""
 
-    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None) -> None:
+    def __init__(
+        self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, turns: Collection[str] = ()
+    ) -> None:
         self._hint = hint
         self._symbols = symbols
+        self._turns = frozenset(turns)
         self.answers: dict[str, str] = {}
         self.asked: dict[str, frozenset[str]] = {}
         self._copying = False
@@ -70,11 +73,22 @@ class Shadows:
         return True, value
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
-        """``count`` of the values of ``x``, where constants alone decide them: the same at all sizes."""
-        if not isinstance(x, FakeTensor) or not has_shadow(x) or self._made_of((x,)):
+        """``count`` of the values of ``x``, where constants alone decide them, the same at all sizes, or the turns of this run do."""
+        if not isinstance(x, FakeTensor) or not has_shadow(x) or self.symbols_of((x,)):
             return None
         with no_dispatch():
             return count(self._real(x))
+
+    def has_count(self, x: torch.Tensor, known: Any, count: Callable[[torch.Tensor], int]) -> bool:
+        """Whether the values of ``x`` are known at the hints, where ``known`` is their ``count`` at all sizes."""
+        if not isinstance(x, FakeTensor) or not has_shadow(x):
+            return False
+        with no_dispatch():
+            return count(self._real(x)) == self._hint(known)
+
+    def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
+        """The symbols, but for turns, that the values in ``tensors`` are made of; none where data are among what decides them."""
+        return self._made_of(tensors) - self._turns if all(map(has_shadow, tensors)) else frozenset()
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""

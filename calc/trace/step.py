@@ -210,7 +210,7 @@ class _Run:
         buffers = tuple((n, recorder.tensor(b, n)) for n, b in self.module.named_buffers())
         inputs = tuple(recorder.tensor(t, "(input)") for t in self.inputs if isinstance(t, torch.Tensor))
         recorder.owner.update({t.storage: n for n, t in reversed(parameters)})
-        persistent = tuple(sorted({recorder.storage(t) for t in self.module.state_dict().values()}))
+        persistent = tuple(sorted({recorder.storage(t) for t in tensors_in(self.module.state_dict())}))
         masters = tuple((n, recorder.tensor(p, n)) for n, p in self.masters.named()) if self.masters.copied else ()
         recorder.owner.update({t.storage: n for n, t in masters})
         self._state()  # some optimizers make their state when they are built: it is alive before the first step

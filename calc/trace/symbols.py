@@ -156,7 +156,7 @@ class SizeEnv(ShapeEnv):
         self.hint_of = dict(hint_of)
         self.arithmetic: dict[Any, Any] = {}
         self.recording: Callable[[], bool] = lambda: False
-        self._turns = turns
+        self.turns = turns
         self._noted: dict[Any, tuple[Any, str]] | None = None
         self.names: dict[sp.Symbol, str] = {}
         self._aside: dict[Any, tuple[Any, str]] | None = None
@@ -179,7 +179,7 @@ class SizeEnv(ShapeEnv):
 
     def serves(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
         """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
-        return not turns and not self._turns and self.hint_of == hint_of
+        return not turns and not self.turns and self.hint_of == hint_of
 
     def begin(self) -> None:
         """Start of a run: nothing was asked in it yet."""
@@ -223,7 +223,7 @@ class SizeEnv(ShapeEnv):
                 )
             if pinned and type(current_node()).__name__ in (NUMBERING, DIVIDING):
                 return expr.xreplace(self._at)
-            if pinned and not (self._names(expr) <= {*self._turns} and _is_polynomial(expr)):
+            if pinned and not (self._names(expr) <= {*self.turns} and _is_polynomial(expr)):
                 if self._settles(expr):
                     self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
                 elif self._is_share_of_turns(expr):
@@ -238,7 +238,7 @@ class SizeEnv(ShapeEnv):
     def _is_share_of_turns(self, expr: Any) -> bool:
         """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
         parts = expr.atoms(FloorDiv)
-        return len(expr.free_symbols) == 1 and self._names(expr) <= {*self._turns} and all(part.args[1].is_Integer for part in parts) and (
+        return len(expr.free_symbols) == 1 and self._names(expr) <= {*self.turns} and all(part.args[1].is_Integer for part in parts) and (
             bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts}))
         )
 
@@ -280,7 +280,7 @@ class SizeEnv(ShapeEnv):
 
     def _pinned(self, expr: Any) -> PinnedSizeError:
         names = self._names(expr)
-        name = min(names - {*self._turns} or names)
+        name = min(names - {*self.turns} or names)
         where = user_line()
         counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
         self.text(expr)  # what is no function of sizes is told as such
@@ -354,7 +354,7 @@ class SizeEnv(ShapeEnv):
     def _divided(self, expr: sp.Expr) -> sp.Expr:
         """``expr`` with the turns of a loop as the numbers they are in this run wherever something is divided: a size that is a
         multiple of them may be divided by the number read of them (groups of channels)."""
-        numbers = {s: self._at[s] for s, name in self.names.items() if name in self._turns}
+        numbers = {s: self._at[s] for s, name in self.names.items() if name in self.turns}
         if not numbers or not expr.free_symbols & numbers.keys():
             return expr
         return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))

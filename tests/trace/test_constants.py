@@ -149,3 +149,76 @@ def test_a_trace_leaves_torch_as_it_was() -> None:
     checked(moved)
 
     assert torch.tensor([torch.tensor(2.0), 1.0]).tolist() == [2.0, 1.0]
+
+
+# -- values that sizes decide -----------------------------------------------------------------------------------------------
+
+
+class Masked(nn.Module):
+    """As autoregressive flows are built: which inputs an output sees, the distinct rows of that, and units for each of them."""
+
+    def __init__(self, n: Any) -> None:
+        super().__init__()
+        sees = torch.arange(n.d)[:, None] >= torch.arange(n.d)
+        rows, self.places = torch.unique(sees, dim=0, return_inverse=True)
+        assert not (~rows).all()
+        reached = rows.sum(dim=1).nonzero().squeeze(1)
+        self.register_buffer("mask", rows[reached[torch.arange(n.f) % len(reached)]].float())
+        self.weight = nn.Parameter(torch.randn(n.f, n.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight * self.mask)  # type: ignore[operator]  # a buffer
+
+
+def test_values_that_sizes_alone_decide_are_read_at_those_sizes() -> None:
+    s = Spec(
+        "masked", {"B": 3, "d": 5, "f": 8}, Masked, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum(), check_at={"d": 4, "B": 2}
+    )
+
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert ("d*f", {}) == (derivation["parameters"].text, derivation.held)
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+def test_constants_repeat_and_are_counted_as_often_as_they_say() -> None:
+    """Two, three and one of a row each make six rows; three numbers up to 2 have three counts."""
+
+    def loss(module: nn.Module, x: Tensor) -> Tensor:
+        y = module(x).repeat_interleave(torch.tensor([2, 3, 1]), dim=1)
+        return (y * y).sum() * torch.bincount(torch.tensor([0, 2, 2])).sum()
+
+    derivation = calc.derive(
+        Spec("repeated", {"B": 3}, lambda n: nn.Linear(4, 3), lambda n: (torch.randn(n.B, 4),), loss), cache=False, optimizer="sgd"
+    )
+
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+def test_a_state_may_hold_more_than_tensors() -> None:
+    """A checkpoint's payload is its tensors: 4·3 + 3 numbers of 4 bytes, and the iteration."""
+
+    class More(nn.Linear):
+        def get_extra_state(self) -> dict[str, int]:
+            return {"version": 1}
+
+        def set_extra_state(self, state: dict[str, int]) -> None:
+            pass
+
+    s = Spec("more", {"B": 3}, lambda n: More(4, 3), lambda n: (torch.randn(n.B, 4),), lambda m, x: m(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert calc.check(derivation)["checkpoint.bytes"].verdict == "exact"
+
+
+def test_a_count_of_which_the_step_is_no_polynomial_becomes_a_number() -> None:
+    """Experts that are given d, d/2, d/3, … units: d·(d + d/2 + d/3) weights of three."""
+
+    def build(n: Any) -> nn.Module:
+        return nn.ModuleList(nn.Linear(n.d, n.d // (i + 1), bias=False) for i in range(n.E))
+
+    s = Spec("experts", {"B": 3, "d": 12, "E": 3}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: sum(e(x).sum() for e in m))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"E": 3} == derivation.held
+    assert [12 * (12 + 6 + 4), 17 * (17 + 8 + 5)] == [derivation["parameters"].at(d=d) for d in (12, 17)]
