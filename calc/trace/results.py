@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from calc.errors import TraceError
 from calc.torch_private import corresponding_complex_dtype, suggest_memory_format
 from calc.trace import fourier
 
@@ -53,6 +54,15 @@ def _bags_alone(*args: Any, **kwargs: Any) -> Any:
     if given.get("mode", 0) == 0 and given.get("include_last_offset", False):
         sizes, largest = (sizes.new_empty(given["offsets"].shape) for _ in range(2))
     return y, bags, sizes, largest
+
+
+def _least_squares(a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
+    """``linalg_lstsq`` by the driver that is the default of CPUs: no residuals and no singular values (torch has no fake kernel)."""
+    if driver not in (None, "gelsy"):
+        raise TraceError(f"torch.linalg.lstsq(driver={driver!r}) has no fake kernel in torch: use driver='gelsy'")
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]  # untyped in torch
+    solution = _columns_first(b.new_empty((*batch, a.shape[-1], b.shape[-1])))
+    return solution, b.new_empty((0,)), a.new_empty(batch, dtype=torch.int64), b.new_empty((0,))
 
 
 _BAG_ARGUMENTS = [a.name for a in torch.ops.aten._embedding_bag_forward_only.default._schema.arguments]
@@ -178,6 +188,7 @@ RESULTS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._is_any_true.default: _one_truth,
     **fourier.RESULTS,
     torch.ops.aten._conj.default: _conjugate,
+    torch.ops.aten.linalg_lstsq.default: _least_squares,
     torch.ops.aten.im2col.default: _columns,
     torch.ops.aten.col2im.default: _image,
     torch.ops.aten._embedding_bag.default: _bags,

@@ -84,7 +84,7 @@ class Shadows:
         if not isinstance(x, FakeTensor) or not has_shadow(x):
             return False
         with no_dispatch():
-            return count(self._real(x)) == self._hint(known)
+            return bool(count(self._real(x)) == self._hint(known))
 
     def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
         """The symbols, but for turns, that the values in ``tensors`` are made of; none where data are among what decides them."""

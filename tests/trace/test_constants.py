@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -222,3 +223,19 @@ def test_a_count_of_which_the_step_is_no_polynomial_becomes_a_number() -> None:
 
     assert {"E": 3} == derivation.held
     assert [12 * (12 + 6 + 4), 17 * (17 + 8 + 5)] == [derivation["parameters"].at(d=d) for d in (12, 17)]
+
+
+def test_weights_may_be_solved_for_when_a_module_is_built() -> None:
+    """As splines are fitted to noise, in a ``try`` that hides what is raised."""
+
+    def build(n: Any) -> nn.Module:
+        layer = nn.Linear(n.d, n.f, bias=False)
+        with contextlib.suppress(Exception):
+            layer.weight = nn.Parameter(torch.linalg.lstsq(torch.rand(9, n.f), torch.rand(9, n.d)).solution)
+        return layer
+
+    s = Spec("solved", {"B": 3, "d": 5, "f": 4}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: m(x).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert "d*f" == derivation["parameters"].text
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
