@@ -61,7 +61,7 @@ def _least_squares(a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, drive
     if driver not in (None, "gelsy"):
         raise TraceError(f"torch.linalg.lstsq(driver={driver!r}) has no fake kernel in torch: use driver='gelsy'")
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]  # untyped in torch
-    rows = torch.sym_max(a.shape[-2], a.shape[-1])  # what is solved for takes the place of what was given
+    rows = torch.sym_max(a.shape[-2], a.shape[-1])  # type: ignore[no-untyped-call]  # what is solved for takes the place of what was given
     solution = _columns_first(b.new_empty((*batch, rows, b.shape[-1])))[..., : a.shape[-1], :]
     return solution, b.new_empty((0,)), a.new_empty(batch, dtype=torch.int64), b.new_empty((0,))
 
