@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calc.dims import Dim, resolve
@@ -26,6 +26,8 @@ _CHECKED_AT_FULL_WIDTH = 200_000_000
 # A narrow relative of it is to have no more, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
+# Own sizes with such names are made of heads: there are less of them with fewer heads.
+_SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
 
 def spec(path: str) -> Spec:
@@ -41,7 +43,7 @@ def spec(path: str) -> Spec:
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
     parameters = sum(p.numel() for p in module.parameters())
-    check_at = _check_at(source, layout, dims, task.small(config), parameters)
+    check_at = _check_at(source, task, layout, dims, task.small(config), parameters)
     vocabulary = vocabulary_of(module, config)
     import transformers
 
@@ -99,8 +101,10 @@ def vocabulary_of(module: Any, config: Any) -> int:
         return int(stated(config, "vocab_size", 0))
 
 
-def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int) -> dict[str, int]:
-    """Sizes of the real checks: a short batch at full width, or a narrow relative where full width would not fit.
+def _check_at(
+    source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int], parameters: int
+) -> dict[str, int]:
+    """Sizes of the real checks: a short batch at full width, or a narrow relative where full width would not fit: the narrowest that runs.
 
     Resolving the dimensions is also what finds that the config's own numbers do not divide.
     """
@@ -108,11 +112,12 @@ def _check_at(source: Source, layout: Layout, dims: Mapping[str, Dim], tried: Ma
         sizes = resolve(dims, {})
         small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
-            narrow = _narrow(sizes, layout, dims)
-            narrow = {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
-            shallow = {name: value for name, value in narrow.items() if name in ("L", "V")}
-            tried_at = small | (narrow if _is_built(source, layout, resolve(dims, small | narrow)) else shallow)
-            small = _smaller(source, layout, dims, tried_at)
+            relatives = [small | relative for relative in _relatives(sizes, layout, dims)]
+            pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
+            tries = (made for smaller, relative in pairs for made in ([smaller] if smaller == relative else [smaller, relative]))
+            fit = (made for made in tries if _runs(source, task, layout, dims, made))
+            shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V")}
+            small = next(fit, None) or _smaller(source, layout, dims, small | shallow)
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())
@@ -125,6 +130,18 @@ def _reduced(parameters: int) -> str:
     if parameters <= _CHECKED_AT_FULL_WIDTH:
         return "so that a run takes seconds"
     return f"since a model of more than {_CHECKED_AT_FULL_WIDTH:,} parameters ({parameters:,}) is checked on a small one of its kind"
+
+
+def _relatives(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> Iterator[dict[str, int]]:
+    """Small models of the same shape, the smallest first: of a few narrow heads, or of a few heads that are as wide as they are."""
+    narrow = _narrow(sizes, layout, dims)
+    yield {name: value for name, value in narrow.items() if name in dims and not dims[name].tied}
+    for heads in (4, 8, 16, 32):
+        over, rest = divmod(sizes.get("h", 1), heads)
+        if not rest and over > 1 and sizes["d"] % over == 0:
+            fewer = {n: v // over for n, v in sizes.items() if n.endswith(_SHARED_BY_HEADS) and v % over == 0}
+            found = {**narrow, **fewer, "k": sizes.get("k", 1), "h": heads, "d": sizes["d"] // over, "g": max(1, sizes.get("g", 1) // over)}
+            yield {name: value for name, value in found.items() if name in dims and not dims[name].tied}
 
 
 def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> dict[str, int]:
@@ -142,9 +159,12 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
 
 def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
     """``small`` with fewer experts and narrow sizes of the config's own, as far as a large model is built with them."""
-    sizes, found = resolve(dims, small), dict(small)
+    try:
+        sizes, found = resolve(dims, small), dict(small)
+        parameters = _parameters(source, layout, sizes)
+    except Exception:  # whatever the class raises of sizes that it does not have
+        return dict(small)
     own = {name for name in dims if name not in FIELDS.dimensions} - {"B", "T", "S"} - small.keys()
-    parameters = _parameters(source, layout, sizes)
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
         if parameters <= _CHECKED_NARROW or dims[name].tied or isinstance(unit, str):
@@ -156,10 +176,15 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
     return found
 
 
-def _is_built(source: Source, layout: Layout, sizes: Mapping[str, int]) -> bool:
-    """Whether the class builds a model of these sizes: some ask that a width be a product of others."""
+def _runs(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:
+    """Whether the class has a forward at these sizes: some ask that a width be a product of others, or split heads in so many groups."""
+    import torch
+
     try:
-        _parameters(source, layout, sizes)
+        n = Sizes(**resolve(dims, small))
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module, config = _build(source, layout, n), source.config(layout.changes(n))
+            task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
     except Exception:  # whatever the class raises of sizes that it does not have
         return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from typing import Any
 
 from calc.dims import Dim, meaning_of
 from calc.models.hf.layers import Pattern
-from calc.models.hf.source import Source, inner_configs, parts_of
+from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
+from calc.models.hf.source import stored as stored_in
 from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import fixed_frames
 
@@ -53,7 +55,8 @@ def home_of(config: Any, tokens: bool) -> str:
 
 def towers_of(config: Any, home: str) -> dict[str, str]:
     """What the dimensions of further configs inside this one begin with, and the name of the config."""
-    return {name.removesuffix("_config") + "_": name for name in inner_configs(config) if name != home}
+    of_blocks = configs_of_blocks(config)
+    return {name.removesuffix("_config") + "_": name for name in inner_configs(config) if name not in (home, *of_blocks)}
 
 
 def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> dict[str, Dim]:
@@ -78,17 +81,19 @@ def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> d
 
 def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     """The fields of each dimension, letters first."""
-    given, stored = source.given(config), config.__dict__
+    given, stored = source.given(config), stored_in(config)
     found: dict[str, tuple[str, ...]] = {}
     for letter, names in FIELDS.dimensions.items():
         present = [n for n in names if n in given or (n in FIELDS.when_null and n in stored and stored[n] is None)]
+        present += [n for n in given if "." in n and n.rpartition(".")[2] in names]
         present = present or [n for n in names if _follows(n, letter, found, source, config)]
         if present and (letter != "C" or learned_positions(config)):
             found[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
     used = {field for fields in found.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
     for name, value in given.items():
-        if name not in used and value > 1 and name.isidentifier() and FIELDS.is_named_as_size(name):
-            found[name] = (name,)
+        own = name.replace("_config.", "_").replace(".", "_")
+        if name not in used and value > 1 and own.isidentifier() and FIELDS.is_named_as_size(name):
+            found[own] = (name,)
     if fixed_frames(config) and "max_source_positions" in given:
         found["max_source_positions"] = ("max_source_positions",)
     return found
@@ -96,7 +101,8 @@ def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
 
 def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], source: Source, config: Any) -> bool:
     """Whether the class fills a field in by itself, as everybody would: as many key heads as heads, heads that share the width."""
-    value = {name: config.__dict__[fields[0]] for name, fields in found.items()}
+    stored = stored_in(config)
+    value = {name: stored[fields[0]] for name, fields in found.items()}
     if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
         return False
     known = config.__dict__[field]
@@ -116,7 +122,8 @@ def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> b
 
 def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Dim]) -> tuple[dict[str, Dim], tuple[str, ...]]:
     """The dimensions with what must divide what, and notes on what a reader would not expect."""
-    value = {name: config.__dict__[fields[0]] for name, fields in layout.fields.items()}
+    stored = stored_in(config)
+    value = {name: stored[fields[0]] for name, fields in layout.fields.items()}
     notes: list[str] = []
     made = dict(inputs)
     if "C" in value:
@@ -135,12 +142,13 @@ def dims_of(source: Source, layout: Layout, config: Any, inputs: Mapping[str, Di
             made[letter] = Dim(value[letter])
     made |= _experts(config, value)
     made |= {
-        name: Dim(v, name.replace("_", " "), multiple_of=_part_of(name, value))
+        name: Dim("d" if v == value.get("d") else v, name.replace("_", " "), multiple_of=_part_of(name, value))
         for name, v in value.items()
         if name not in FIELDS.dimensions
     }
     if "E" in made:
         made = _with_aligned_rows(made, value)
+    made |= _in_proportion(source, layout, value, made)
     if any(part.__dict__.get("pad_token_id") is not None for part in parts_of(config)):
         notes.append("pad_token_id is 0 here, so that it is a token of any vocabulary size; no size or count depends on which token it is")
     return made, tuple(notes)
@@ -216,6 +224,42 @@ def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapp
     if "k" not in value and not _parts_of_heads(config):
         return True
     return value["h"] == 1 or (value["d"] % value["h"] == 0 and _refuses(source, layout, value))
+
+
+def _in_proportion(source: Source, layout: Layout, value: Mapping[str, Any], made: Mapping[str, Dim]) -> dict[str, Dim]:
+    """Sizes that follow from the width, since the class refuses another width without them: it compares products of them with it."""
+    if "d" not in made or _taken(source, layout, value, ["d"]):
+        return {}
+    partners = [name for name in value if name in made and name not in ("d", "L", "V", "C") and _taken(source, layout, value, ["d", name])]
+    match partners:
+        case [name] if name not in ("h", "g"):
+            return _follows_width(made, name, Fraction(value[name], value["d"]))
+        case ["h", "k"] if made["d"].multiple_of == "h" and value["k"] * value["h"] % value["d"] == 0:
+            times = value["k"] * value["h"] // value["d"]
+            return {"k": replace(made["k"], default=f"{times}*d/h" if times > 1 else "d/h", tied=True)}
+    return {}
+
+
+def _taken(source: Source, layout: Layout, value: Mapping[str, Any], doubled: Sequence[str]) -> bool:
+    """Whether the config class takes these sizes twice as large as they are."""
+    try:
+        source.config({field: 2 * value[name] for name in doubled for field in layout.fields[name]})
+    except Exception:  # the class's objection, of whatever type, is the answer
+        return False
+    return True
+
+
+def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[str, Dim]:
+    """``name`` as that share of the width, which is a multiple of what the share divides it by."""
+    over, under = share.numerator, share.denominator
+    part = "k" if made["d"].multiple_of == "h" and "k" in made and made["k"].tied else "d"
+    width = "h*k" if part == "k" else "d"
+    text = f"{over}*{width}" if over > 1 else width
+    found = {name: replace(made[name], default=f"{text}/{under}" if under > 1 else text, tied=True, multiple_of=None)}
+    now = made[part].multiple_of or 1
+    if under > 1 and isinstance(now, int):
+        found[part] = replace(made[part], multiple_of=math.lcm(now, under))
+    return found
 
 
 def _parts_of_heads(config: Any) -> bool:

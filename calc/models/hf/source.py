@@ -78,10 +78,13 @@ class Source:
         return found | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
 
     def given(self, config: Any) -> dict[str, int]:
-        """Fields whose integers the file or the class's defaults state; the class makes the others from these."""
+        """Fields whose integers the file or the class's defaults state, also in configs of the blocks' parts (``attn_config.n_heads``); the
+        class makes the others from these."""
         stated = {self.aliases.get(name, name) for name in self.raw}
         stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
-        return {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
+        own = {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
+        inner = {name: self.part(name).given(getattr(config, name)) for name in configs_of_blocks(config)}
+        return own | {f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}
 
 
 def parts_of(config: Any) -> Iterator[Any]:
@@ -94,6 +97,17 @@ def parts_of(config: Any) -> Iterator[Any]:
 def inner_configs(config: Any) -> list[str]:
     """Names of the configs inside this one that are there."""
     return [name for name in getattr(config, "sub_configs", {}) if hasattr(getattr(config, name, None), "to_diff_dict")]
+
+
+def configs_of_blocks(config: Any) -> list[str]:
+    """Names of the configs inside this one that are of a part of each block: they have no depth, and nothing that they would be fed."""
+    return [name for name in inner_configs(config) if not any(n in FIELDS.of_whole_models for n in getattr(config, name).__dict__)]
+
+
+def stored(config: Any) -> dict[str, Any]:
+    """Every field by its name, those in configs of the blocks' parts too."""
+    inner = {name: stored(getattr(config, name)) for name in configs_of_blocks(config)}
+    return config.__dict__ | {f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}
 
 
 def module_class(source: Source) -> Any:

@@ -22,8 +22,14 @@ class Fields:
     biased: Sequence[str]
     shares: Sequence[str]
     in_pairs: Sequence[str]
+    inputs: Sequence[str]
     tasks: Mapping[str, Sequence[str]]
     ignored: Sequence[str]
+
+    @property
+    def of_whole_models(self) -> frozenset[str]:
+        """Fields of a config that has layers or inputs of its own."""
+        return frozenset((*self.dimensions["L"], *self.dimensions["V"], *self.inputs))
 
     def is_named_as_size(self, field: str) -> bool:
         """Whether a field of no dimension is a size by its name."""
@@ -44,6 +50,7 @@ def _read() -> Fields:
         biased=positions["biased"],
         shares=positions["shares"],
         in_pairs=table["pairs"]["words"],
+        inputs=table["inputs"]["fields"],
         tasks=table["tasks"],
         ignored=table["ignored"]["fields"],
     )

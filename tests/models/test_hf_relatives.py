@@ -1,0 +1,90 @@
+"""Small relatives of large published configs, at which a check runs the step, and the dimensions that let a class build them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calc.dims import Dim
+from calc.load import load
+from calc.spec import Sizes
+from tests.models.configs import spec_of
+
+PUBLISHED = Path(__file__).parents[1] / "published" / "configs"
+
+MAMBA2 = {
+    "model_type": "mamba2",
+    "architectures": ["Mamba2ForCausalLM"],
+    "hidden_size": 32,
+    "num_heads": 4,
+    "head_dim": 16,
+    "expand": 2,
+    "n_groups": 2,
+    "state_size": 8,
+    "num_hidden_layers": 2,
+    "vocab_size": 97,
+    "chunk_size": 8,
+}
+DBRX = {
+    "model_type": "dbrx",
+    "architectures": ["DbrxForCausalLM"],
+    "d_model": 32,
+    "n_heads": 4,
+    "n_layers": 2,
+    "max_seq_len": 64,
+    "vocab_size": 97,
+    "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8},
+    "ffn_config": {"ffn_hidden_size": 48, "hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2},
+}
+OPT = {
+    "model_type": "opt",
+    "architectures": ["OPTForCausalLM"],
+    "hidden_size": 32,
+    "word_embed_proj_dim": 32,
+    "num_attention_heads": 4,
+    "ffn_dim": 48,
+    "num_hidden_layers": 2,
+    "vocab_size": 97,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.mark.parametrize("name", ["bamba-9b", "dbrx", "gpt-j-6b", "mamba-codestral-7b"])
+def test_a_check_is_at_sizes_at_which_the_class_runs(name: str) -> None:
+    """Where a class compares products of widths, groups heads by a fixed number or turns a fixed share of each, the relative fits it."""
+    spec = load(f"hf:{PUBLISHED / name}.json")
+    sizes = spec.sizes(spec.check_at)
+    module = spec.build(Sizes(**sizes))
+    assert spec.predict is not None
+    logits = spec.predict(module, *spec.inputs(Sizes(**sizes)))
+
+    assert (sizes["B"], sizes["T"], sizes["V"]) == tuple(logits.shape)
+    assert sizes["d"] <= 1024
+    assert sum(p.numel() for p in module.parameters()) < 40_000_000
+
+
+def test_a_width_that_the_class_compares_with_a_product_moves_the_head_width(tmp_path: Path) -> None:
+    """Mamba2 takes heads times head width to be ``expand`` times the width."""
+    spec = spec_of(tmp_path, MAMBA2)
+
+    assert Dim("2*d/h", tied=True) == spec.dims["k"]
+    assert "h" == spec.dims["d"].multiple_of
+    assert 48 == spec.sizes({"d": 96})["k"]
+
+
+def test_fields_of_parts_of_blocks_are_the_model_s_own(tmp_path: Path) -> None:
+    """Heads of keys and values in ``attn_config``, experts in ``ffn_config``: the usual letters, with what divides what."""
+    dims = spec_of(tmp_path, DBRX).dims
+
+    assert {"B", "T", "d", "h", "g", "k", "f", "L", "V", "E", "e"} == dims.keys()
+    assert ("g", "h") == (dims["h"].multiple_of, dims["d"].multiple_of)
+    assert (2, 48, 4, 2) == tuple(dims[name].default for name in ("g", "f", "E", "e"))
+
+
+def test_a_size_that_equals_the_width_moves_with_it(tmp_path: Path) -> None:
+    """OPT projects its embeddings only where their width is another than the model's: a narrow relative is none of these."""
+    spec = spec_of(tmp_path, OPT)
+
+    assert "d" == spec.dims["word_embed_proj_dim"].default
+    assert 64 == spec.sizes({"d": 64})["word_embed_proj_dim"]
