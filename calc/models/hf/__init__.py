@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -117,7 +118,7 @@ def _check_at(
             tries = (made for smaller, relative in pairs for made in ([smaller] if smaller == relative else [smaller, relative]))
             fit = (made for made in tries if _runs(source, task, layout, dims, made))
             shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V")}
-            small = next(fit, None) or _smaller(source, layout, dims, small | shallow)
+            small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | shallow)]))
         resolve(dims, small)
     except DimensionError as error:
         names = ", ".join(f"{letter} is {fields[0]}" for letter, fields in layout.fields.items())

@@ -107,7 +107,7 @@ def configs_of_blocks(config: Any) -> list[str]:
 def stored(config: Any) -> dict[str, Any]:
     """Every field by its name, those in configs of the blocks' parts too."""
     inner = {name: stored(getattr(config, name)) for name in configs_of_blocks(config)}
-    return config.__dict__ | {f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}
+    return {**config.__dict__, **{f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}}
 
 
 def module_class(source: Source) -> Any:
