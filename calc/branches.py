@@ -60,10 +60,9 @@ def value(text: str, sizes: Mapping[str, int]) -> Fraction:
 
 def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     """``(expression, condition)`` of the cases not in force, outermost choice only; the last condition is ``"True"``."""
-    node = ast.parse(text, mode="eval").body
-    if not _is_choice(node):
+    node = _choice(text)
+    if node is None:
         return []
-    assert isinstance(node, ast.Call)
     cases = _cases(node)
     here = next(i for i, (_, condition) in enumerate(cases) if _holds(condition, sizes))
     return [(ast.unparse(expr), ast.unparse(condition)) for i, (expr, condition) in enumerate(cases) if i != here]
@@ -71,12 +70,19 @@ def other_cases(text: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def condition_at(text: str, sizes: Mapping[str, int]) -> str:
     """The condition of the case in force: ``"Eq(B, 1)"``; empty where the form is not by cases, or is the general one."""
-    node = ast.parse(text, mode="eval").body
-    if not _is_choice(node):
+    node = _choice(text)
+    if node is None:
         return ""
-    assert isinstance(node, ast.Call)
     found = next(condition for _, condition in _cases(node) if _holds(condition, sizes))
     return "" if isinstance(found, ast.Constant) else ast.unparse(found)
+
+
+def _choice(text: str) -> ast.Call | None:
+    """The choice that a closed form is, if it is one."""
+    if not text.startswith("Piecewise"):
+        return None
+    node = ast.parse(text, mode="eval").body
+    return node if isinstance(node, ast.Call) and _is_choice(node) else None
 
 
 def _is_choice(node: ast.expr) -> bool:

@@ -44,6 +44,17 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
     return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
 
 
+def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether certificates at degenerate sizes can answer all that the graph is not known to do at ``sizes`` of its dimensions."""
+    special = graph.special_at(sizes)
+    if special is not None:
+        return may_tell(special.graph, sizes)
+    if any(sizes[name] != value for name, (value, _) in graph.held.items()):
+        return False
+    unmet, asked = graph.unmet(sizes), graph.as_basis().values(sizes)
+    return all(any(condition.told_by(at, asked) for at in degenerate(graph)) for condition in unmet)
+
+
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
     """Sizes of which none that data decide is more than what it is chosen from."""
     sizes = graph.as_basis().sizes(at)

@@ -235,7 +235,7 @@ class Derivation:
         return self if values == self.sizes else around.at(values)
 
     def holds_at(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces others:
+        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces:
         what looks at many sizes (a figure, a search) asks this first."""
         evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
         return evaluator is not None and evaluator.holds(evaluator.sizes(sizes))

@@ -352,7 +352,8 @@ def _commands(request: Request, checks: Any, gpu: str = "") -> tuple[Command, ..
         Command("What is kept for the backward, tensor by tensor:", f"napkin derive {words} --saved"),
     ]
     if checks is not None:
-        settable = {dim: size for dim, size in checks.sizes.items() if dim in _differing(request, checks)}
+        differing = _differing(request, checks)
+        settable = {dim: size for dim, size in checks.sizes.items() if dim in differing}
         found.append(Command("Run the checks of this report again:", f"napkin check {_line(request, settable)}"))
     return tuple(found)
 

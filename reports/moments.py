@@ -33,7 +33,8 @@ class Moments:
     """The moments that a report has named, in the order in which it shows them."""
 
     def __init__(self) -> None:
-        self._known: list[Moment] = []
+        self._known: list[tuple[Moment, _Numbered]] = []
+        self._numbers: dict[Display, int] = {}
 
     def of(self, steps: Sequence[Step]) -> dict[Display, Moment]:
         """The moments among the steps of one quantity by their closed forms, the largest at hand first."""
@@ -43,17 +44,21 @@ class Moments:
             items = dict.fromkeys(item for item in maximum.items if item in derived and item not in found)
             for item in sorted(items, key=lambda item: -derived[item].value):
                 step = derived[item]
-                found[item] = self._told(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(found) + 1}"), step)
-                self._known.append(found[item])
+                own = self._numbered(monomials(step.after))
+                found[item] = self._told(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(found) + 1}"), step, own)
+                self._known.append((found[item], own))
         return found
 
-    def _told(self, name: Name, step: Step) -> Moment:
+    def _numbered(self, terms: Monomials) -> _Numbered:
+        """Products as numbers: of a hundred moments each pair is compared, and a product is a tree that takes long to compare."""
+        return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
+
+    def _told(self, name: Name, step: Step, own: _Numbered) -> Moment:
         """By its difference from the moment so far that is nearest, if that is short; else in full."""
-        own = monomials(step.after)
-        changes = ((_difference(own, monomials(m.step.after)), m) for m in self._known)
-        change, base = min(changes, key=lambda pair: len(pair[0]), default=({}, None))
-        if base is None or 2 * len(change) > len(own) or not (_has_roles(step) and _has_roles(base.step)):
+        away, base = min(((_apart(own, there), m) for m, there in self._known), key=lambda pair: pair[0], default=(0, None))
+        if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
             return Moment(name, step)
+        change = _difference(monomials(step.after), monomials(base.step.after))
         by_role = _by_role(step, base.step)
         if _total(by_role.values()) != change:
             return Moment(name, step)  # a step between the roles and the form that is named: it is shown as it is
@@ -72,6 +77,7 @@ def letters(names: Iterable[str]) -> dict[str, str]:
 
 
 Monomials = Mapping[Display, Rational]
+_Numbered = Mapping[int, Rational]
 
 
 def monomials(tree: Display) -> Monomials:
@@ -99,6 +105,11 @@ def _monomial(term: Display) -> tuple[Display, Rational]:
             return product, Rational(1)
         case other:
             return Product((other,)), Rational(1)
+
+
+def _apart(own: _Numbered, other: _Numbered) -> int:
+    """In how many products two sums differ."""
+    return sum(other.get(key) != coefficient for key, coefficient in own.items()) + len(other.keys() - own.keys())
 
 
 def _difference(own: Monomials, other: Monomials) -> dict[Display, Rational]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from calc import dims
+from calc.coincidences import may_tell
 from calc.derivation import Derivation, Evaluator
 from calc.derive.analysis import Analysis
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
@@ -102,6 +103,7 @@ class Around:
     traces: Traces
     traced: Traced
     derivation: Derivation
+    _answers: dict[tuple[bool, tuple[tuple[str, int], ...]], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes: those not given as the derivation has them, defaults moved along. Sizes that the model cannot have are refused."""
@@ -114,10 +116,23 @@ class Around:
             return spec.sizes_from(self.derivation.sizes, given)  # a trace may need multiples that the model does not
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the closed forms of the derivation hold at all ``sizes``. Traces certificates, and no further closed forms."""
-        in_force = self.traced.graph.special_at(self.derivation.sizes)
-        graphs = (self.traced.graph, *(() if self.traced.certified is None else (self.traced.certified,)))
-        return any(holds(alone(graph if isinstance(graph, Graph) else graph(), in_force is not None), sizes) for graph in graphs)
+        """Whether the closed forms of the derivation are known to hold at all ``sizes``. Traces nothing."""
+        return self._asked(self.traced.graph, sizes)
+
+    def certified(self, sizes: Mapping[str, int]) -> bool:
+        """The same, after certificates at degenerate sizes where those can tell: they take less than a trace of further closed forms."""
+        if self.holds(sizes) or self.traced.certified is None:
+            return self.holds(sizes)
+        asked = _resolved(self.traced.graph, sizes)
+        return asked is not None and may_tell(self.traced.graph, asked) and self._asked(self.traced.certified(), sizes)
+
+    def _asked(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
+        """Whether ``graph`` holds at ``sizes``, asked once: a search asks it of each quantity."""
+        asked = graph is self.traced.graph, tuple(sizes.items())
+        if asked not in self._answers:
+            in_force = self.traced.graph.special_at(self.derivation.sizes)
+            self._answers[asked] = holds(alone(graph, in_force is not None), sizes)
+        return self._answers[asked]
 
     def at(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``."""
@@ -149,8 +164,8 @@ class _Anywhere:
         return self.around.holds(sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        known = self.inner.holds(sizes) or self.holds(sizes)  # the latter after certificates, which take less than a trace
-        return self.inner.value(sizes) if known else self.around.traces.value(self.name, sizes)
+        around = self.around
+        return self.inner.value(sizes) if around.certified(sizes) else around.traces.value(self.name, sizes)
 
     def expr(self) -> sp.Expr:
         return self.inner.expr()
@@ -199,12 +214,18 @@ def alone(graph: Graph, with_special: bool) -> Graph:
 
 def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether the step runs at all ``sizes`` as ``graph`` has it."""
+    found = _resolved(graph, sizes)
+    return found is not None and not graph.unmet(found)
+
+
+def _resolved(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
+    """All dimensions of ``graph`` at all ``sizes``; None where it cannot have them."""
     known = {dim.name for dim in graph.dims}
     try:
-        all_sizes = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in known - _tied(graph)})
+        found = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in known - _tied(graph)})
     except DimensionError:
-        return False
-    return all(all_sizes.get(name, size) == size for name, size in sizes.items()) and not graph.unmet(all_sizes)
+        return None
+    return found if all(found.get(name, size) == size for name, size in sizes.items()) else None
 
 
 def _tied(graph: Graph) -> set[str]:
