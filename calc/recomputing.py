@@ -112,7 +112,7 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     peak = derivation["memory.peak"]
 
     def fits(size: int) -> bool:
-        if dim not in derivation.held and not derivation.holds_at({dim: size}):
+        if size > 1 and dim not in derivation.held and not derivation.holds_at({dim: size}):  # one size more is traced where it must be
             raise NapkinError("the step runs otherwise there")
         return peak.at(**{dim: size}) <= limit
 
