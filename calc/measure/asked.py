@@ -7,6 +7,7 @@ that is data). Where the same products are run one by one in its place, autograd
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ _BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBack
 
 
 class AllAsked(TorchFunctionMode):
-    """Attention that torch would fuse has queries, keys and values that all want a gradient, if any of them does."""
+    """Attention that torch would fuse has queries, keys and values that all want a gradient, if any of them does. All attention runs its
+    products one by one, also where the module chooses a kernel (``torch.backends.cuda.sdp_kernel``)."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -31,7 +33,8 @@ class AllAsked(TorchFunctionMode):
             if any(given[name].requires_grad for name in ("query", "key", "value")):
                 args = (*(_asked(given[name]) for name in ("query", "key", "value")), *args[3:])
                 kwargs = {name: value for name, value in kwargs.items() if name not in ("query", "key", "value")}
-        return func(*args, **kwargs)
+        with sdpa_kernel(SDPBackend.MATH) if func is F.scaled_dot_product_attention else nullcontext():
+            return func(*args, **kwargs)
 
 
 def _fused(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

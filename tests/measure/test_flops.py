@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.measure import Measurement, Reading, measure
@@ -60,6 +62,16 @@ def test_fused_attention_is_counted_on_the_math_backend_and_says_so() -> None:
     assert reading.instrument.endswith("on the math attention backend")
     assert "_scaled_dot_product_flash_attention_for_cpu" in reading.because
     assert not measurement["flops.optimizer.matmul"].proxy
+
+
+def test_attention_whose_kernel_the_module_chooses_is_counted_on_the_math_backend() -> None:
+    """As libraries allow some kernels around each call, whatever was chosen outside of them."""
+
+    def loss(module: nn.Module, ids: Tensor) -> Tensor:
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            return F.cross_entropy(module(ids).flatten(0, 1), ids.flatten())
+
+    assert ATTENTION == values(flops(replace(tiny.attention(), loss=loss), "fused"))
 
 
 def test_without_fused_attention_the_option_changes_nothing() -> None:
