@@ -13,7 +13,7 @@ from typing import Any
 from calc import decided, turns
 from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
-from calc.errors import DataDependentError, DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.exchanges import EXCHANGES
 from calc.graph import NUMBERS_ONLY, Assumption, DimRecord, Graph, Record
 from calc.options import Options
@@ -217,7 +217,8 @@ def _at_any_count(
             ways = tuple(_named(a, b, fixed, others) for a, b in zip(found.ways, again.ways, strict=True))
             if None not in shape and None not in ways:
                 return UndecidedSizeError(found.place, found.where, shape, ways, found.share)  # type: ignore[arg-type]  # none is None
-    raise DataDependentError(f"{spec.name}: {found}, and how large it can be depends on {', '.join(fixed)} in no simple way")
+    said = f"{found}, and how large it can be depends on {', '.join(fixed)} in no simple way"
+    raise PinnedSizeError([*fixed][-1], found.where, said)
 
 
 def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
@@ -371,8 +372,8 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
         found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
-        for line, answer in run.answers.items():
-            found[line] = Assumption(f"the value read at {line} is {answer}", "it depends on constants only; evaluated for real")
+        for line, (answer, because) in run.answers.items():
+            found[line] = Assumption(f"the value read at {line} is {answer}", because)
         for line, names in run.asked.items():
             because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
             found[line] = Assumption(f"the value read at {line} is that of these sizes", because)

@@ -18,6 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.torch_private import current_node
+from calc.trace import checks
 from calc.trace.counts import count_of
 from calc.trace.lines import is_foreign, user_line
 from calc.trace.shadow import Shadows, has_shadow
@@ -105,7 +106,17 @@ class Choices:
         known = known_of(args[0])
         if known in (NEVER, ALWAYS):
             return True, known == ALWAYS
-        return (True, 0) if self._only_picking and not args[0].dtype.is_floating_point else (False, None)
+        if self._only_picking and not args[0].dtype.is_floating_point:
+            return True, 0
+        return self._checked() if args[0].dtype is torch.bool else (False, None)
+
+    def _checked(self) -> tuple[bool, Any]:
+        """``(True, value)`` where a value is read only to be checked: the one that raises nothing."""
+        value = checks.required()
+        if value is None:
+            return False, None
+        self._shadows.answers[user_line()] = str(value), "at any other the step raises an error"
+        return True, value
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose result has a size that data decide; ``(False, None)`` of others."""

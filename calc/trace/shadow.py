@@ -28,8 +28,8 @@ _UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_e
 
 
 class Shadows:
-    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, and
-    which; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
+    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, which, and why it
+    is that; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
     storages, since views share what is written.)"""
 
     def __init__(
@@ -38,7 +38,7 @@ class Shadows:
         self._hint = hint
         self._symbols = symbols
         self._turns = frozenset(turns)
-        self.answers: dict[str, str] = {}
+        self.answers: dict[str, tuple[str, str]] = {}
         self.asked: dict[str, frozenset[str]] = {}
         self._copying = False
 
@@ -69,7 +69,7 @@ class Shadows:
             self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
         # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
         elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
-            self.answers[user_line()] = str(value)
+            self.answers[user_line()] = str(value), "it depends on constants only; evaluated for real"
         return True, value
 
     def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:

@@ -51,7 +51,7 @@ class Traced:
     record: Record
     conditions: Sequence[Condition]
     divided: Mapping[str, Condition]
-    answers: Mapping[str, str]
+    answers: Mapping[str, tuple[str, str]]
     asked: Mapping[str, frozenset[str]]
     repeats: Repeats
     numbers_read: tuple[str, ...] = ()

@@ -134,3 +134,29 @@ def ops(record: Record, phase: str, step: int = 2) -> list[Op]:
 def sites(record: Record, phase: str, name: str, step: int = 2) -> list[str]:
     """Sites at which the operator ``aten.<name>`` runs."""
     return [op.site for op in ops(record, phase, step) if op.name.startswith(f"aten.{name}.")]
+
+
+# Checks of values. Pytest rewrites assertions in files of tests, so they are here.
+
+
+def asserted(x: Tensor) -> Tensor:
+    assert (x * x >= 0).all() and not x.isnan().any(), "no number"  # noqa: PT018  # of several parts
+    assert x.max() < 1000
+    return x
+
+
+def guarded(x: Tensor) -> Tensor:
+    if x.min() < -1000 or not x.isfinite().all():
+        raise ValueError("out of range")
+    return x
+
+
+def chosen(x: Tensor) -> Tensor:
+    if x.min() < 0:
+        return x * 2
+    return x
+
+
+def chosen_in_assert(x: Tensor) -> Tensor:
+    assert x.min() < 0 or (x * 2).max() > 0
+    return x

@@ -166,6 +166,24 @@ def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> No
     assert derivation["parameters"].at(w=11, S=13) == derivation["parameters"].at(w=11)
 
 
+# -- values that are only checked -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [modules.asserted, modules.guarded])
+def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callable[[Tensor], Tensor]) -> None:
+    s = Spec("checked", {"B": 3}, lambda n: nn.Linear(4, 4), lambda n: (torch.randn(n.B, 4),), lambda m, x: of(m(x)).sum())
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {"at any other the step raises an error"} == {a.because for a in derivation.assumptions}
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+@pytest.mark.parametrize("of", [modules.chosen, modules.chosen_in_assert])
+def test_a_value_that_leads_two_ways_is_refused(of: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(DataDependentError, match="reads a value out of a tensor"):
+        calc.derive(function(of), cache=False, optimizer="sgd")
+
+
 # -- models that raise ----------------------------------------------------------------------------------------------------
 
 

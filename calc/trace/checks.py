@@ -1,0 +1,68 @@
+"""What a value read out of data must be for the step to go on: in the test of an ``assert``, or of an ``if`` that only raises.
+
+A step that ends without an error has passed all of these, whatever the data are, so the value is no choice between two steps.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from calc.trace.lines import is_foreign
+
+_Place = tuple[int | None, int | None, int | None, int | None]
+# Calls that give what the tensor says; of others nobody knows what they make of it.
+_GIVING = ("all", "any", "is_nonzero", "item", "bool")
+
+
+def required() -> bool | None:
+    """The truth that the check at the innermost line of a user's needs, or nothing where that line is no check."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_foreign(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    places, at = [*frame.f_code.co_positions()], frame.f_lasti // 2
+    known = _required_in(frame.f_code.co_filename)
+    # A jump on what a call gives has the place of something else: the instruction before it is the call.
+    return next((known[place] for place in (places[at - 1], places[at]) if place in known), None)
+
+
+@functools.cache
+def _required_in(file: str) -> dict[_Place, bool]:
+    """The truths that the checks of a file need, by the places of their expressions."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):  # no source
+        return {}
+    found: dict[_Place, bool] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            found |= dict(_needed(node.test, True))
+        elif isinstance(node, ast.If) and all(isinstance(part, ast.Raise) for part in node.body):
+            found |= dict(_needed(node.test, False))
+    return found
+
+
+def _needed(test: ast.expr, truth: bool) -> Iterator[tuple[_Place, bool]]:
+    """The truths of the parts of a ``test`` that must be ``truth``, where only one way leads there."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _needed(test.operand, not truth)
+    elif isinstance(test, ast.BoolOp):
+        if isinstance(test.op, ast.And) is truth:
+            for part in test.values:
+                yield from _needed(part, truth)
+    elif not isinstance(test, ast.Call) or _name(test.func) in _GIVING:
+        yield _place(test), truth
+
+
+def _place(node: ast.expr) -> _Place:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
