@@ -7,7 +7,7 @@ Anything else that escapes is a bug of ours and keeps its traceback.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -107,11 +107,11 @@ class DividedError(SizesError):
 
 class OtherPathError(SizesError):
     """The step runs at the sizes asked for, or fails there, otherwise than it was recorded. ``divides``: what was asked is whether
-    something divides."""
+    something divides. ``compared`` are the symbols of an inequality that was recorded on the other side."""
 
-    def __init__(self, message: str, divides: bool) -> None:
+    def __init__(self, message: str, divides: bool, compared: Collection[str] = ()) -> None:
         super().__init__(message)
-        self.divides = divides
+        self.divides, self.compared = divides, frozenset(compared)
 
 
 class ReadByTorchError(TraceError):

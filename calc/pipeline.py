@@ -432,29 +432,39 @@ def _completed(
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
     try:
         return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
-    except TraceError:
+    except TraceError as error:
         held = held_instead(spec, graph, changed)
+        compared = error.compared if isinstance(error, OtherPathError) else frozenset()
+        if compared or not held:
+            nearer = _nearer(spec, graph, analysis, values, options, progress, compared, attempts[-1:] if held else attempts)
+            if nearer is not None:
+                return nearer
         if not held:
-            nearer = _nearer(spec, graph, analysis, values, options, progress)
-            if nearer is None:
-                raise
-            return nearer
+            raise
     progress(f"the step runs otherwise by {_as_numbers(held)}")
     return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
 
 
 def _nearer(
-    spec: Spec, graph: Graph, analysis: Analysis, values: Mapping[str, int], options: Options, progress: Progress
+    spec: Spec,
+    graph: Graph,
+    analysis: Analysis,
+    values: Mapping[str, int],
+    options: Options,
+    progress: Progress,
+    more: Collection[str],
+    attempts: Sequence[Mapping[str, str]],
 ) -> tuple[Graph, Analysis] | None:
     """The graph with the case recorded apart with symbols near the sizes asked for, where what the step compares them with is a number
-    between those and the usual ones; nothing where that is no help. What must divide is no such case: it is a multiple."""
+    between those and the usual ones; nothing where that is no help. What must divide is no such case: it is a multiple. ``more`` are
+    further symbols that are compared with numbers, ``attempts`` the dimensions to fix, in turn."""
     from calc.trace.symbols import Near
 
     changed = graph.unmet(values)
-    if any("Mod(" in condition.expr for condition in changed) or _own_error(spec, values, options):
+    if (not more and any("Mod(" in condition.expr for condition in changed)) or _own_error(spec, values, options):
         return None
-    compared = frozenset(name for c in changed if not _about_turns(c, graph) for name in names_in(c.expr))
-    for exactly, equal in itertools.product((False, True), coincidences(graph, values, changed)):
+    compared = frozenset(more) or frozenset(name for c in changed if not _about_turns(c, graph) for name in names_in(c.expr))
+    for exactly, equal in itertools.product((False, True), attempts):
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress, Near(compared, exactly))
     return None
@@ -503,7 +513,8 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
     )
-    return _by_values(spec, [condition]) or (OtherPathError(said, "Mod(" in condition.expr) if of_sizes else TraceError(said))
+    compared = names_in(condition.expr) if any(sign in condition.expr for sign in (" < ", " > ", " <= ", " >= ")) else ()
+    return _by_values(spec, [condition]) or (OtherPathError(said, "Mod(" in condition.expr, compared) if of_sizes else TraceError(said))
 
 
 _BY_VALUES = (

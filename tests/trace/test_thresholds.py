@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,3 +112,13 @@ def test_hints_near_sizes_are_in_their_order_and_distinct() -> None:
     assert hints(basis, sizes, near=Near(frozenset("T"))) == {"B": 2, "T": 29, "d": 31, "V": 67}
     assert hints(basis, sizes, near=Near(frozenset("T"), exactly=True)) == {"B": 2, "T": 24, "d": 25, "V": 67}
     assert hints(basis, sizes) == {"B": 13, "T": 29, "d": 31, "V": 67}
+
+
+def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
+    """Though the length may stay a number: the case of one is recorded near the length asked for, and other lengths need no recording."""
+    s = replace(_spec((512,), 1024, B=1), gives_way=(("T",),))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert {} == derivation.specialized
+    assert derivation.holds_at({"T": 700})
+    assert (2, 2, 1) == tuple(_layers(derivation, T=length) for length in (1024, 700, 100))
