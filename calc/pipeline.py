@@ -249,7 +249,7 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> t
     """The graph at ``sizes``, and the spec that it is of: with the multiples that the sizes asked for need, where they need any."""
     try:
         return _as_it_is(spec, sizes, run)
-    except (ReadByTorchError, SizesError) as error:
+    except (ReadByTorchError, SizesError, PinnedSizeError) as error:
         failure = error
     # Outside of the block above: what is raised from here on has nothing to do with that error.
     own = _own_error(spec, sizes or {}, run.options)
@@ -264,10 +264,17 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> t
     def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
         return _as_it_is(other, sizes, run)
 
-    # Where the step was traced for sizes in general, a case of these sizes that raises lacks no multiple.
-    divides = failure.divides if isinstance(failure, OtherPathError) else type(failure) is not SizesError or not run.has_general(spec)
+    divides = _may_lack_a_multiple(failure, run.has_general(spec))
     found = multiples.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted) if divides else None
     return found or recorded(multiples.as_numbers(spec, str(failure)))
+
+
+def _may_lack_a_multiple(failure: TraceError, has_general: bool) -> bool:
+    """Whether a size that divides another may mend ``failure``. Where the step was traced for sizes in general, a case of these sizes that
+    raises lacks none."""
+    if isinstance(failure, OtherPathError):
+        return failure.divides
+    return not isinstance(failure, PinnedSizeError) and (type(failure) is not SizesError or not has_general)
 
 
 def _taken_for_granted(recorded: tuple[Graph, Analysis | None, Spec]) -> int:

@@ -60,6 +60,7 @@ FREE = names(
     " replication_pad2d replication_pad3d _unsafe_index pixel_shuffle pixel_unshuffle channel_shuffle im2col resize"
     " upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d"
     " _upsample_nearest_exact3d max_unpool2d max_unpool3d masked_scatter masked_scatter_backward rot90 block_diag diag_embed"
+    " _pack_padded_sequence"
     # Views that the schema does not call one.
     " _unsafe_view unsafe_split unsafe_chunk _reshape_alias lift lift_fresh set resize_as"
     # Factories and random numbers.

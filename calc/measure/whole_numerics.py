@@ -16,6 +16,9 @@
 - factorisations and solutions of n equations: the textbook's divisions and roots; their multiply-adds are matmul FLOPs. The
   logarithm of a determinant takes sizes and logarithms of n pivots, their sum and the product of their signs;
 - a cross product: two products and a difference for each result element;
+- connectionist temporal classification, N = rows x (steps - 1) x (2 letters + 1) paths' probabilities, of padding too: a sum of three
+  in logarithms (3 differences, 3 exponentials, 2 sums, a logarithm, a sum) and the letter's own, 11 each; a loss is a sum of two and a
+  sign, 8. Backward: the same from the other end, 1 to join both, 7 to add it to its letter's; 2 per row at the ends; 6 per score;
 - segments of rows: every element is joined to its segment's start; a mean divides each result. Backward: a mean divides each
   gradient, a product multiplies it by the result and divides that by every element; otherwise gradients are copied.
 """
@@ -164,6 +167,16 @@ def _segments_backward(args: Args, outputs: Any) -> int:
     return {"mean": of_segments, "prod": of_segments + int(args["data"].numel())}.get(args["reduce"], 0)
 
 
+def _ctc(args: Args, outputs: Any) -> int:
+    rows, steps, places = (int(size) for size in outputs[1].shape)
+    return 11 * rows * (steps - 1) * places + 8 * rows
+
+
+def _ctc_backward(args: Args, outputs: Any) -> int:
+    rows, steps, places = (int(size) for size in args["log_alpha"].shape)
+    return 19 * rows * (steps - 1) * places + 2 * rows + 6 * results(outputs)
+
+
 def _two_triangles(args: Args, outputs: Any) -> int:
     return 2 * results(outputs)
 
@@ -197,6 +210,8 @@ NUMERICS: dict[str, Count] = {
     "cholesky_solve": _two_triangles,
     "_linalg_slogdet": _log_determinant,
     "linalg_cross": lambda args, outputs: 3 * results(outputs),
+    "_ctc_loss": _ctc,
+    "_ctc_loss_backward": _ctc_backward,
     "segment_reduce": _segments,
     "_segment_reduce_backward": _segments_backward,
     "_linalg_det": lambda args, outputs: _lu(args, outputs) + results(outputs) * (int(args["A"].shape[-1]) - 1),

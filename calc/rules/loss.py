@@ -186,3 +186,55 @@ def binary_cross_entropy_with_logits(op: Operator) -> Cost:
         )
     )
     return Cost(elementwise=(*by_class, *(each(name, shape) for name in names), *_weighted(op, shape), *reduction(op, shape)))
+
+
+# -- connectionist temporal classification ----------
+
+CTC = "aten/src/ATen/native/LossCTC.cpp, operation by operation"
+PADDED = "all T steps and all 2 S + 1 places are counted, whatever the lengths; maxima and comparisons are 0"
+
+
+def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
+    """log Σ exp of ``count`` logarithms, for each element of ``shape``: the largest is taken off and added again."""
+    exponentials = tuple(each(f"{what} {over}{i + 1}", shape) for i in range(count) for what in ("- max,", "exp,"))
+    sums = tuple(each(f"+ exp, {over}{i + 2}", shape) for i in range(count - 1))
+    return (*exponentials, *sums, each(f"log, {over}", shape), each(f"+ max, {over}", shape))
+
+
+@rule(
+    "aten._ctc_loss.default",
+    "aten._ctc_loss.Tensor",
+    statement="α[t, s] = log Σ exp α[t - 1, s - {0, 1, 2}] + x[t, l[s]], L = -log Σ exp α[T, {2 S, 2 S + 1}]",
+    source=CTC,
+    convention=PADDED,
+)
+def ctc_loss(op: Operator) -> Cost:
+    """Shapes: x (T, B, C), labels (B, S) or (all) → L (B), α (B, T, 2 S + 1)."""
+    batch, steps, places = op.outputs[1].shape
+    later = (batch, steps - 1, places)
+    ends = (*_log_sum("end", 2, (batch,)), each("-log Σ", (batch,)))
+    return Cost(elementwise=(*_log_sum("α", 3, later), each("+ x[t, l[s]]", later), *ends))
+
+
+@rule(
+    "aten._ctc_loss_backward.default",
+    "aten._ctc_loss_backward.Tensor",
+    statement="dx[t, c] = (exp x[t, c] - exp(log Σ exp (α + β)[t, s: l[s] = c] + L - x[t, c])) dL, β as α from the other end",
+    source=CTC,
+    convention=PADDED,
+)
+def ctc_loss_backward(op: Operator) -> Cost:
+    """Shapes: dL (B), x (T, B, C), L (B), α (B, T, 2 S + 1) → dx (T, B, C)."""
+    batch, steps, places = op.shape("log_alpha")
+    earlier, scores = (batch, steps - 1, places), op.shape("log_probs")
+    names = ("exp x", "log Σ + L", "- x", "exp(…)", "exp x - exp(…)", "· dL")
+    return Cost(
+        elementwise=(
+            *_log_sum("β", 3, earlier),
+            each("+ x[t, l[s]]", earlier),
+            each("α + β", earlier),
+            each("α + β at the two ends", (batch, 2)),
+            *_log_sum("α + β", 2, earlier),
+            *(each(name, scores) for name in names),
+        )
+    )

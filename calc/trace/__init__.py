@@ -377,9 +377,9 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
         for line, names in run.asked.items():
             because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
             found[line] = Assumption(f"the value read at {line} is that of these sizes", because)
-        for line, names in run.looked_up.items():
-            because = f"a table may have numbers beside {_listed(names, basis)}; traced at these sizes too"
-            found[line] = Assumption(f"what is looked up at {line} is that of these sizes", because)
+        for line, names in run.by_value.items():
+            because = f"a table, or a function of Python's, may take {_listed(names, basis)} for a number; traced at these sizes too"
+            found[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: traced with one number, certified with another"
             found[who] = Assumption(f"what {who}{NUMBERS_ONLY}", because)

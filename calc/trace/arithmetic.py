@@ -49,6 +49,9 @@ class _LooksLike(type):
     def __hash__(cls) -> builtins.int:
         return hash(cls.stands_for)
 
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.stands_for, name)
+
 
 class _Int(metaclass=_LooksLike):
     """What a model's files call ``int``."""

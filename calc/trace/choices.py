@@ -18,7 +18,7 @@ import torch
 
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.torch_private import current_node
-from calc.trace import checks
+from calc.trace import checks, lengths
 from calc.trace.counts import count_of
 from calc.trace.lines import is_foreign, user_line
 from calc.trace.shadow import Shadows, has_shadow
@@ -287,6 +287,8 @@ def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any
 
 
 _RESULTS: dict[Any, Callable[..., Any]] = {
+    aten._pack_padded_sequence.default: lambda _, *args: lengths.packed(*args),
+    aten._ctc_loss.Tensor: lambda _, *args: lengths.ctc_loss(*args),
     aten._unique2.default: _unique,
     aten.unique_consecutive.default: _unique_consecutive,
     aten.unique_dim.default: _unique_dim,

@@ -71,8 +71,8 @@ def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
             expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
             if expr:
                 found.setdefault(expr, Condition(expr, True, line, each=True))
-        for line, names in run.looked_up.items():
-            # What a table has for a symbol is what it has for no number: not even at the hints does the trace tell what a real step finds.
+        for line, names in run.by_value.items():
+            # What a table has for a symbol is what it has for no number, and a function of Python's may make any number of one.
             expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
             if expr:
                 found.setdefault(expr, Condition(expr, True, line, each=True))

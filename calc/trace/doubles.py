@@ -127,8 +127,10 @@ def _divided_down(a: Any, b: Any) -> Any:
 def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
     """The size that a number made of sizes is rounded to; a plain number, under the condition that it is that, where it is no quotient."""
     env, expr = value.node.shape_env, value.node.expr
-    if any(d is not None for d in digits) or not isinstance(env, SizeEnv):
+    if not isinstance(env, SizeEnv):
         return _BY_TORCH[how](value, *digits)
+    if any(d is not None for d in digits):
+        return round(float(value), *digits)
     double = _ROUNDINGS[how](expr)
     at, found = env.at_hints(double), _fraction(expr)
     if found is None:

@@ -6,7 +6,7 @@ hashed, and taken apart by ``divmod``.
 
 A hash cannot be a function of a symbol's value, and a table may hold numbers beside sizes. All sizes of a trace have one hash, so two of
 them in a table are compared, which is a guard; whether a number in the table equals the size is only known at the sizes of each trace, so
-the line that hashes is kept with those that read values (``SizeEnv.looked_up``).
+the line that hashes is kept with those that read values (``SizeEnv.by_value``).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def like_integers() -> Iterator[None]:
     methods = {
         "__hash__": _hash,
         "__format__": _formatted,
+        "__repr__": functools.partialmethod(_written, torch.SymInt.__repr__),
         "__divmod__": lambda self, other: (self // other, self % other),
         "__rdivmod__": lambda self, other: (other // self, other % self),
         "__invert__": lambda self: -self - 1,
@@ -45,6 +46,7 @@ def like_integers() -> Iterator[None]:
         "__floor__": _itself,
         "__ceil__": _itself,
         "__trunc__": _itself,
+        "__round__": _rounded,
         "real": property(_itself),
         "numerator": property(_itself),
         "imag": 0,
@@ -99,6 +101,11 @@ def _itself(size: Any) -> Any:
     return size
 
 
+def _rounded(size: torch.SymInt, digits: int | None = None) -> Any:
+    """To tens or hundreds, the size is read as a number."""
+    return size if digits is None or digits >= 0 else builtins.round(builtins.int(size), digits)
+
+
 def _hash(size: torch.SymInt) -> int:
     env, expr = size.node.shape_env, size.node.expr
     if not isinstance(env, SizeEnv) or not expr.free_symbols:
@@ -106,9 +113,37 @@ def _hash(size: torch.SymInt) -> int:
     return env.looked_up_by(size)
 
 
-def _formatted(size: torch.SymInt, form: str) -> str:
-    """As text it is its expression, whatever the form: a name or a message made of it reads no number."""
+class _Text(str):
+    """A size as text: its expression. A name or a message made of it reads no number; who measures it or compares it does."""
+
+    def __new__(cls, text: str, read: Callable[[], None]) -> _Text:
+        made = super().__new__(cls, text)
+        made._read = read
+        return made
+
+    _read: Callable[[], None]
+
+    def __len__(self) -> int:
+        self._read()
+        return super().__len__()
+
+    def __eq__(self, other: object) -> bool:
+        self._read()
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        self._read()
+        return super().__hash__()
+
+
+def _formatted(size: torch.SymInt, _: str) -> str:
+    """Whatever the form."""
     return str(size)
+
+
+def _written(size: torch.SymInt, original: Callable[[Any], str]) -> str:
+    env, text = size.node.shape_env, original(size)
+    return _Text(text, functools.partial(env.note_by_value, size.node.expr)) if isinstance(env, SizeEnv) else text
 
 
 def _masked(size: torch.SymInt, original: Callable[..., Any], mask: Any) -> Any:

@@ -55,10 +55,10 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """Note what ``out`` is known to be, where that follows."""
     name = name_of(func)
-    if name in _TAKING_APART:
+    if name in (*_TAKING_APART, "sort"):
         of_all = _plain(args[0])
         if of_all is not None and not of_all.step:
-            for part in out:
+            for part in out if name != "sort" else out[:1]:
                 note_elements(part, of_all)
         return
     if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):

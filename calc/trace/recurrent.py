@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 
 from calc.torch_private import foreign_functions
 from calc.trace.disguise import replaced
+from calc.trace.lengths import each_of
 
 Hidden = Any  # the state of a layer: a tensor, or for an LSTM (hidden, cell)
 
@@ -126,17 +127,77 @@ def _both_ways(part: Part, cell: Cell, x: Tensor, states: Sequence[Hidden], weig
     return torch.cat([first, second], -1), [forth, back]
 
 
+def _rows(state: Hidden, start: Any, end: Any) -> Hidden:
+    if isinstance(state, tuple):
+        return tuple(_rows(part, start, end) for part in state)
+    return torch.ops.aten.slice.Tensor(state, 0, start, end)
+
+
+def _joined(states: Sequence[Hidden]) -> Hidden:
+    if isinstance(states[0], tuple):
+        return tuple(torch.cat(parts, 0) for parts in zip(*states, strict=True))
+    return torch.cat([*states], 0)
+
+
+def _shown(state: Hidden) -> Tensor:
+    shown: Tensor = state[0] if isinstance(state, tuple) else state
+    return shown
+
+
+def _packed_forth(cell: Cell, x: Tensor, batches: Sequence[Any], state: Hidden, weights: _Weights) -> tuple[Tensor, Hidden]:
+    """One direction over a packed sequence: each step has the rows that are not at their end yet."""
+    given = weights.from_input(x)
+    shown, ended, at, before = [], [], 0, batches[0]
+    for rows in batches:
+        part = _rows(given, at, at + rows)
+        if rows < before:
+            ended.append(_rows(state, rows, before))
+            state = _rows(state, 0, rows)
+        state = cell(lambda part=part: part, state, weights)  # type: ignore[misc]  # as above
+        shown.append(_shown(state))
+        at, before = at + rows, rows
+    return torch.cat(shown, 0), _joined([state, *reversed(ended)])
+
+
+def _packed_back(cell: Cell, x: Tensor, batches: Sequence[Any], first: Hidden, weights: _Weights) -> tuple[Tensor, Hidden]:
+    """The other direction: it begins with the longest rows, and others join them."""
+    given = weights.from_input(x)
+    shown, at, before = [], x.shape[0], batches[-1]
+    state = _rows(first, 0, before)
+    for rows in reversed(batches):
+        if rows > before:
+            state = _joined([state, _rows(first, before, rows)])
+        part = _rows(given, at - rows, at)
+        state = cell(lambda part=part: part, state, weights)  # type: ignore[misc]  # as above
+        shown.append(_shown(state))
+        at, before = at - rows, rows
+    return torch.cat(shown[::-1], 0), state
+
+
+def _packed(
+    batches: Sequence[Any], part: Part, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights]
+) -> tuple[Tensor, list[Hidden]]:
+    """A layer over a packed sequence that has so many rows in each step, in one direction or in both."""
+    with part(""):
+        y, forth = _packed_forth(cell, x, batches, states[0], weights[0])
+    if len(weights) == 1:
+        return y, [forth]
+    with part("_reverse"):
+        z, back = _packed_back(cell, x, batches, states[1], weights[1])
+    return torch.cat([y, z], -1), [forth, back]
+
+
 def _part(within: Within, number: int, way: str) -> contextlib.AbstractContextManager[None]:
     return within(f"l{number}{way}")
 
 
 def _stacked(
-    within: Within, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights], dropout: float, ways: int
+    within: Within, cell: Cell, x: Tensor, states: Sequence[Hidden], weights: Sequence[_Weights], dropout: float, ways: int, batches: Any
 ) -> tuple[Tensor, list[Hidden]]:
-    """One layer after another, called as torch calls their weights: l0, l0_reverse, l1, …"""
+    """One layer after another, called as torch calls their weights: l0, l0_reverse, l1, … ``batches`` are those of a packed sequence."""
     final = []
+    run = functools.partial(_packed, batches) if batches is not None else _both_ways if ways == 2 else _one_way
     for at in range(0, len(weights), ways):
-        run = _both_ways if ways == 2 else _one_way
         x, last = run(functools.partial(_part, within, at // ways), cell, x, states[at : at + ways], weights[at : at + ways])
         final += last
         if dropout and at + ways < len(weights):
@@ -150,34 +211,41 @@ def _gathered(flat: Sequence[Tensor], biased: bool, projected: bool = False) -> 
     return [_Weights(g[0], g[1], g[2] if biased else None, g[3] if biased else None, g[-1] if projected else None) for g in groups]
 
 
-def _lstm(within: Within, exchanged: Callable[[str], None], original: Callable[..., Any]) -> Callable[..., Any]:
+def _unpacked(first: Any, second: Any, options: tuple[Any, ...]) -> tuple[list[Any] | None, Any, Any, tuple[Any, ...]]:
+    """Rows in each step, state, weights and options of a call that is given the state and the weights, or of a packed sequence the rows,
+    the state and the weights."""
+    if isinstance(first, Tensor) and isinstance(options[0], list | tuple):
+        return each_of(first), second, options[0], (*options[1:], False)
+    return None, first, second, options
+
+
+def _lstm(within: Within, exchanged: Callable[[str], None]) -> Callable[..., Any]:
     def lstm(x: Tensor, given: Any, flat: Any, *options: Any) -> Any:
-        if isinstance(flat, bool) or isinstance(given, Tensor):  # a packed sequence: its sizes are data
-            return original(x, given, flat, *options)
+        batches, given, flat, options = _unpacked(given, flat, options)
         biased, _, dropout, training, both, batch_first = options
         x = x.transpose(0, 1) if batch_first else x
         hidden, cell = given
         projected = hidden.shape[2] != cell.shape[2]
-        if not projected:  # oneDNN has no projections
+        if not projected and batches is None:  # oneDNN has neither projections nor packed sequences
             exchanged("lstm")
         states = list(zip(hidden.unbind(0), cell.unbind(0), strict=True))
         weights = _gathered(flat, biased, projected)
-        y, final = _stacked(within, _lstm_cell, x, states, weights, dropout if training else 0.0, 2 if both else 1)
+        y, final = _stacked(within, _lstm_cell, x, states, weights, dropout if training else 0.0, 2 if both else 1, batches)
         last_hidden, last_cell = torch.stack([h for h, _ in final], 0), torch.stack([c for _, c in final], 0)
         return y.transpose(0, 1) if batch_first else y, last_hidden, last_cell
 
     return lstm
 
 
-def _plain(within: Within, cell: Cell, original: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(within: Within, cell: Cell) -> Callable[..., Any]:
     """A layer whose state is one tensor."""
 
     def layer(x: Tensor, hidden: Any, flat: Any, *options: Any) -> Any:
-        if isinstance(flat, bool) or isinstance(hidden, list | tuple) or isinstance(flat, Tensor):
-            return original(x, hidden, flat, *options)
+        batches, hidden, flat, options = _unpacked(hidden, flat, options)
         biased, _, dropout, training, both, batch_first = options
         x = x.transpose(0, 1) if batch_first else x
-        y, final = _stacked(within, cell, x, hidden.unbind(0), _gathered(flat, biased), dropout if training else 0.0, 2 if both else 1)
+        weights, ways = _gathered(flat, biased), 2 if both else 1
+        y, final = _stacked(within, cell, x, hidden.unbind(0), weights, dropout if training else 0.0, ways, batches)
         last = torch.stack(final, 0)
         return y.transpose_(0, 1) if batch_first else y, last
 
@@ -200,7 +268,7 @@ def cell_by_cell(within: Within, exchanged: Callable[[str], None]) -> Iterator[N
     ``exchanged(key)`` notes that torch would run another kernel."""
     functions: Any = foreign_functions
     kinds: dict[str, Cell] = {"gru": _gru_cell, "rnn_tanh": _simple_cell(torch.tanh), "rnn_relu": _simple_cell(torch.relu)}
-    layers = {name: _plain(within, cell, getattr(functions, name)) for name, cell in kinds.items()}
+    layers = {name: _plain(within, cell) for name, cell in kinds.items()}
     cells = {f"{name}_cell": _alone(cell) for name, cell in kinds.items()}
-    with replaced(functions, lstm=_lstm(within, exchanged, functions.lstm), lstm_cell=_alone(_lstm_cell), **layers, **cells):
+    with replaced(functions, lstm=_lstm(within, exchanged), lstm_cell=_alone(_lstm_cell), **layers, **cells):
         yield

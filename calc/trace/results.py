@@ -10,7 +10,7 @@ import torch
 
 from calc.errors import TraceError
 from calc.torch_private import corresponding_complex_dtype, suggest_memory_format
-from calc.trace import fourier
+from calc.trace import fourier, lengths
 
 
 def _columns(
@@ -205,6 +205,11 @@ RESULTS: dict[Any, Callable[..., Any]] = {
         for overload in ("default", "periodic")
     },
     torch.ops.aten.masked_scatter.default: lambda x, mask, _: _as_wide_as_both(x, mask),
+    torch.ops.aten._ctc_loss.default: lengths.ctc_loss_of_numbers,
+    **dict.fromkeys(
+        (torch.ops.aten._ctc_loss_backward.default, torch.ops.aten._ctc_loss_backward.Tensor),
+        lambda _, log_probs, *__: log_probs.new_empty(log_probs.shape),
+    ),
     torch.ops.aten.trace.default: lambda x: x.new_empty(()),
     torch.ops.aten.addbmm.default: lambda x, a, b, **_: a.new_empty((a.shape[1], b.shape[2])),
     torch.ops.aten.cholesky_solve.default: lambda b, *_: _columns_first(b),

@@ -179,11 +179,26 @@ def has_shadow(value: Any) -> bool:
     return shadow[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
 
 
+def constant_values(value: torch.Tensor) -> torch.Tensor | None:
+    """The values of a tensor, as a real one, where constants alone decide them: the same at all sizes."""
+    if not has_shadow(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
+        return None
+    real: torch.Tensor = getattr(value, "napkin_shadow", (value,))[0]
+    return real
+
+
+def attach_values(out: torch.Tensor, real: torch.Tensor) -> None:
+    """Let ``real`` have the values of ``out``, which was made of constants alone."""
+    _attach(out, real)
+
+
 def made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
-    """Note that the values in ``out`` are those of ``parts``, tensors among them: known where these are, and made of the same sizes."""
+    """Note that the values in ``out`` are those of ``parts``, tensors and doubles made of sizes among them: known where these are, and made
+    of the same sizes."""
     storage = out.untyped_storage()
     tensors = [part for part in parts if isinstance(part, torch.Tensor)]
     made_of = frozenset[str]().union(*(getattr(t.untyped_storage(), "napkin_made_of", ()) for t in tensors))
+    made_of = made_of.union(*(part.node.shape_env.made_of(part) for part in parts if isinstance(part, torch.SymFloat)))
     if made_of:
         storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
     if not known or not all(map(has_shadow, tensors)):

@@ -13,6 +13,7 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.torch_private import FakeTensor, no_dispatch, no_modes
+from calc.trace import lengths
 from calc.trace.composites import Names
 from calc.trace.disguise import replaced
 from calc.trace.readings import Reading
@@ -66,6 +67,7 @@ def standing_in(recorder: Recorder) -> Iterator[None]:
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder.copying) for n in ("tensor", "as_tensor")}),
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
+        lengths.written_out(),
     ):
         yield
 
@@ -131,12 +133,13 @@ def _linspace(
 
 
 def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.tensor`` of numbers, tensors of one number among them: each of these is read, and known if its value is."""
+    """``torch.tensor`` of numbers, doubles made of sizes and tensors of one number among them: each of these is read, and known if its value
+    is."""
     if isinstance(data, torch.Tensor):
         return original(data, *args, **kwargs)
     parts = [*_numbers_in(data)]
     read = any(isinstance(part, Reading) for part in parts)
-    if not read and not any(isinstance(part, torch.Tensor) for part in parts):
+    if not read and not any(isinstance(part, torch.Tensor | torch.SymFloat) for part in parts):
         return original(data, *args, **kwargs)
     if not args and kwargs.get("dtype") is None:
         with no_dispatch():
@@ -176,7 +179,8 @@ def _plain(data: Any) -> Any:
 def _type_of(number: Any) -> torch.dtype:
     if isinstance(number, torch.Tensor):
         return number.dtype
-    return torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, int) else torch.get_default_dtype()
+    whole = int | torch.SymInt
+    return torch.bool if isinstance(number, bool) else torch.int64 if isinstance(number, whole) else torch.get_default_dtype()
 
 
 def _max_pool1d(original: Callable[..., torch.Tensor], input: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

@@ -35,7 +35,7 @@ from calc.trace.remember import remembered
 from calc.trace.repeated import Repeats
 from calc.trace.sites import OPTIMIZER
 from calc.trace.standins import standing_in
-from calc.trace.symbols import SizeEnv, torch_reading
+from calc.trace.symbols import SizeEnv, numbers_noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Traced:
     the first in which turns of a loop divide, by their text, as they are in so many turns. ``asked``
     has the lines that read a value made of symbols, and of which. ``numbers_read`` says
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
-    ``repeats`` are the forms of its results, for a run with the same symbols. ``looked_up`` has the lines
-    that look a size up in a table. ``exchanged`` are the kernels that torch would run otherwise, by their keys in ``calc.exchanges``.
-    ``shares`` are those of a ``SizeEnv``."""
+    ``repeats`` are the forms of its results, for a run with the same symbols. ``by_value`` has the lines
+    that go by the number a size is, or a double made of sizes. ``exchanged`` are the kernels that torch would run otherwise, by their keys
+    in ``calc.exchanges``. ``shares`` are those of a ``SizeEnv``."""
 
     record: Record
     conditions: Sequence[Condition]
@@ -56,7 +56,7 @@ class Traced:
     repeats: Repeats
     numbers_read: tuple[str, ...] = ()
     rewrites: bool = True
-    looked_up: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    by_value: Mapping[str, frozenset[str]] = field(default_factory=dict)
     exchanged: Collection[str] = ()
     shares: Sequence[PinnedSizeError] = ()
 
@@ -105,11 +105,11 @@ def record_step(
         return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
     conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
     shadows = recorder.shadows
-    readers, looked_up = tuple(recorder.choices.readers), {} if env is None else env.looked_up
+    readers, by_value = tuple(recorder.choices.readers), {} if env is None else env.by_value
     exchanged = {*recorder.exchanged}
     shares = () if env is None else tuple(env.shares)
     asked, rewritten = shadows.asked, recorder.rewrites
-    return Traced(record, conditions, divided, shadows.answers, asked, repeats, readers, rewritten, looked_up, exchanged, shares)
+    return Traced(record, conditions, divided, shadows.answers, asked, repeats, readers, rewritten, by_value, exchanged, shares)
 
 
 # What is read where a number is read out of data: something else in the recordings that certify the symbolic ones.
@@ -128,7 +128,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
         _convolving(env),
         kept_in_order(),  # before any of it is remembered
         remembered(arithmetic),
-        torch_reading(env),
+        numbers_noted(env),
         symbolic_numbers(),
         own_results(),
         _quiet(),

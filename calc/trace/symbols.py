@@ -13,8 +13,10 @@ import functools
 import itertools
 import random
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import sympy as sp
@@ -118,6 +120,8 @@ _runs = itertools.count()
 
 # From where torch's own code, after 2.13, reads the sizes of a tensor as numbers (TensorImpl::sizes); before, it dispatches aten.size.
 _OF_TENSORS = "SymbolicShapeMeta.cpp"
+# Methods of a symbolic double that give a plain number.
+_TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_integer"})
 
 
 def read_by_torch() -> ReadByTorchError:
@@ -129,27 +133,41 @@ def read_by_torch() -> ReadByTorchError:
 
 
 @contextlib.contextmanager
-def torch_reading(env: SizeEnv | None) -> Iterator[None]:
-    """Context in which sizes that torch's own code reads as numbers, within a step, are refused. In steps of autograd of which nothing
-    hangs on them they are answered."""
+def numbers_noted(env: SizeEnv | None) -> Iterator[None]:
+    """Context in which sizes that torch's own code reads as numbers, within a step, are refused; in steps of autograd of which nothing
+    hangs on them they are answered. Lines that read a double made of sizes are noted."""
     if env is None:
         yield
         return
-    guard = SymNode.guard_int
+    guard, guard_double = SymNode.guard_int, SymNode.guard_float
 
     def guard_int(node: Any, file: str, line: int) -> int:
         if file.endswith(_OF_TENSORS) and env.recording() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
             raise read_by_torch()
         return int(guard(node, file, line))
 
-    with replaced(SymNode, guard_int=guard_int):
+    def guard_float(node: Any, file: str, line: int) -> float:
+        if _is_read_outside_torch(sys._getframe(1)):
+            env.note_by_value(node.expr)
+        return float(guard_double(node, file, line))
+
+    with replaced(SymNode, guard_int=guard_int, guard_float=guard_float):
         yield
+
+
+def _is_read_outside_torch(frame: FrameType | None) -> bool:
+    """Whether Python code that is not torch's turns a symbolic double into a plain one: torch makes scales and bounds of them, no sizes."""
+    if frame is None or frame.f_code.co_name not in _TO_PLAIN:
+        return False  # an operator takes it for a number in a tensor
+    while frame is not None and frame.f_code.co_filename == torch.__file__:
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch"
 
 
 class SizeEnv(ShapeEnv):
     """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
-    ``looked_up`` has the lines that hash a size, and of which symbols, ``shares`` what a line was told that read half of the turns, say:
-    the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
+    ``by_value`` has the lines that hash a size, or read a double made of sizes, and of which symbols, ``shares`` what a line was told that
+    read half of the turns, say: the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
 
     def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
         super().__init__()
@@ -185,17 +203,23 @@ class SizeEnv(ShapeEnv):
         """Start of a run: nothing was asked in it yet."""
         self.asked: dict[Any, tuple[Any, str]] = {}
         self._written: dict[Any, Condition | None] = {}
-        self.looked_up: dict[str, frozenset[str]] = {}
+        self.by_value: dict[str, frozenset[str]] = {}
         self.shares: list[PinnedSizeError] = []
         self._hash = hash((SizeEnv, next(_runs)))
 
     def looked_up_by(self, size: torch.SymInt) -> int:
         """The hash of all sizes in this run, so that no table has a result of another run for them. The line that hashes one is noted: what
         it finds beside sizes may be otherwise at others."""
-        if self._aside is None:
-            line = user_line()
-            self.looked_up[line] = self.looked_up.get(line, frozenset()) | self.made_of(size)
+        self.note_by_value(size.node.expr)
         return self._hash
+
+    def note_by_value(self, expr: Any) -> None:
+        """Note that the line which is running goes by the number that ``expr`` is: at other sizes that is another one."""
+        if self._aside is None and expr.free_symbols:
+            self._note(user_line(), expr)
+
+    def _note(self, line: str, expr: Any) -> None:
+        self.by_value[line] = self.by_value.get(line, frozenset()) | self._names(expr)
 
     # -- guards ---------------------------------------------------------------------------------------------------
 
@@ -238,8 +262,11 @@ class SizeEnv(ShapeEnv):
     def _is_share_of_turns(self, expr: Any) -> bool:
         """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
         parts = expr.atoms(FloorDiv)
-        return len(expr.free_symbols) == 1 and self._names(expr) <= {*self.turns} and all(part.args[1].is_Integer for part in parts) and (
-            bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts}))
+        return (
+            len(expr.free_symbols) == 1
+            and self._names(expr) <= {*self.turns}
+            and all(part.args[1].is_Integer for part in parts)
+            and (bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts})))
         )
 
     def take(self, question: Any) -> None:
@@ -310,6 +337,8 @@ class SizeEnv(ShapeEnv):
             for expr, (answer, line) in self.asked.items():
                 text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
                 self._written[expr] = None if text is None else Condition(text, bool(answer), line)
+                if text is None and answer in (sp.true, sp.false):
+                    self._note(line, expr)
         return [condition for condition in self._written.values() if condition is not None]
 
     def divided(self) -> dict[str, Condition]:

@@ -36,6 +36,32 @@ add("threshold.default threshold_.default", lambda: call(r(3, 5), 1.0, 0.0))
 add("rrelu_with_noise.default", lambda: call(r(3, 5), torch.empty(3, 5), 0.1, 0.3, True))
 add("rrelu_with_noise_backward.default", lambda: call(r(3, 5), r(3, 5), r(3, 5), 0.1, 0.3, True, False))
 
+# -- lengths of sequences ----------
+
+add(
+    "_pack_padded_sequence.default",
+    lambda: call(r(3, 7, 5), torch.tensor([7, 5, 5]), True),
+    lambda: call(r(7, 2, 5), torch.tensor([6, 2]), False),
+)
+
+
+def _paths(of: type, flat: bool = False, zero_infinity: bool = False) -> Case:
+    """Three rows of 11 steps, 13 letters and at most 4 of them in a label."""
+    letters, labels = [4, 2, 3], torch.randint(1, 13, (9,) if flat else (3, 4))
+    return call(r(11, 3, 13).log_softmax(2), labels, of([11, 9, 10]), of(letters), 0, zero_infinity)
+
+
+def _paths_back(of: type, zero_infinity: bool = False) -> Case:
+    scores, labels, *lengths = _paths(of).args
+    loss, log_alpha = aten._ctc_loss(scores, labels, *lengths)
+    return call(r(3), scores, labels, *lengths[:2], loss, log_alpha, 0, zero_infinity)
+
+
+add("_ctc_loss.default", lambda: _paths(list), lambda: _paths(list, flat=True), lambda: _paths(list, zero_infinity=True))
+add("_ctc_loss.Tensor", lambda: _paths(torch.tensor), lambda: _paths(torch.tensor, flat=True))
+add("_ctc_loss_backward.default", lambda: _paths_back(list), lambda: _paths_back(list, zero_infinity=True))
+add("_ctc_loss_backward.Tensor", lambda: _paths_back(torch.tensor))
+
 # -- Fourier transforms: lines of 5, 6, 7 and 8 ----------
 
 

@@ -29,6 +29,7 @@ KNOWN = {"aten.addr.default", "aten.index.Tensor", "aten._unsafe_index.Tensor", 
 TAKEN_APART = {"aten.mean.default", "aten.mean.dim", "aten.unsafe_split.Tensor"}
 # Data decide the size of their results: recordings make those by themselves, and the zoo checks them.
 DECIDED = {"aten._unique2.default", "aten.masked_select.default", "aten.unique_consecutive.default"}
+DECIDED |= {"aten._pack_padded_sequence.default", "aten._ctc_loss.Tensor"}
 
 
 def as_it_is(tensor: Tensor) -> Tensor:

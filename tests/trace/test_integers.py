@@ -54,7 +54,7 @@ def _matched(d: Any) -> Any:
 
 
 def _named(d: Any) -> Any:
-    return 2 * d if f"width {d}" and f"{d:04d}" and str(d) else None
+    return 2 * d if f"width {d}" and f"{d:04d} of {d}" else None
 
 
 WIDTHS: dict[str, Callable[[Any], Any]] = {
@@ -72,6 +72,7 @@ WIDTHS: dict[str, Callable[[Any], Any]] = {
     "dispatched": _dispatched,
     "matched": _matched,
     "named": _named,
+    "rounded to ones": lambda d: round(d) + round(d, 1),
     "divided with rest": lambda d: divmod(4 * d, 2)[0] + divmod(d, 3)[1],
     "a power": lambda d: pow(d, 2),
     "true": lambda d: 2 * d if d else None,
@@ -124,6 +125,27 @@ def test_what_a_table_has_for_a_size_is_read_at_that_size(d: int) -> None:
 
 def _looked_up(table: dict[Any, Any], d: Any) -> Any:
     return table.get(d, 2 * d)
+
+
+BY_NUMBER: dict[str, Callable[[Any], Any]] = {
+    "digits": lambda d: len(str(d)) + 2,
+    "a text that is compared": lambda d: 5 if f"{d}" == "64" else d,
+    "a text that is a number": lambda d: int(f"{d}") + 1,
+    "rounded to tens": lambda d: round(d, -1) + 10,
+    "rounded to tenths": lambda d: int(round(d / 3, 1) * 10),
+    "an exponential": lambda d: int(math.exp(1 / d) * 8),
+    "a table of doubles": lambda d: {16.0: 5}.get(d / 4, 7),
+}
+
+
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_what_goes_by_the_number_that_a_size_is_is_right_at_every_size(name: str) -> None:
+    """Of a text, of a function of Python's that takes a double, of a table: there is a closed form where it holds, and else a trace."""
+    derivation = calc.derive(_spec(BY_NUMBER[name]), cache=False, optimizer="sgd")
+
+    for at in (31, 2, 64):
+        f = BY_NUMBER[name](at)
+        assert 2 * at * f + f + at == derivation["parameters"].at(d=at), at
 
 
 def test_sizes_are_told_apart_in_a_set() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import calc
 from calc import Spec
@@ -78,6 +79,44 @@ def test_a_list_of_lengths_is_one_of_sizes() -> None:
     derivation = _exact(Spec("list", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, loss))
 
     assert ["the step is a polynomial in B"] == [a.expr for a in derivation.assumptions]
+
+
+def _packed(module: nn.Module, x: Tensor, lengths: Any) -> Tensor:
+    states: Tensor = pack_padded_sequence(module(x), lengths, batch_first=True).data
+    return states.sum()
+
+
+def test_a_sequence_is_packed_at_every_size() -> None:
+    """All rows are of length T: nothing is left out, and T·B rows are copied there and back."""
+    derivation = _exact(
+        Spec("packed", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, lambda m, x: _packed(m, x, torch.full((len(x),), x.shape[1])))
+    )
+
+    assert {} == derivation.held
+    assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
+
+
+def test_constant_lengths_leave_out_what_is_padding() -> None:
+    """Of three rows, 7 + 5 + 2 elements of d are copied, by an operator that reads all 3·T of them."""
+    dims = {"T": 7, "d": 11}
+    s = Spec("constants", dims, lambda n: nn.Linear(n.d, n.d), lambda n: (torch.randn(3, n.T, n.d),), lambda m, x: _packed(m, x, [7, 5, 2]))
+    derivation = calc.derive(s, cache=False, optimizer="sgd")
+
+    assert [] == [v.quantity for at in ({}, {"T": 9, "d": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
+
+
+@pytest.mark.parametrize("use", ["packed", "paths"])
+def test_lengths_that_are_drawn_are_refused_with_the_line(use: str) -> None:
+    def loss(module: nn.Module, x: Tensor) -> Tensor:
+        lengths = torch.randint(1, x.shape[1], (x.shape[0],))
+        if use == "packed":
+            return _packed(module, x, lengths.sort(descending=True).values)
+        labels = torch.ones(x.shape[:2], dtype=torch.int64)
+        steps = torch.full((x.shape[0],), x.shape[1])
+        return nn.functional.ctc_loss(module(x).log_softmax(-1).transpose(0, 1), labels, steps, lengths)
+
+    with pytest.raises(calc.errors.TraceError, match=r"lengths of sequences at test_lengths.py:\d+.* are data"):
+        calc.derive(Spec("drawn", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, loss), cache=False, optimizer="sgd")
 
 
 def test_lengths_that_are_data_stay_refused() -> None:

@@ -327,6 +327,34 @@ for name, loss in LOSSES.items():
         OTHER_ROWS,
         prediction(loss),
     )
+Paths = Callable[[Tensor, Tensor], tuple[Any, Any]]
+# Steps and labels of each row: all that there are, or numbers.
+LENGTHS: dict[str, Paths] = {
+    "all of them": lambda x, y: (torch.full((x.shape[1],), x.shape[0]), torch.full((y.shape[0],), y.shape[1])),
+    "in lists": lambda x, y: ([17, 17, 15], [4, 3, 4]),
+}
+
+
+def labelled(lengths: Paths) -> Any:
+    """The loss of paths with each reduction, over the logarithms of probabilities."""
+
+    def loss(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        scores, kept = module(x).log_softmax(2), ((False, "mean"), (True, "sum"), (False, "none"))
+        return torch.stack([F.ctc_loss(scores, y, *lengths(x, y), reduction=r, zero_infinity=zero).sum() for zero, r in kept]).sum()
+
+    return loss
+
+
+for name, lengths in LENGTHS.items():
+    listed = name == "in lists"
+    network(
+        f"loss of paths, {name}",
+        {"C": 13, "d": 7} if listed else {"T": 17, "B": 3, "S": 4, "C": 13, "d": 7},
+        lambda n: nn.Linear(n.d, n.C),
+        lambda n, s=listed: (torch.rand(17 if s else n.T, 3 if s else n.B, n.d), torch.randint(1, n.C, (3 if s else n.B, 4 if s else n.S))),
+        {"C": 5, "d": 3} if listed else {"T": 23, "B": 2, "S": 5, "C": 7, "d": 3},
+        labelled(lengths),
+    )
 CLASS_LOSSES: dict[str, Loss] = {
     "margins": lambda p, t, r: F.multi_margin_loss(p, t[:, 0], reduction=r),
     "margins, weighted": lambda p, t, r: F.multi_margin_loss(p, t[:, 0], p=2, weight=p[0].detach(), reduction=r),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.zoo.exhibit import network
 
@@ -47,6 +49,45 @@ for kind in (nn.LSTM, nn.GRU, nn.RNN):
     recurrent(f"{kind.__name__} layer without bias", kind, bias=False)
 recurrent("LSTM layer that projects", nn.LSTM, width=2, proj_size=2)
 recurrent("RNN layer of relu", nn.RNN, nonlinearity="relu")
+
+
+class Packed(nn.Module):
+    """A recurrent layer over sequences without their padding."""
+
+    def __init__(self, n: Any, kind: type[nn.RNNBase], lengths: Callable[[Tensor], Any], ways: int = 1, **options: Any) -> None:
+        super().__init__()
+        self.embed, self.lengths, self.sorted = nn.Linear(n.d, n.d), lengths, options.pop("sorted", True)
+        self.layer = kind(n.d, n.f, batch_first=True, bidirectional=ways == 2, **options)
+        self.head = nn.Linear(ways * options.get("proj_size", n.f), 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        packed = pack_padded_sequence(self.embed(x), self.lengths(x), batch_first=True, enforce_sorted=self.sorted)
+        states, lengths = pad_packed_sequence(self.layer(packed)[0], batch_first=True)
+        assert len(lengths) == len(x)
+        return self.head(states)
+
+
+def all_of_one_length(x: Tensor) -> Tensor:
+    return torch.full((x.shape[0],), x.shape[1])
+
+
+def packed(name: str, kind: type[nn.RNNBase], lengths: Callable[[Tensor], Any], of: str = "B T d f", **options: Any) -> None:
+    dims, other = ({size: sizes[size] for size in of.split()} for sizes in (SEQUENCE, OTHER_SEQUENCE))
+    network(
+        name,
+        dims,
+        lambda n: Packed(n, kind, lengths, **options),
+        lambda n: (torch.rand(n.B if "B" in of else 4, n.T if "T" in of else 7, n.d),),
+        other,
+        slow="slow" in name,
+    )
+
+
+packed("LSTM layer, packed", nn.LSTM, all_of_one_length)
+packed("GRU layer, packed, sorted by itself", nn.GRU, all_of_one_length, sorted=False)
+packed("LSTM layer both ways, lengths in a list", nn.LSTM, lambda _: [3, 7, 2, 3], "d f", ways=2, sorted=False)
+packed("RNN layer, lengths in a list", nn.RNN, lambda _: [7, 5, 5, 2], "d f")
+packed("LSTM layer that projects, lengths in a list", nn.LSTM, lambda _: [7, 5, 5, 2], "d f", proj_size=2)
 
 
 class Given(nn.Module):
