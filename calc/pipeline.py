@@ -264,17 +264,18 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> t
     def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
         return _as_it_is(other, sizes, run)
 
-    divides = _may_lack_a_multiple(failure, run.has_general(spec))
-    found = multiples.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted) if divides else None
+    found = None
+    if isinstance(failure, SizesError) and _may_lack_a_multiple(failure, run.has_general(spec)):
+        found = multiples.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted)
     return found or recorded(multiples.as_numbers(spec, str(failure)))
 
 
-def _may_lack_a_multiple(failure: TraceError, has_general: bool) -> bool:
+def _may_lack_a_multiple(failure: SizesError, has_general: bool) -> bool:
     """Whether a size that divides another may mend ``failure``. Where the step was traced for sizes in general, a case of these sizes that
     raises lacks none."""
     if isinstance(failure, OtherPathError):
         return failure.divides
-    return not isinstance(failure, PinnedSizeError) and (type(failure) is not SizesError or not has_general)
+    return type(failure) is not SizesError or not has_general
 
 
 def _taken_for_granted(recorded: tuple[Graph, Analysis | None, Spec]) -> int:
