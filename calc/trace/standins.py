@@ -133,8 +133,8 @@ def _linspace(
 
 
 def _copied(original: Callable[..., torch.Tensor], copying: Callable[[], Any], data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.tensor`` of numbers, doubles made of sizes and tensors of one number among them: each of these is read, and known if its value
-    is."""
+    """``torch.tensor`` of numbers, doubles made of sizes and tensors of one number among them: each of these is read, and known if its
+    value is."""
     if isinstance(data, torch.Tensor):
         return original(data, *args, **kwargs)
     parts = [*_numbers_in(data)]
