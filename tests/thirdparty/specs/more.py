@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from calc.dims import Dim
 from tests.thirdparty.case import Case, mean_square
 
 
@@ -182,10 +183,10 @@ CASES = (
         "normflows",
         "normflows.flows",
         "CoupledRationalQuadraticSpline",
-        {"B": 16, "d": 6, "f": 16},
+        {"B": 64, "d": 6, "f": 16},
         lambda m, n: m.CoupledRationalQuadraticSpline(n.d, 2, n.f),
-        lambda n: (torch.randn(n.B, n.d),),
-        ({"B": 1}, {"f": 24}),
+        lambda n: (4 * torch.randn(n.B, n.d),),  # within the interval of the spline and outside
+        ({"B": 48}, {"f": 24}),
     ),
     Case(
         "deepctr-torch",
@@ -209,7 +210,7 @@ CASES = (
         "segment-anything",
         "segment_anything.modeling",
         "ImageEncoderViT",
-        {"B": 1, "S": 64, "d": 32, "h": 2},
+        {"B": 1, "S": Dim(64, multiple_of=8), "d": Dim(32, multiple_of="h"), "h": 2},
         lambda m, n: m.ImageEncoderViT(
             img_size=n.S,
             patch_size=8,
