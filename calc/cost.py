@@ -132,8 +132,10 @@ class Free:
     moves: bool = False
 
 
-# Overloads in place, and those of other operators that take the same arguments by another overload's name.
+# Overloads in place, or with a number in the place of a tensor, and those that take the same arguments by another overload's name.
 _LIKE = {"Scalar": ("Tensor", "default"), "Tensor": ("default", "Tensor_Tensor"), "default": ("Tensor",)}
+_BY_NUMBER = ("Scalar", "Scalar_Tensor", "Tensor_Scalar", "Scalar_Self", "Scalar_Other", "self_scalar", "other_scalar")
+_LIKE |= dict.fromkeys(_BY_NUMBER, ("Tensor", "default", "Tensor_Tensor"))
 
 
 @dataclass
@@ -155,15 +157,17 @@ class Registry:
 
     def find(self, op: str) -> Rule | Free | None:
         """What is known of ``op``. An operator in place (``aten.erf_.default``) without an entry of its own costs what the one does that
-        makes a new result: it reads its argument and writes as many elements. Where it touches fewer, it has an entry of its own."""
-        return self.rules.get(op) or self.frees.get(op) or self._not_in_place(op)
+        makes a new result: it reads its argument and writes as many elements. Where it touches fewer, it has an entry of its own. One
+        that is given a number (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, which it does not read."""
+        return self.rules.get(op) or self.frees.get(op) or self._alike(op)
 
-    def _not_in_place(self, op: str) -> Rule | Free | None:
+    def _alike(self, op: str) -> Rule | Free | None:
         library, _, rest = op.partition(".")
         name, _, overload = rest.partition(".")
-        if not name.endswith("_") or name.endswith("__"):
+        in_place = name.endswith("_") and not name.endswith("__")
+        if not in_place and overload not in _BY_NUMBER:
             return None
-        names = [f"{library}.{name[:-1]}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
+        names = [f"{library}.{name[:-1] if in_place else name}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
         return next((entry for other in names if (entry := self.rules.get(other) or self.frees.get(other))), None)
 
     def with_rule(self, op: str, function: RuleFunction) -> Registry:

@@ -114,6 +114,7 @@ SHAPE_ONLY: dict[str, frozenset[str]] = {
         names("self"),
     ),
     "native_layer_norm_backward": names("bias"),
+    "is_same_size": names("self other"),
     "bernoulli.p": names("self"),
 }
 

@@ -55,7 +55,7 @@ def _item(value: Any, i: int) -> Any:
 
 
 def _renamed(operator: str, argument: str) -> str:
-    if argument in ("scalar", "scalars"):
+    if argument in ("scalar", "scalars") or (argument == "other" and operator in ("clamp_min", "clamp_max")):
         return _SCALARS.get(operator, "value")
     if argument == "exponents":
         return "exponent"

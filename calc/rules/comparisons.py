@@ -47,6 +47,7 @@ free(
     because="orders or sorts elements into bins by comparing them: no arithmetic",
     moves=True,
 )
+free("aten.is_same_size.default", because="compares shapes: no element is read")
 free(*_aten("floor.default ceil.default round.default trunc.default"), because="rounds, which is a cast: no arithmetic", moves=True)
 
 

@@ -89,7 +89,7 @@ free("aten.ceil_.default", "aten.floor_.default", because="rounds, which is a ca
 @rule("aten.special_xlog1py.default", statement="y = a log(1 + b), or 0 where a = 0", source=REFS + "special.xlog1py")
 def xlog1py(op: Operator) -> Cost:
     """Shapes: a and b broadcast to (*) → y (*)."""
-    return Cost(elementwise=(each("log(1 + b)", op.shape("other")), each("a log(1 + b)", op.out.shape)))
+    return Cost(elementwise=(each("log(1 + b)", op.shape("other") if op.has("other") else ()), each("a log(1 + b)", op.out.shape)))
 
 
 @rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", source=REFS + "ldexp")

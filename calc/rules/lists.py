@@ -10,6 +10,11 @@ from calc.rules import comparisons, optimizer, pointwise  # noqa: F401  # whose 
 from calc.rules.reduction import vector_norm
 from calc.rules.shapes import whole
 
+UNARY = (
+    "abs neg exp sqrt rsqrt reciprocal sign acos asin atan ceil cos cosh erf erfc expm1 floor frac lgamma log log10 log1p log2 round"
+    " sigmoid sin sinh tan tanh trunc"
+)
+
 # A list operator, and the operator that it repeats for each tensor; arguments that go by another name there.
 REPEATED = {
     "add.List add.Tensor": "add.Tensor",
@@ -25,10 +30,11 @@ REPEATED = {
     "addcmul.Scalar addcmul.ScalarList": "addcmul.default",
     "lerp.Scalar lerp.ScalarList": "lerp.Scalar",
     "lerp.List": "lerp.Tensor",
-    "maximum.List minimum.List": "maximum.default",
-    "clamp_min.Scalar": "clamp_min.default",
-    "clamp_max.Scalar": "clamp_max.default",
-    **{f"{name}.default": f"{name}.default" for name in ("abs", "neg", "exp", "sqrt", "rsqrt", "reciprocal", "sign")},
+    "pow.List": "pow.Tensor_Tensor",
+    "maximum.List minimum.List maximum.Scalar minimum.Scalar maximum.ScalarList minimum.ScalarList": "maximum.default",
+    "clamp_min.Scalar clamp_min.ScalarList clamp_min.List": "clamp_min.default",
+    "clamp_max.Scalar clamp_max.ScalarList clamp_max.List": "clamp_max.default",
+    **{f"{name}.default": f"{name}.default" for name in UNARY.split()},
 }
 NEW_NAMES = {
     "scalar": {"add": "other", "sub": "other", "mul": "other", "div": "other", "lerp": "weight", "clamp_min": "min", "clamp_max": "max"},

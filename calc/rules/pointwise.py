@@ -188,7 +188,7 @@ def _scaled(op: Operator) -> tuple[str, ...]:
 @rule("aten.xlogy.Tensor", statement="y = a log b, or 0 where a = 0", source=REFS + "xlogy")
 def xlogy(op: Operator) -> Cost:
     """Shapes: a and b broadcast to (*) → y (*)."""
-    return Cost(elementwise=(each("log b", op.shape("other")), each("a log b", op.out.shape)))
+    return Cost(elementwise=(each("log b", op.shape("other") if op.has("other") else ()), each("a log b", op.out.shape)))
 
 
 @rule("aten.rsub.Tensor", "aten.rsub.Scalar", statement="y = b - alpha · a", source=REFS + "rsub; an alpha of 1 is no multiplication")

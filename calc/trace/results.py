@@ -176,6 +176,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 def _on_lists(ending: str) -> list[Any]:
     """The operators of optimizers on lists of floating tensors."""
     names = "add sub mul div pow addcdiv addcmul lerp maximum minimum clamp_min clamp_max abs neg exp sqrt rsqrt reciprocal sign"
+    names += " acos asin atan ceil cos cosh erf erfc expm1 floor frac lgamma log log10 log1p log2 round sigmoid sin sinh tan tanh trunc"
     packets = [getattr(torch.ops.aten, f"_foreach_{name}{ending}") for name in names.split()]
     return [getattr(packet, name) for packet in packets for name in packet.overloads() if "out" not in name]
 

@@ -36,6 +36,8 @@ add("threshold.default threshold_.default", lambda: call(r(3, 5), 1.0, 0.0))
 add("rrelu_with_noise.default", lambda: call(r(3, 5), torch.empty(3, 5), 0.1, 0.3, True))
 add("rrelu_with_noise_backward.default", lambda: call(r(3, 5), r(3, 5), r(3, 5), 0.1, 0.3, True, False))
 
+add("is_same_size.default", lambda: call(r(3, 5), r(3, 5)))
+
 # -- lengths of sequences ----------
 
 add(

@@ -1,4 +1,5 @@
-"""Operators in place without a rule of their own: they cost what the operator does that makes a new result.
+"""Operators in place, or given a number for a tensor, without a rule of their own: they cost what the operator does that makes a new
+result of tensors.
 
 All of torch's are enumerated, each with the calls of the other; torch's own count of the call must be the rule's.
 """
@@ -24,6 +25,18 @@ add("eq_.Scalar ne_.Scalar lt_.Scalar le_.Scalar gt_.Scalar ge_.Scalar", lambda:
 add("copysign_.Scalar floor_divide_.Scalar fmod_.Scalar", lambda: call(r(3, 5), 2.0))
 add("logical_xor_.default", lambda: call(bits(3, 5), bits(3, 5)))
 
+add("xlogy_.Scalar_Other", lambda: call(r(3, 5), 2.0))
+add("bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar", lambda: call(ints(7, 3, 5), 5))
+add("bitwise_and.Scalar_Tensor bitwise_or.Scalar_Tensor bitwise_xor.Scalar_Tensor", lambda: call(5, ints(7, 3, 5)))
+add("copysign.Scalar floor_divide.Scalar xlogy.Scalar_Other special_xlog1py.other_scalar", lambda: call(r(3, 5), 2.0))
+add("remainder.Scalar_Tensor xlogy.Scalar_Self special_xlog1py.self_scalar", lambda: call(2.0, r(3, 5)))
+add("bucketize.Scalar", lambda: call(2.0, r(5)))
+add("searchsorted.Scalar", lambda: call(r(5), 2.0))
+add("isin.Scalar_Tensor", lambda: call(2.0, r(3, 5)))
+add("isin.Tensor_Scalar", lambda: call(r(3, 5), 2.0))
+add("linspace.Scalar_Tensor", lambda: call(1.0, r(), 5))
+add("linspace.Tensor_Scalar", lambda: call(r(), 1.0, 5))
+
 # Of what is as long as another tensor, the first may be too small for the result.
 add("addbmm_.default", lambda: Case((r(3, 7), r(2, 3, 5), r(2, 5, 7)), matmul=2 * 2 * 3 * 5 * 7))
 add("addr_.default", lambda: call(r(3, 7), r(3), r(7)))
@@ -40,7 +53,18 @@ def _operators_in_place() -> Iterator[str]:
                 yield operator
 
 
+def _operators_of_numbers() -> Iterator[str]:
+    """Those of torch that make a new result and are given a number for a tensor, without an entry of their own."""
+    for name in sorted(name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")):
+        packet, _, each = name.partition(".")
+        operator = f"aten.{packet}.{each or 'default'}"
+        known = operator in REGISTRY.rules or operator in REGISTRY.frees
+        if not known and not packet.endswith("_") and REGISTRY.find(operator) is not None:
+            yield operator
+
+
 IN_PLACE = [*_operators_in_place()]
+OF_NUMBERS = [*_operators_of_numbers()]
 
 
 def _observed(operator: str) -> Iterator[Observed]:
@@ -69,6 +93,14 @@ def test_an_operator_in_place_costs_what_the_one_with_a_new_result_does(operator
     seen = [*_observed(operator)]
 
     assert seen, f"no call of {operator}: add one"
+    assert seen == [derived(cost_of(each.operator, "", REGISTRY), each) for each in seen]
+
+
+@pytest.mark.parametrize("operator", OF_NUMBERS)
+def test_an_operator_of_a_number_costs_what_the_one_of_tensors_does(operator: str) -> None:
+    """The number is no element that is read."""
+    seen = [observe(operator, make()) for make in CASES[operator]]
+
     assert seen == [derived(cost_of(each.operator, "", REGISTRY), each) for each in seen]
 
 
