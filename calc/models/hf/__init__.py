@@ -113,11 +113,13 @@ def _check_at(
         sizes = resolve(dims, {})
         small = {name: min(value, sizes[name]) if name != "B" else value for name, value in tried.items()}
         if parameters > _CHECKED_AT_FULL_WIDTH:
-            relatives = [small | relative for relative in _relatives(sizes, layout, dims)]
+            made = list(_relatives(sizes, layout, dims))
+            deep = ({name: value for name, value in relative.items() if name != "L"} for relative in made[:1] if "L" in dims)
+            relatives = [small | relative for relative in (*made, *deep)]  # the last for a class that has one depth alone
             pairs = ((_smaller(source, layout, dims, relative), relative) for relative in relatives)
-            tries = (made for smaller, relative in pairs for made in ([smaller] if smaller == relative else [smaller, relative]))
-            fit = (made for made in tries if _runs(source, task, layout, dims, made))
-            shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V")}
+            tries = (sizes for smaller, relative in pairs for sizes in ([smaller] if smaller == relative else [smaller, relative]))
+            fit = (sizes for sizes in tries if _runs(source, task, layout, dims, sizes))
+            shallow = {name: value for name, value in _narrow(sizes, layout, dims).items() if name in ("L", "V") and name in dims}
             small = next(itertools.chain(fit, [_smaller(source, layout, dims, small | shallow)]))
         resolve(dims, small)
     except DimensionError as error:
@@ -168,10 +170,16 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
     own = {name for name in dims if name not in FIELDS.dimensions} - {"B", "T", "S"} - small.keys()
     for name in (*(["E"] if "E" in dims else []), *sorted(own, key=lambda name: -sizes[name])):
         unit = dims[name].multiple_of or 1
-        if parameters <= _CHECKED_NARROW or dims[name].tied or isinstance(unit, str):
+        if parameters <= _CHECKED_NARROW or dims[name].tied:
             continue
-        least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
-        tried = found | {name: min(sizes[name], -(-least // unit) * unit)}
+        if isinstance(unit, str):
+            if unit != f"{name[:-1]}h":  # else it is the width of another part of the model, which its heads share
+                continue
+            heads = min(sizes[unit], 4)
+            tried = found | {unit: heads, name: _HEAD_WIDTH * heads}
+        else:
+            least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
+            tried = found | {name: min(sizes[name], found.get(name, sizes[name]), -(-least // unit) * unit)}
         with contextlib.suppress(Exception):  # whatever the class raises of sizes that it does not have
             parameters, found = _parameters(source, layout, resolve(dims, tried)), tried
     return found
