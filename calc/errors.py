@@ -176,6 +176,12 @@ class CertificateError(TraceError):
         self.quantity, self.sizes = quantity, sizes or {}
         self.failures = {quantity: message, **(others or {})}
 
+    def without_values(self) -> CertificateError:
+        """The same, of quantities that no trace has a value of either."""
+        made = CertificateError(self.quantity, str(self), self.sizes)
+        made.failures = {}
+        return made
+
 
 class MeasurementError(NapkinError):
     """The real run failed, or could not be instrumented."""

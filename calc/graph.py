@@ -57,10 +57,6 @@ class Call:
     key: Size
 
 
-# How the assumption ends that what somebody reads out of tensors decides nothing.
-NUMBERS_ONLY = " reads out of tensors are numbers only"
-
-
 @dataclass(frozen=True, slots=True)
 class Op:
     """One executed ATen operator.
@@ -143,7 +139,8 @@ class Graph:
 
     ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone. ``rewrites``: whether an operator in
     place changes a tensor that autograd follows, in which case it takes views of that tensor again.
-    ``unknown`` are quantities without a closed form, and why: the certificates do not compare them.
+    ``unknown`` are quantities without a closed form, and why: the certificates do not compare them. ``reads_numbers``: whether a trace had
+    to make up numbers that a real step reads out of tensors.
     ``loops`` are the basis symbols that are loop counts; ``pins`` says of those found out while tracing which line read
     them as a number.
     """
@@ -167,15 +164,11 @@ class Graph:
     held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rewrites: bool = True
     unknown: Mapping[str, str] = field(default_factory=dict)
+    reads_numbers: bool = False
 
     def special_at(self, sizes: Mapping[str, int]) -> Special | None:
         """The special case that applies at ``sizes``, if one was recorded."""
         return next((s for s in self.special if s.applies(sizes)), None)
-
-    @property
-    def reads_numbers(self) -> bool:
-        """Whether a trace had to make up numbers that a real step reads out of tensors."""
-        return any(a.expr.endswith(NUMBERS_ONLY) for a in self.assumptions)
 
     def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
         """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""

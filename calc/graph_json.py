@@ -115,6 +115,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "held": {name: list(kept) for name, kept in graph.held.items()},
         "rewrites": graph.rewrites,
         **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
+        **({"reads_numbers": True} if graph.reads_numbers else {}),
         "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
     }
 
@@ -174,6 +175,7 @@ def _graph_from_json(data: dict[str, Any]) -> Graph:
         held={name: (value, why) for name, (value, why) in data["held"].items()},
         rewrites=data.get("rewrites", True),
         unknown=data.get("unknown", {}),
+        reads_numbers=data.get("reads_numbers", False),
         special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
     )
 

@@ -564,9 +564,9 @@ def _deep_enough(
             analysis = analyse(graph, REGISTRY)
             for any_of in certificate_sizes(graph, values, attempt):
                 graph = with_one_certificate(spec, graph, analysis, any_of, progress)
-        except CertificateError as error:
-            if graph.reads_numbers:
-                error.failures = {}  # a value from a trace at any sizes would be that of a number which the trace made up
+        except CertificateError as raised:
+            # A value from a trace at any sizes would be that of a number which the trace made up.
+            error = raised.without_values() if graph.reads_numbers else raised
             if error.sizes and not graph.loops:
                 _require_its_path(spec, graph, error.sizes)
             again = failure is not None and failure.quantity == error.quantity

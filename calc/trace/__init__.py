@@ -15,7 +15,7 @@ from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
 from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.exchanges import EXCHANGES
-from calc.graph import NUMBERS_ONLY, Assumption, DimRecord, Graph, Record
+from calc.graph import Assumption, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
 from calc.torch_private import torch_version
@@ -354,6 +354,7 @@ def _graph(
         notes=tuple(spec.notes),
         pins=dict(pins),
         rewrites=any(run.rewrites for run in runs),
+        reads_numbers=any(run.numbers_read for run in runs),
     )
 
 
@@ -382,7 +383,7 @@ def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) 
             found[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: traced with one number, certified with another"
-            found[who] = Assumption(f"what {who}{NUMBERS_ONLY}", because)
+            found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
     exchanged = {key for run in runs for key in run.exchanged}
     return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *found.values()]
 

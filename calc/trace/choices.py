@@ -52,7 +52,6 @@ class Choices:
         self._of_values: dict[tuple[Any, ...], Any] = {}
         self._only_picking = False
         self._finite = False
-        self._copying = False
         self._number: float | None = None
         self.readers: dict[str, None] = {}
 
@@ -64,15 +63,6 @@ class Choices:
             yield
         finally:
             self._only_picking = before
-
-    @contextlib.contextmanager
-    def copying(self) -> Iterator[None]:
-        """Context in which a value read from data is only written into another tensor: any will do."""
-        self._copying = True
-        try:
-            yield
-        finally:
-            self._copying = False
 
     @contextlib.contextmanager
     def no_overflow(self) -> Iterator[None]:
@@ -97,7 +87,7 @@ class Choices:
         """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
         if func not in _ASKS or has_shadow(args[0]):
             return False, None
-        if self._copying:
+        if self._shadows.only_copied:  # any will do
             return True, args[0].dtype.is_floating_point * 0.5
         if self._number is not None:
             return True, self._number

@@ -297,7 +297,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         return standing_in(recorder)
 
     with disguise.building(), recurrent.sized(), standing():
-        module, inputs = step._module(spec, sizes, "none"), step._inputs(spec, sizes)
+        module, inputs = step.module_of(spec, sizes, "none"), step.inputs_of(spec, sizes)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):

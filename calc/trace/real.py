@@ -83,10 +83,10 @@ def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinErr
         with refusing(spec, None), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             n = Sizes(**sizes)
-            module, inputs = step._module(spec, n, options.checkpointing), step._inputs(spec, n)
+            module, inputs = step.module_of(spec, n, options.checkpointing), step.inputs_of(spec, n)
             module.train(options.trains)
             with contextlib.nullcontext() if options.trains else torch.no_grad():
-                result = step._result(spec, module, inputs, options)
+                result = step.result_of(spec, module, inputs, options)
                 if options.trains and result.requires_grad:
                     result.backward()
                     optimizers.build(options, spec, module, [*module.parameters()]).step()

@@ -197,7 +197,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
         """Context in which values are read out of tensors only to be written into another one."""
-        with self.unrecorded(), self.choices.copying(), self.shadows.copying():
+        with self.unrecorded(), self.shadows.copying():
             yield
 
     @contextlib.contextmanager

@@ -40,16 +40,16 @@ class Shadows:
         self._turns = frozenset(turns)
         self.answers: dict[str, tuple[str, str]] = {}
         self.asked: dict[str, frozenset[str]] = {}
-        self._copying = False
+        self.only_copied = False
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[None]:
         """Context in which values are read only to be written into another tensor: nothing hangs on them yet."""
-        self._copying = True
+        self.only_copied = True
         try:
             yield
         finally:
-            self._copying = False
+            self.only_copied = False
 
     def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
         """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
@@ -62,7 +62,7 @@ class Shadows:
             )
         with no_dispatch():
             value = func(*tree_map(self._real, args))
-        if self._copying:
+        if self.only_copied:
             return True, value
         made_of = self._made_of(args)
         if made_of:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import gc
 import itertools
@@ -16,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.basis import Basis
 from calc.errors import PinnedSizeError, SpecError
-from calc.graph import Call, Condition, Record, Storage, Tensor
+from calc.graph import Call, Condition, Event, Record, Storage, Tensor
 from calc.options import Options
 from calc.spec import Sizes, Spec
 from calc.torch_private import FakeTensorMode
@@ -178,7 +179,7 @@ class _Run:
         self.options = options
         self.spec = spec
         with disguise.building(), recurrent.sized(), self._standing_in():
-            module, inputs = _module(spec, sizes, options.checkpointing), _inputs(spec, sizes)
+            module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
             self.module, self.inputs = formats.lowered(module, inputs, options.precision)
             self.module.train(options.trains)
             self.masters = formats.Masters(self.module, options.precision)
@@ -234,7 +235,7 @@ class _Run:
                 for i, nbytes in recorder.nbytes.items()
             ),
             ops=tuple(recorder.ops),
-            events=tuple(recorder.events),
+            events=tuple(_deaths_in_order(recorder.events, self.windows)),
             saved=self.kept.found(),
             calls=tuple(recorder.calls),
             parameters=parameters,
@@ -266,7 +267,7 @@ class _Run:
         recorder.step, recorder.phase = number, "forward"
         start = len(recorder.events)
         with _no_gradients(self.options), formats.autocast(self.options.precision), self._model_reads():
-            result = _result(self.spec, self.module, self.inputs, self.options)
+            result = result_of(self.spec, self.module, self.inputs, self.options)
         self.windows.append((start, len(recorder.events)))
         del result
         recorder.phase = ""
@@ -362,10 +363,20 @@ class _Run:
         return roles
 
 
+def _deaths_in_order(events: Sequence[Event], windows: Sequence[tuple[int, int]]) -> Iterator[Event]:
+    """``events``, with storages that die together in the order in which they were made: autocast frees its casts in that of their
+    addresses, which is another one in every run."""
+    bounds = sorted({bound for window in windows for bound in window})
+    numbered = enumerate(events)
+    for (change, *_), group in itertools.groupby(numbered, lambda each: (each[1].change, each[1].op, bisect.bisect(bounds, each[0]))):
+        together = [event for _, event in group]
+        yield from together if change > 0 else sorted(together, key=lambda event: event.storage)
+
+
 _NOT_TRAINED = "to use the model without training it, derive it in mode eval or infer"
 
 
-def _module(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
+def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
     module = spec.built(sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
@@ -375,7 +386,7 @@ def _module(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
     return module
 
 
-def _inputs(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
+def inputs_of(spec: Spec, sizes: Sizes) -> tuple[Any, ...]:
     inputs = spec.inputs(sizes)
     if not isinstance(inputs, tuple) or not any(isinstance(t, torch.Tensor) for t in inputs):
         raise SpecError(f"{spec.name}: inputs must return a tuple with at least one tensor, not {type(inputs).__name__}")
@@ -390,7 +401,7 @@ def _loss(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch
     return loss
 
 
-def _result(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
+def result_of(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], options: Options) -> Any:
     """What a step without gradients computes: the prediction when the model is used, else the loss."""
     if options.mode == "infer" and spec.predict is not None:
         return spec.predict(module, *inputs)

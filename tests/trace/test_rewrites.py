@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,6 +13,7 @@ from calc.decided import as_recorded
 from calc.graph import Event, Graph, Record
 from calc.trace import probe
 from calc.trace.recorder import Recorder
+from calc.trace.step import _deaths_in_order
 from tests.zoo import ZOO
 
 _IN_PLACE = [name for name in ZOO if name.startswith("in place on a view")]
@@ -30,15 +29,7 @@ def _graph(name: str) -> Graph:
 def _recorded(name: str, graph: Graph, rewrites: bool) -> Record:
     """The step at the sizes of a certificate. Some models draw what they do: all draw the same."""
     torch.manual_seed(0)
-    record = probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
-    return replace(record, events=tuple(_in_one_order(record.events)))
-
-
-def _in_one_order(events: Sequence[Event]) -> Iterator[Event]:
-    """Storages that are freed together, by number: autocast frees its casts in the order of their addresses."""
-    for (change, _), events_together in itertools.groupby(events, lambda event: (event.change, event.op)):
-        together = [*events_together]
-        yield from together if change > 0 else sorted(together, key=lambda event: event.storage)
+    return probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
 
 
 @pytest.mark.parametrize("name", [*_IN_PLACE, *_SOME])
@@ -63,3 +54,10 @@ def test_a_step_that_is_not_seen_to_rewrite_is_recorded_wrongly(monkeypatch: pyt
     monkeypatch.setattr(Recorder, "_changes_what_is_followed", lambda *_: False)
 
     assert any(_recorded(name, graph, rewrites=False) != _recorded(name, graph, rewrites=True) for name, graph in graphs.items())
+
+
+def test_storages_that_die_together_do_so_in_the_order_in_which_they_were_made() -> None:
+    """After one operator, and in one step: where a window ends, an order of its own begins."""
+    events = [Event(1, 0, 0), Event(-1, 5, 1), Event(-1, 3, 1), Event(-1, 4, 2), Event(-1, 1, 2), Event(-1, 2, 2)]
+
+    assert [0, 3, 5, 4, 1, 2] == [event.storage for event in _deaths_in_order(events, [(0, 4)])]
