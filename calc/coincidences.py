@@ -173,5 +173,8 @@ def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition]) -> dict
     may = {name for names in spec.gives_way for name in names} - graph.held.keys()
     asked = {name: c for c in changed for name in names_in(c.expr)}
     about = {name: c for name, text in graph.basis.items() for symbol in names_in(text) if (c := asked.get(symbol)) and name in may}
-    why = {name: f"{c.expr} is {not c.holds} there, asked at {c.where}" for name, c in about.items()}
+    why = {
+        name: f"the step goes by its number, at {c.where}" if c.each else f"{c.expr} is {not c.holds} there, asked at {c.where}"
+        for name, c in about.items()
+    }
     return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}

@@ -292,3 +292,12 @@ def test_a_remembered_tensor_is_that_of_its_own_trace(positions: Callable[[Any],
     assert [] == [v.quantity for at in ({}, {"B": 5}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
     assert torch.equal(before, positions(3))
     assert type(positions(11)) is Tensor
+
+
+def test_a_size_that_is_read_as_a_number_says_so() -> None:
+    """Of a width that is put into a text, in no words about sizes below 1."""
+    derivation = calc.derive(_spec(lambda d: len(operator.mod("%d", d)) + 2), cache=False, optimizer="sgd")
+
+    assert "d" in derivation.held
+    assert "< 1" not in derivation.specialized["d"]
+    assert "test_integers.py:" in derivation.specialized["d"]
