@@ -91,7 +91,10 @@ def right_or_refused(value: Callable[[], int | None], expected: int) -> bool:
 SIZES = [(3, 7), (8, 5), (1, 1), (7, 3), (4, 7), (5, 5), (1, 7), (2, 7), (101, 7), (127, 131)]
 
 
-@pytest.mark.parametrize("of", TAKEN, ids=lambda of: of.__name__)
+SOME = (if_odd, if_wide, if_large)
+
+
+@pytest.mark.parametrize("of", [pytest.param(of, id=of.__name__, marks=[] if of in SOME else [pytest.mark.slow]) for of in TAKEN])
 def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
     """At the sizes derived for, and at all others asked of the result: a negation more where it is taken, never a guess."""
     given = 0

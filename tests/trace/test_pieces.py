@@ -57,7 +57,7 @@ def _failed(derivation: Derivation, **sizes: int) -> list[str]:
     return [v.quantity for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
 
 
-@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.slow if "split" in how else ()) for how in PIECES])
 @pytest.mark.parametrize(
     "length",
     [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="found")],
@@ -74,7 +74,7 @@ def test_as_many_pieces_as_fit_are_a_count_of_turns(how: str, length: Any) -> No
     assert not _failed(calc.derive(s, {"T": 3}, cache=False, optimizer="sgd"))  # one piece
 
 
-@pytest.mark.parametrize("c", [3, 5, 13])
+@pytest.mark.parametrize("c", [5, *(pytest.param(c, marks=pytest.mark.slow) for c in (3, 13))])
 def test_a_number_of_rows_in_pieces_of_a_size_is_no_constant(c: int) -> None:
     """Twelve rows are one piece for any c from 12 on. With c = 3 they are four: what holds of large sizes holds of those alone."""
     derivation = calc.derive(_spec(Growing, PIECES["split"], lambda _: 12, B=2, c=c, d=5), cache=False, optimizer="sgd", mode="infer")

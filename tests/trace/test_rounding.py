@@ -56,7 +56,7 @@ def test_a_half_goes_to_the_even_side_as_in_python() -> None:
 
 
 @pytest.mark.parametrize("width", [lambda d: int(math.sqrt(d)), lambda d: 2 ** math.ceil(math.log2(d)), lambda d: 1 << int(math.log2(d))])
-@pytest.mark.parametrize("d", [31, 768])
+@pytest.mark.parametrize("d", [pytest.param(31, marks=pytest.mark.slow), 768])
 def test_a_width_without_a_closed_form_is_the_number_that_it_is_at_these_sizes(width: Callable[[Any], Any], d: int) -> None:
     """The rest of the step has its closed form; where that width is another number, the step is traced again."""
     derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
