@@ -88,3 +88,12 @@ def test_a_size_that_equals_the_width_moves_with_it(tmp_path: Path) -> None:
 
     assert "d" == spec.dims["word_embed_proj_dim"].default
     assert 64 == spec.sizes({"d": 64})["word_embed_proj_dim"]
+
+
+def test_half_sines_and_half_cosines_make_the_head_width_even() -> None:
+    """Whisper's class builds no odd width; and its first token is one of any vocabulary, so that a small one has a loss."""
+    spec = load(f"hf:{PUBLISHED / 'whisper-large-v3.json'}")
+    n = Sizes(**spec.sizes(spec.check_at))
+
+    assert 2 == spec.dims["k"].multiple_of
+    assert spec.loss(spec.build(n), *spec.inputs(n)).isfinite()

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from calc.dims import Dim, resolve
@@ -43,6 +44,7 @@ def spec(path: str) -> Spec:
     config = reading.construct(source)
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
+    dims |= _even_heads(source, task, layout, dims, task.small(config))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, task, layout, dims, task.small(config), parameters)
     vocabulary = vocabulary_of(module, config)
@@ -84,6 +86,17 @@ def _dimensions(source: Source, config: Any, task: Task, module: Any) -> tuple[L
         dims |= dims_of_tower(part, inner[prefix], known, prefix)
     numbers = (f"the depth and the sizes of pictures and sounds of {', '.join(t[2] for t in towers.values())} are numbers here",)
     return layout, dims, (*task.notes, *notes, *(numbers if towers else ()))
+
+
+def _even_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
+    """The head width as a multiple of 2 where the class builds no other: half of the width are sines, half cosines."""
+    k, h = dims.get("k"), dims.get("h")
+    if k is None or h is None or k.multiple_of is not None or not k.tied or h.multiple_of is not None or dims["d"].multiple_of != "h":
+        return {}
+    small = dict(tried) | {name: size for name, size in _narrow({}, layout, dims).items() if name in ("L", "V") and name in dims}
+    odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
+    needs = not _runs(source, task, layout, dims, odd) and _runs(source, task, layout, dims, even)
+    return {"k": replace(k, multiple_of=2)} if needs else {}
 
 
 def _without_memory(source: Source, config: Any) -> Any:

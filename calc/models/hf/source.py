@@ -52,8 +52,9 @@ class Source:
         with quiet(), symbolic_sizes_accepted():
             made = self.config_class(**self.merged(changes))
         for part in parts_of(made):
-            if part.__dict__.get("pad_token_id") is not None:
-                part.__dict__["pad_token_id"] = 0  # a token of any vocabulary, whatever its size
+            for name in ("pad_token_id", "decoder_start_token_id"):
+                if part.__dict__.get(name) is not None:
+                    part.__dict__[name] = 0  # a token of any vocabulary, whatever its size
         return made
 
     def part(self, name: str) -> Source:
