@@ -307,6 +307,8 @@ def _function(name: str, args: list[str], nodes: list[ast.expr]) -> str:
             return rf"\{name.lower()}({', '.join(args)})"
         case _, [a, b] if name in _RELATIONS:
             return f"{a} {_RELATIONS[name]} {b}"
+        case "And", [_, *_]:
+            return r",\ ".join(args)
     raise NapkinError(f"cannot typeset the function {name!r}")
 
 

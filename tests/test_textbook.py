@@ -250,3 +250,13 @@ def test_where_a_rule_is_near_is_told_of_a_size_that_is_a_multiple_and_more():
 
     [along] = [w for w in found.within if w.dim == "d"]
     assert along.ranges == (along.searched,) == ((3, 2**20 + 1),)
+
+
+def test_a_number_of_parameters_by_cases_is_that_of_the_case_in_force():
+    """As of a projection that is left out where two widths are equal: a case has no place in a product."""
+    derivation = sample.derivation()
+    text = derivation["parameters"].text
+    by_cases = replace(derivation["parameters"], text=f"Piecewise(({text}, And(Eq(B, {derivation.sizes['B']}), Eq(d, d))), (d, True))")
+    found = compare(replace(derivation, quantities={**derivation.quantities, "parameters": by_cases}))
+
+    assert [c.expr for c in found if c.rule.name == "6ND"] == [c.expr for c in compare(derivation) if c.rule.name == "6ND"]

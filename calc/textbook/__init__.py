@@ -55,12 +55,13 @@ def _compare(rule: Rule, derivation: Derivation) -> Comparison:
     if reason:
         return Comparison(rule, False, reason)
     exact, expr = Exact(rule, derivation), written(rule, derivation)
-    differences, steps = explained(expr, exact, derivation)
+    here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
+    differences, steps = explained(here, exact, derivation)
     return Comparison(
         rule,
         True,
         "",
-        expr=expr,
+        expr=here,
         value=int(branches.value(expr, derivation.sizes)),
         exact=exact.at({}),
         differences=differences,

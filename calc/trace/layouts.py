@@ -6,7 +6,7 @@ The test suite compares the layout of every operator that has a rule, plain, tra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -64,6 +64,7 @@ _LIKE = {
     aten.binary_cross_entropy.default: 0,
     aten.binary_cross_entropy_backward.default: 1,
     aten.rrelu_with_noise_backward.default: 2,
+    aten.hardtanh.default: 0,
 }
 # The result has its channels last where that argument has, and is plain otherwise.
 _LIKE_IMAGES = {
@@ -98,7 +99,11 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         # Where it has several results, those of a gradient's sums are plain as well; what has no elements has no layout.
         return _each(out, lambda t: t.new_empty(t.shape))
     if func in _LIKE and out.dim():
-        return torch.empty_like(args[_LIKE[func]])
+        return _alike(args[_LIKE[func]])
+    if func in _EMPTY_LIKE and args[0].dim() > 2 and any(map(_is_one, out.shape)):
+        return _alike(args[0], out.dtype) if args[0].layout is out.layout else out
+    if _of_an_iterator(func, out):
+        return _iterated(func, args, out)
     if func in _ITERATED or _widened(func, args, out):
         strides = compute_elementwise_output_strides(*_laid(args, out))
         return torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device)
@@ -125,15 +130,123 @@ def _convolution_gradients(args: tuple[Any, ...], out: tuple[Any, ...]) -> tuple
 
 def _dropped(args: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
     """What is left and its mask. Of an expanded tensor torch's fake kernel keeps the strides."""
-    return torch.empty_like(args[0]), torch.empty_like(args[0], dtype=torch.bool)
+    left, mask = _alike(args[0]), _alike(args[0], torch.bool)
+    multiplied = aten.mul.Tensor
+    return (_iterated(multiplied, (args[0], mask), left) if _of_an_iterator(multiplied, left) else left), mask
+
+
+def _viewed(args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
+    """``computeStride`` of ATen counts the stride of an axis of length 1 from the axis to its right; the fake kernel keeps an old one."""
+    if args[0].dim() == 0 or not any(map(_is_one, out.shape)):
+        return out
+    strides = [*out.stride()]
+    for i in reversed(range(out.dim())):
+        if _is_one(out.shape[i]):
+            strides[i] = strides[i + 1] * out.shape[i + 1] if i + 1 < out.dim() else args[0].stride(-1)
+    return out.as_strided(out.shape, strides)
 
 
 # Results that real kernels give, asked for or not, or not as the fake ones do.
-_CORRECTED = {
+_CORRECTED: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
     aten.native_batch_norm_backward.default: _batch_norm_gradients,
     aten.convolution_backward.default: _convolution_gradients,
     aten.native_dropout.default: _dropped,
+    aten.view.default: _viewed,
+    aten._unsafe_view.default: _viewed,
 }
+
+
+# -- axes of length 1 ------------------------------------------------------------------------------------------------------
+#
+# Their strides move nothing, but an image counts as one with its channels last by the strides of all its axes, and what comes next
+# copies it then, or does not.
+
+
+def _is_one(size: Any) -> bool:
+    return type(size) is int and size == 1
+
+
+def _of_an_iterator(func: Any, out: Any) -> bool:
+    """Whether torch's iterator lays out this result, and an axis of length 1 may have another stride there than in the fake kernel."""
+    by_element = torch.Tag.pointwise in func.tags or func in _ITERATED or func in _SWAPPED
+    if not by_element or func in _COPIED or func in _EMPTY_LIKE or func._schema.is_mutable or not isinstance(out, torch.Tensor):
+        return False
+    return out.dim() > 2 and any(map(_is_one, out.shape))
+
+
+# By element, but what they give is a copy of the first argument, written in place.
+_COPIED = frozenset({aten.clone.default, aten._to_copy.default, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.copy.default})
+_EMPTY_LIKE = frozenset(getattr(aten, f"{name}_like").default for name in ("empty", "zeros", "ones", "full", "rand", "randn"))
+# With the second operand first.
+_SWAPPED = frozenset({aten.rsub.Tensor, aten.rsub.Scalar, aten.threshold_backward.default})
+# Others that are given a number make a tensor of it, which is none of the result's shape.
+_WITH_A_NUMBER = frozenset({aten.lerp.Scalar, aten.pow.Tensor_Scalar})
+
+
+def _alike(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """``empty_like`` of ATen, which keeps every stride of what is dense; the fake kernel makes what is contiguous plain."""
+    if any(map(_is_one, x.shape)) and aten.is_non_overlapping_and_dense.default(x):
+        return torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype, device=x.device)
+    return torch.empty_like(x, dtype=dtype)
+
+
+def _iterated(func: Any, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
+    """``TensorIteratorBase`` of ATen: plain, with channels last or as the operands where these are so alike, else by the order of the
+    operands' strides."""
+    operands = [a for a in args if isinstance(a, torch.Tensor)]
+    operands = operands[::-1] if func in _SWAPPED else operands
+    numbers = any(str(s.type) == "Tensor" and not isinstance(a, torch.Tensor) for s, a in zip(func._schema.arguments, args, strict=False))
+    numbers = numbers or ("Scalar" in func._overloadname and func not in _WITH_A_NUMBER)
+    shape = tuple(out.shape)
+    alike = not numbers and all(a.dim() == len(shape) and list(map(_is_one, a.shape)) == list(map(_is_one, shape)) for a in operands)
+    if alike and all(a.is_contiguous() for a in operands):
+        return out.new_empty(shape)
+    if alike and len(shape) == 4 and all(a.is_contiguous(memory_format=torch.channels_last) for a in operands):
+        return torch.empty(shape, dtype=out.dtype, device=out.device, memory_format=torch.channels_last)
+    if alike and all(aten.is_non_overlapping_and_dense.default(a) and a.stride() == operands[0].stride() for a in operands):
+        return torch.empty_strided(shape, operands[0].stride(), dtype=out.dtype, device=out.device)
+    order = _inner_first([_steps(a, shape) for a in operands], shape)
+    if order == [*reversed(range(len(shape)))]:
+        return out.new_empty(shape)
+    strides: list[Any] = [0] * len(shape)
+    step: Any = 1
+    for axis in order:
+        strides[axis], step = step, step * shape[axis]
+    return torch.empty_strided(shape, strides, dtype=out.dtype, device=out.device)
+
+
+def _steps(operand: torch.Tensor, shape: Sequence[Any]) -> list[Any]:
+    """Strides of an operand in the result's axes, 0 where it is broadcast."""
+    missing = len(shape) - operand.dim()
+    own = zip(operand.shape, operand.stride(), shape[missing:], strict=True)
+    return [0] * missing + [0 if _is_one(size) and not _is_one(wanted) else stride for size, stride, wanted in own]
+
+
+def _inner_first(operands: Sequence[Sequence[Any]], shape: Sequence[Any]) -> list[int]:
+    """The axes, that of the smallest strides first, by insertion as ``reorder_dimensions`` does it."""
+    order = [*reversed(range(len(shape)))]
+    for i in range(1, len(order)):
+        at = i
+        for before in range(i - 1, -1, -1):
+            swapped = _swapped(operands, shape, order[before], order[at])
+            if swapped > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif swapped < 0:
+                break
+    return order
+
+
+def _swapped(operands: Sequence[Sequence[Any]], shape: Sequence[Any], one: int, other: int) -> int:
+    for steps in operands:
+        a, b = steps[one], steps[other]
+        if any(type(step) is int and step == 0 for step in (a, b)):
+            continue
+        if a < b:
+            return -1
+        if a > b or shape[one] > shape[other]:
+            return 1
+    return 0
 
 
 def _widened(func: Any, args: tuple[Any, ...], out: Any) -> bool:
