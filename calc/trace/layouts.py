@@ -36,6 +36,7 @@ _PLAIN = frozenset(
         aten.rrelu_with_noise.default,
         aten.angle.default,
         aten.isin.Tensor_Tensor,
+        aten.isin.Tensor_Scalar,
         aten.poisson.default,
         aten.baddbmm.default,
     }
