@@ -51,8 +51,8 @@ def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
         return may_tell(special.graph, sizes)
     if any(sizes[name] != value for name, (value, _) in graph.held.items()):
         return False
-    unmet, asked = graph.unmet(sizes), graph.as_basis().values(sizes)
-    return all(any(condition.told_by(at, asked) for at in degenerate(graph)) for condition in unmet)
+    asked, tried = graph.as_basis().values(sizes), degenerate(graph)
+    return all(any(condition.told_by(at, asked) for at in tried) for condition in graph.unmet(sizes))
 
 
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:

@@ -56,7 +56,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "torch._dynamo.source": ("ConstantSource",),
     "torch._ops": ("OpOverload",),
     "torch._prims_common": (
-        "compute_elementwise_output_strides",
         "corresponding_complex_dtype",
         "corresponding_real_dtype",
         "suggest_memory_format",

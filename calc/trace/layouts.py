@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import compute_elementwise_output_strides, suggest_memory_format
+from calc.torch_private import suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -103,11 +103,8 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return _alike(args[_LIKE[func]])
     if func in _EMPTY_LIKE and args[0].dim() > 2 and any(map(_is_one, out.shape)):
         return _alike(args[0], out.dtype) if args[0].layout is out.layout else out
-    if _of_an_iterator(func, out):
+    if func in _ITERATED or _of_an_iterator(func, out) or _widened(func, args, out):
         return _iterated(func, args, out)
-    if func in _ITERATED or _widened(func, args, out):
-        strides = compute_elementwise_output_strides(*_laid(args, out))
-        return torch.empty_strided(out.shape, strides, dtype=out.dtype, device=out.device)
     place = _LIKE_IMAGES.get(func)
     if place is None:
         return out
@@ -169,7 +166,7 @@ def _is_one(size: Any) -> bool:
 
 def _of_an_iterator(func: Any, out: Any) -> bool:
     """Whether torch's iterator lays out this result, and an axis of length 1 may have another stride there than in the fake kernel."""
-    by_element = torch.Tag.pointwise in func.tags or func in _ITERATED or func in _SWAPPED
+    by_element = torch.Tag.pointwise in func.tags or func in _SWAPPED
     if not by_element or func in _COPIED or func in _EMPTY_LIKE or func._schema.is_mutable or not isinstance(out, torch.Tensor):
         return False
     return out.dim() > 2 and any(map(_is_one, out.shape))
@@ -266,11 +263,6 @@ def _in_the_format_of_parameters(args: tuple[Any, ...], kept: Sequence[torch.Ten
     """The statistics that a norm keeps: fp32 where its input has two bytes and a parameter or running statistic has four."""
     full = any(isinstance(a, torch.Tensor) and a.dtype is torch.float32 for a in args[1:5])
     return [t.to(torch.float32) for t in kept] if full and args[0].dtype in (torch.bfloat16, torch.float16) else list(kept)
-
-
-def _laid(args: tuple[Any, ...], out: torch.Tensor) -> list[torch.Tensor]:
-    """The tensor arguments, in the result's shape."""
-    return [a.expand(out.shape) for a in args if isinstance(a, torch.Tensor)]
 
 
 def _each(out: Any, make: Any) -> Any:
