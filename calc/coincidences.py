@@ -6,7 +6,7 @@ numbers, where an answer comes out otherwise. Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from calc.dims import evaluate, names_in
 from calc.graph import Condition, Graph
@@ -80,6 +80,14 @@ def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     if len(unmet) < 2:
         return []
     return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, asked) for condition in unmet) < len(unmet)]
+
+
+def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
+    """Degenerate sizes of another kind, which tell whether anything hangs on what the basis symbols ``names`` are compared with: those of a
+    certificate, but for these symbols, which are as asked for."""
+    asked = graph.as_basis().values(values)
+    turns = {name: fewest(_counts(graph), name) for name in graph.loops}
+    return [{**graph.certificates[0].sizes, **turns, **{name: asked[name] for name in names}}]
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:

@@ -130,7 +130,7 @@ class Elsewhere(Protocol):
         """The derivation at all ``sizes``."""
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` that count too few iterations at all ``sizes`` for the usual case, at the fewest that are enough."""
+        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Derivation:
         return evaluator is not None and evaluator.holds(evaluator.sizes(sizes))
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` (layers) of which there are too few at all ``sizes`` for the usual case, at the fewest that are enough."""
+        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
         return self._elsewhere().usual(sizes, free)
 
     def _elsewhere(self) -> Elsewhere:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
 from calc.certified import analysed, probed, where_degenerate, with_certificate, with_one_certificate
-from calc.coincidences import as_asked, coincidences, held_instead, telling, walked_otherwise
+from calc.coincidences import as_asked, coincidences, compared_as_asked, held_instead, telling, walked_otherwise
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
 from calc.dims import names_in
@@ -435,6 +435,17 @@ def _completed(
     if not changed:
         return graph, analysis
     attempts = coincidences(graph, values, changed)
+    near = _foreseen(spec, graph, values, changed, attempts[-1])
+    if near is not None:
+        graph = probed(spec, graph, analysis, compared_as_asked(graph, values, near.symbols), progress)
+        changed = graph.unmet(values)
+        attempts = coincidences(graph, values, changed) if changed else []
+        near = _foreseen(spec, graph, values, changed, attempts[-1]) if changed else None
+    if not changed:
+        return graph, analysis
+    for equal in attempts if near is not None else ():
+        with contextlib.suppress(TraceError):
+            return _apart(spec, graph, analysis, values, options, equal, changed[0], progress, near)
     for equal in attempts[:-1]:
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
@@ -451,6 +462,20 @@ def _completed(
             raise
     progress(f"the step runs otherwise by {_as_numbers(held)}")
     return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
+
+
+def _foreseen(spec: Spec, graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], equal: Mapping[str, str]) -> Near | None:
+    """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where with the usual symbols a ``changed`` comparison with
+    a number would come out as in general again. What must divide is no such case."""
+    from calc.trace import answered_otherwise
+    from calc.trace.symbols import Near
+
+    again = [c for c in answered_otherwise(spec, graph, values, equal, None) if c in changed]
+    compared = {name for c in again if c.compares for name in names_in(c.expr)} & {*graph.symbols} - {*graph.loops}
+    if not compared or any("Mod(" in c.expr for c in again):
+        return None
+    ways = (None, Near(frozenset(compared)), Near(frozenset(compared), exactly=True))
+    return min(ways, key=lambda near: sum(c.compares for c in answered_otherwise(spec, graph, values, equal, near)))
 
 
 def _nearer(
@@ -521,7 +546,7 @@ def _another_path(spec: Spec, graph: Graph, unmet: Sequence[Condition]) -> Trace
         f"{spec.name}: at these sizes the step takes another path than its closed forms ({condition.expr} is no longer"
         f" {condition.holds}), asked at {condition.where}: choose other sizes"
     )
-    compared = names_in(condition.expr) if any(sign in condition.expr for sign in (" < ", " > ", " <= ", " >= ")) else ()
+    compared = names_in(condition.expr) if condition.compares else ()
     return _by_values(spec, [condition]) or (OtherPathError(said, "Mod(" in condition.expr, compared) if of_sizes else TraceError(said))
 
 

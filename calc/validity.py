@@ -55,6 +55,11 @@ class Condition:
     def to_json(self) -> list[str | bool]:
         return [self.expr, self.holds, self.where, *([True] if self.each else [])]
 
+    @property
+    def compares(self) -> bool:
+        """Whether it asks which of two sizes is larger."""
+        return any(sign in self.expr for sign in (" < ", " > ", " <= ", " >= "))
+
     def same_at(self, values: Mapping[str, int]) -> bool:
         """Whether the answer is the recorded one at these values of the basis symbols."""
         try:

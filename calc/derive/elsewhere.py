@@ -16,8 +16,9 @@ from calc import dims
 from calc.coincidences import may_tell
 from calc.derivation import Derivation, Evaluator
 from calc.derive.analysis import Analysis
+from calc.dims import names_in
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
-from calc.graph import Graph, Record
+from calc.graph import Condition, Graph, Record
 from calc.spec import Spec
 from calc.turns import fewest
 from calc.validity import dimensions, follows, not_traced, unchecked
@@ -139,14 +140,40 @@ class Around:
         return self.traces.derivation(sizes)
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
-        """Those of ``free`` that count too few iterations at all ``sizes`` for the usual case, at the fewest that are enough."""
+        """Those of ``free`` that are too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough:
+        iterations of a loop, and what the step compares with a number."""
         special = self.traced.graph.special_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
         basis, counts = graph.as_basis(), [record.sizes for record in graph.records]
-        symbols = basis.values(sizes)
-        enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and symbols[n] < fewest(counts, n)}
-        raised = basis.sizes({**symbols, **enough})
-        return {basis.dimension(name): raised[basis.dimension(name)] for name in enough}
+        small, own = basis.values(sizes), basis.values(self.derivation.sizes)
+        enough = {n: fewest(counts, n) for n in graph.loops if basis.dimension(n) in free and small[n] < fewest(counts, n)}
+        changed = enough | _above_limits(graph, small | enough, {n: size for n, size in own.items() if basis.dimension(n) in free})
+        raised = basis.sizes(small | changed)
+        return {basis.dimension(name): raised[basis.dimension(name)] for name in changed}
+
+
+# A run with a longer sequence than this takes more than seconds.
+_MOST_RAISED = 1024
+
+
+def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
+    """The smallest values between ``small`` and ``own`` of the basis symbols at which ``graph`` holds, one symbol after the other; none
+    where these do not suffice."""
+    basis, found = graph.as_basis(), dict(small)
+
+    def unmet() -> list[Condition]:
+        return graph.unmet(basis.sizes(found))
+
+    left = unmet()
+    for name in dict.fromkeys(name for condition in left for name in names_in(condition.expr) if name in own and name not in graph.loops):
+        for value in range(small[name] + 1, min(own[name], _MOST_RAISED) + 1):
+            found[name] = value
+            if len(unmet()) < len(left):
+                break
+        else:
+            found[name] = small[name]
+        left = unmet()
+    return {name: value for name, value in found.items() if value != small[name]} if not left else {}
 
 
 @dataclass(frozen=True, slots=True)

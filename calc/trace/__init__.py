@@ -15,7 +15,7 @@ from calc.basis import Basis, basis_of
 from calc.dims import Dim, meaning_of, names_in
 from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
 from calc.exchanges import EXCHANGES
-from calc.graph import Assumption, DimRecord, Graph, Record
+from calc.graph import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
 from calc.spec import Spec
 from calc.torch_private import torch_version
@@ -85,6 +85,19 @@ def record(
     graph = _graph(spec, basis, sizes, loops, attempt, options, runs, pins)
     kept = {name: (sizes[name], why) for name, why in held.items()}
     return replace(graph, held=kept, assumptions=(*graph.assumptions, *_held(held, sizes)))
+
+
+def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Condition]:
+    """Conditions of ``graph`` that a trace of the case where ``equal`` dimensions are 1 or equal would answer otherwise than they come out
+    at ``sizes``, by the hints it would have."""
+    held = {name: str(sizes[name]) for name in graph.held if name not in equal}
+    basis, general = basis_of(spec.dimensions, {**held, **equal}), graph.as_basis()
+    loops = [name for name in graph.loops if name in basis.symbols]
+    bounded, products = bounded_by(spec.dimensions, loops, basis), _sides(spec.dimensions, graph.options.get("optimizer", ""))
+    there = hints(basis, sizes, bounded=bounded, products=products, near=near)
+    asked = general.values(sizes)
+    at_hints = {**general.values(basis.sizes(there)), **{name: asked[name] for name in graph.loops}}
+    return [c for c in graph.conditions if not c.each and c.same_at(at_hints) != c.same_at(asked)]
 
 
 def divided_in(spec: Spec, graph: Graph, known: Recordings) -> DividedError | None:

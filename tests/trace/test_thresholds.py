@@ -122,3 +122,38 @@ def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     assert {} == derivation.specialized
     assert derivation.holds_at({"T": 700})
     assert (2, 2, 1) == tuple(_layers(derivation, T=length) for length in (1024, 700, 100))
+
+
+class Placed(Deeper):
+    """The same, with a vector for each position: its gradient is a sum over the batch, unless that is of one."""
+
+    def __init__(self, n: Any, limits: tuple[int, ...]) -> None:
+        super().__init__(n, limits)
+        self.places = nn.Parameter(torch.zeros(1, n.T, n.d))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + self.places)
+
+
+def test_a_case_beyond_a_limit_is_traced_once() -> None:
+    """Near the length asked for, which is compared with a number: with the usual symbols the case would take the other path again."""
+    traced: list[str] = []
+    one = replace(_spec((512,), 1024, B=1), build=lambda n: Placed(n, (512,)))
+    derivation = calc.derive(one, cache=False, optimizer="sgd", progress=traced.append)
+
+    assert 2 == _layers(derivation)
+    assert 1 == sum("recording that case apart" in line for line in traced)
+    assert 2 == sum("symbolic sizes" in line for line in traced)
+
+
+def test_a_check_goes_to_the_side_of_a_limit_that_was_derived() -> None:
+    """A small check that would be below the limit has the shortest length above it, and says so; what is given stays as it is."""
+    small = replace(_spec((512,), 1024, B=1), check_at={"T": 16, "d": 4}, reduced="to be quick")
+    derivation = calc.derive(small, cache=False, optimizer="sgd")
+    report = calc.check(derivation)
+
+    assert {"B": 1, "T": 513, "d": 4} == report.sizes
+    assert "T = 513, the smallest at which the step runs as at the sizes of the derivation" in report.because
+    assert "runs otherwise" not in report.because
+    assert report.ok
+    assert {"B": 1, "T": 16, "d": 4} == calc.check(derivation, T=16).sizes
