@@ -354,6 +354,9 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
     """
     held: dict[str, str] = {}
     turning: list[dict[str, str]] = []
+    blameless: list[dict[str, str]] = []
+    more: dict[str, str] = {}
+    failed_at = ""
     left = list(spec.gives_way)
 
     def recorded(held: Mapping[str, str]) -> tuple[Graph, Analysis]:
@@ -366,13 +369,16 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
         except (UnknownOperatorError, DataDependentError):
             raise
         except TraceError as error:
+            if failed_at and failed_at == line_in(str(error)):  # it fails there whether those are numbers or not
+                blameless.append(more)
+            failed_at = line_in(str(error))
             more = _giving_way(spec, held, left, error)
             if not more:
                 raise
             held |= more
             turning += [more] if isinstance(error, NoPeakError | CertificateError) else []
             progress(f"no closed form in {_as_numbers(more)}")
-    for sooner in turning[:-1]:  # it may have been another's fault, which is a number by now
+    for sooner in (*blameless, *turning[:-1]):  # it may have been another's fault, which is a number by now
         progress(f"trying {', '.join(sooner)} as a symbol again")
         with contextlib.suppress(TraceError):
             graph, analysis = recorded({name: why for name, why in held.items() if name not in sooner})

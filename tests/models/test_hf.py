@@ -149,6 +149,33 @@ def test_layers_that_are_listed_by_number_follow_the_depth(tmp_path: Path) -> No
     assert module.config.no_rope_layers == [1, 1, 1, 0] * 2
 
 
+DINOV2 = {
+    "model_type": "dinov2",
+    "architectures": ["Dinov2Model"],
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 5,
+    "image_size": 28,
+    "patch_size": 14,
+}
+
+
+def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> None:
+    """``stage5`` of five layers is ``stage7`` of seven; of a list that names others too no depth but its own is known."""
+    spec = spec_of(tmp_path, DINOV2 | {"out_features": ["stage5"]})
+
+    assert ["stage7"] == spec.build(Sizes(**spec.sizes({"L": 7}))).config.out_features
+    assert {} == calc.derive(spec, cache=False, optimizer="sgd").specialized
+
+
+def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:
+    """A list that names the fourth stage too is of this depth alone, at whatever width."""
+    derivation = calc.derive(spec_of(tmp_path, DINOV2 | {"out_features": ["stage4", "stage5"]}), cache=False, optimizer="sgd")
+
+    assert {"L"} == derivation.specialized.keys()
+    assert {"d"} == {str(s) for s in derivation["parameters"].expr.free_symbols}
+
+
 def test_the_length_is_at_most_1024_by_default(tmp_path: Path) -> None:
     """T = min(C, 1024)."""
     assert spec_of(tmp_path, LLAMA | {"max_position_embeddings": 8192}).sizes()["T"] == 1024

@@ -7,8 +7,9 @@ themselves, built at the config's own depth without memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from calc.model_files import on_meta_device
@@ -18,7 +19,8 @@ from calc.models.hf.source import Source, module_class, quiet
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """``lists`` are the config's fields with an entry per layer. Those in ``counted`` the config has as kinds of layers with how
-    often they repeat (``[[["global", "local"], 12]]``); those in ``numbered`` are the numbers of all layers."""
+    often they repeat (``[[["global", "local"], 12]]``); those in ``numbered`` are the numbers of all layers. ``last`` are lists of names
+    of which some end in the depth (``stage24``) and name the last layer."""
 
     before: int
     period: int
@@ -26,6 +28,7 @@ class Pattern:
     lists: Mapping[str, tuple[Any, ...]]
     counted: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
+    last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def apart(self) -> int:
@@ -34,7 +37,8 @@ class Pattern:
     def stretched(self, depth: int) -> dict[str, list[Any]]:
         """The lists for another depth of the same pattern."""
         found = {name: self._entries(name, depth) for name in self.lists}
-        return {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
+        lists = {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
+        return lists | {name: [_LAST.sub(str(depth), entry) for entry in entries] for name, entries in self.last.items()}
 
     def _entries(self, name: str, depth: int) -> list[Any]:
         if name in self.numbered:
@@ -49,6 +53,17 @@ class Pattern:
         if i >= depth - self.after:
             return known - (depth - i)
         return self.before + (i - self.before) % self.period
+
+
+# In a name that ``_names_last`` takes for that of the last layer.
+_LAST = re.compile(r"\d+$")
+
+
+def _names_last(value: Any, depth: int) -> bool:
+    """Whether a list of names has the last layer's by its number, and no other layer's."""
+    if depth == 1 or not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        return False
+    return {number for name in value for number in _LAST.findall(name)} == {str(depth)}
 
 
 def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
@@ -77,7 +92,8 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     kinds = [tuple(str(entries[i]) for name, entries in lists.items() if name not in numbered) for i in range(depth)]
     stacks = _stacks(module, depth)
     found = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
-    return None if found is None else Pattern(*found, lists, frozenset(counted), numbered)
+    last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(value, depth)}
+    return None if found is None else Pattern(*found, lists, frozenset(counted), numbered, last)
 
 
 def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
