@@ -45,7 +45,8 @@ class ModelFiles:
             owners = (*modules, *classes, *_closures(functions))
             values = [(owner, name, value) for owner in owners for name, value in [*attributes(owner).items()]]
             self.remembering = [(owner, name) for owner, name, value in values if remembers(value)]
-            self.tables = [*self._names, *(value for _, name, value in values if type(value) in _TABLES and not name.startswith("__"))]
+            tables = {id(value): value for _, name, value in values if type(value) in _TABLES and not name.startswith("__")}
+            self.tables = [*self._names, *tables.values()]  # files have others' tables too: each once
         return self._names
 
 
@@ -93,7 +94,8 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
 def attributes(owner: Any) -> Mapping[str, Any]:
     """The names and values that a module, a class, or one variable of a closure has."""
     if not isinstance(owner, CellType):
-        return dict(vars(owner))
+        names: Mapping[str, Any] = vars(owner)
+        return names
     try:
         return {"cell_contents": owner.cell_contents}
     except ValueError:  # nothing was assigned yet

@@ -77,20 +77,28 @@ class _Float(metaclass=_LooksLike):
         return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
 
 
+_MEANT: Mapping[type, type] = {
+    **{kind: kind for kind in (builtins.int, builtins.float, bool)},
+    torch.SymInt: builtins.int,
+    torch.SymFloat: builtins.float,
+    torch.SymBool: bool,
+}
+
+
 class _Type:
     """What a model's files call ``type``: that of a size is ``int``, as the file sees it. Its attributes are those of ``type``
     (``type.__hash__(cls)`` in a metaclass), except for operators, which Python looks up in this class."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
-        seen: dict[type, Any] = {kind: names.get(kind.__name__, kind) for kind in (builtins.int, builtins.float, bool)}
-        symbolic = {torch.SymInt: builtins.int, torch.SymFloat: builtins.float, torch.SymBool: bool}
-        self._seen: Mapping[type, Any] = {**seen, **{kind: seen[meant] for kind, meant in symbolic.items()}, type: self}
+        self._names = names
 
     def __call__(self, value: Any, *parts: Any, **options: Any) -> Any:
         if parts or options:
             return type(value, *parts, **options)
-        seen: Any = object.__getattribute__(self, "_seen").get(type(value), type(value))
-        return seen
+        kind = type(value)
+        if kind not in _MEANT:
+            return self if kind is type else kind
+        return object.__getattribute__(self, "_names").get(_MEANT[kind].__name__, _MEANT[kind])
 
     def __instancecheck__(self, value: object) -> bool:
         return isinstance(value, type)

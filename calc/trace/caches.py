@@ -36,7 +36,9 @@ def _of_this_trace() -> Iterator[None]:
     made: dict[int, _Remembering] = {}
     for owner, name, value in kept:
         original = function_of(value)
-        function = made.setdefault(id(original), _Remembering(original)).function()
+        if id(original) not in made:
+            made[id(original)] = _Remembering(original)
+        function = made[id(original)].function
         setattr(owner, name, type(value)(function) if isinstance(value, staticmethod | classmethod) else function)
     try:
         yield
@@ -59,6 +61,7 @@ class _Remembering:
         self._results: dict[Any, Any] = {}
         self._with_tensors: list[tuple[_Arguments, Any]] = []
 
+    @functools.cached_property
     def function(self) -> Callable[..., Any]:
         def remembered(*args: Any, **kwargs: Any) -> Any:
             key = _key((args, kwargs))
