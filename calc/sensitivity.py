@@ -75,13 +75,18 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
             found.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
             continue
         try:
-            if dim.name not in derivation.held and not derivation.holds_at({dim.name: 2 * dim.value}):
+            if not _may_be_traced(derivation, dim.name) and not derivation.holds_at({dim.name: 2 * dim.value}):
                 found.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
                 continue
             found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
         except NapkinError as error:
             found.append(Doubling(dim.name, None, str(error)))
     return tuple(found)
+
+
+def _may_be_traced(derivation: Derivation, dim: str) -> bool:
+    """Whether a further trace is worth its time: twice a batch of one, or what alone makes the derivation a special case."""
+    return dim in derivation.held and (dim == "B" or len(derivation.held) == 1)
 
 
 def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | None:

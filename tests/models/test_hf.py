@@ -74,6 +74,15 @@ def test_a_class_without_a_head_width_of_its_own_ties_it(tmp_path: Path) -> None
     assert spec_of(tmp_path, FAMILIES["qwen2"]).dimensions["k"] == Dim("d/h", tied=True, multiple_of=2)
 
 
+def test_a_head_width_that_the_class_takes_and_does_not_run_with_follows_from_the_others(tmp_path: Path) -> None:
+    """Its config has a ``head_dim``, and what projects the heads back is as wide as the model."""
+    dims = spec_of(tmp_path, LLAMA | {"model_type": "helium", "architectures": ["HeliumForCausalLM"], "head_dim": 8}).dimensions
+
+    assert Dim("d/h", tied=True, multiple_of=2) == dims["k"]
+    assert "h" == dims["d"].multiple_of
+    assert not spec_of(tmp_path, LLAMA | {"head_dim": 8}).dimensions["k"].tied
+
+
 def test_the_width_need_not_divide_where_the_class_does_not_ask(tmp_path: Path) -> None:
     """A width of 47 with 6 heads of 16: Qwen3 accepts what Llama's config class refuses."""
     spec = spec_of(tmp_path, FAMILIES["qwen3"])

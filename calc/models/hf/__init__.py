@@ -44,6 +44,7 @@ def spec(path: str) -> Spec:
     config = reading.construct(source)
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
+    dims |= _shared_width(source, task, layout, dims, task.small(config))
     dims |= _even_heads(source, task, layout, dims, task.small(config))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, task, layout, dims, task.small(config), parameters)
@@ -97,6 +98,21 @@ def _even_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, D
     odd, even = ({**small, "h": 3, "d": 3 * width} for width in (17, 18))
     needs = not _runs(source, task, layout, dims, odd) and _runs(source, task, layout, dims, even)
     return {"k": replace(k, multiple_of=2)} if needs else {}
+
+
+def _shared_width(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], tried: Mapping[str, int]) -> dict[str, Dim]:
+    """The head width as the heads' share of the model's where the class runs with no other, though its config takes one."""
+    k = dims.get("k")
+    if k is None or k.tied or k.default != "d/h":
+        return {}
+    try:
+        sizes = resolve(dims, {})
+    except DimensionError:
+        return {}  # said where the sizes of the checks are made
+    small = dict(tried) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
+    apart = small | {"d": 2 * small["d"]}
+    needs = not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small)
+    return {"d": replace(dims["d"], multiple_of="h"), "k": replace(k, tied=True)} if needs else {}
 
 
 def _without_memory(source: Source, config: Any) -> Any:
