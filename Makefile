@@ -48,7 +48,7 @@ lint: $(STAMP)
 	$(BIN)/mypy --strict -p calc -p reports
 
 test: lint
-	$(BIN)/python -m pytest -q -n 2 -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not slow and not gpu'
 
 # make test-torch TORCH=2.15.0: under another torch, in an environment of its own. Only what torch has a part in is run.
 TORCH_VENV = .venv-torch-$(TORCH)
@@ -58,7 +58,7 @@ test-torch:
 	test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
 	grep -v '^torch==' constraints.txt > $(TORCH_VENV)/constraints.txt
 	$(TORCH_VENV)/bin/python -m pip install -qq $(TORCH_FLAGS) -c $(TORCH_VENV)/constraints.txt 'torch==$(TORCH)' -e '.[hf,test]'
-	$(TORCH_VENV)/bin/python -m pytest -q -n 2 -m 'not slow and not gpu' $(TORCH_TESTS)
+	$(TORCH_VENV)/bin/python -m pytest -q -n 2 --dist loadfile -m 'not slow and not gpu' $(TORCH_TESTS)
 
 test-all: lint
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal

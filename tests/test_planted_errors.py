@@ -98,10 +98,10 @@ def models() -> dict[str, list[str]]:
     return {op: sorted(names, key=lambda m: (len(recorded(m).ops), m)) for op, names in found.items()}
 
 
-def calls(op: str) -> list[Operator]:
-    """Every call of an operator in the zoo, as its rule sees it."""
+def calls(op: str, among: Iterable[str]) -> list[Operator]:
+    """Every call of an operator in these models, as its rule sees it."""
     folder = Folder(int, REGISTRY)
-    return [folder.operator(o) for model in models()[op] for o in recorded(model).ops if o.name == op and o.step == 2]
+    return [folder.operator(o) for model in among for o in recorded(model).ops if o.name == op and o.step == 2]
 
 
 # -- the check ----------------------------------------------------------------------------------------------------------------
@@ -127,10 +127,11 @@ def unnoticed(op: str, registry: Registry) -> bool:
     return not any(failed(compared(recorded(m), registry, measured(m))) for m in models()[op])
 
 
-def errors(op: str) -> Mapping[str, Registry]:
-    """Registries with an error planted in the rule of ``op``, by what was done."""
-    assert op in models(), f"no model of tests/zoo executes {op}, so no check would notice that its rule is wrong: add one"
-    return dict(planted(REGISTRY, op, calls(op)))
+def errors(op: str, model: str | None = None) -> Mapping[str, Registry]:
+    """Registries with an error planted in the rule of ``op``, by what was done: in one of its calls by this model, or by any."""
+    if model is None:
+        assert op in models(), f"no model of tests/zoo executes {op}, so no check would notice that its rule is wrong: add one"
+    return dict(planted(REGISTRY, op, calls(op, models()[op] if model is None else [model])))
 
 
 # -- every rule ---------------------------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ def test_every_addend_of_a_rule_is_executed_by_a_model(op: str) -> None:
     """The calls that compare a rule with torch, operator by operator, show all its addends: a model makes each of them count."""
     alone = addends(op, [observe(op, make()).operator for make in CASES[op]])
 
-    assert alone <= addends(op, calls(op)) | ADDENDS_ELSEWHERE.get(op, frozenset())
+    assert alone <= addends(op, calls(op, models()[op])) | ADDENDS_ELSEWHERE.get(op, frozenset())
 
 
 def addends(op: str, operators: Iterable[Operator]) -> set[str]:
@@ -213,7 +214,7 @@ def test_an_error_passes_the_derivation_and_fails_the_check(model: str, op: str,
     exhibit = ZOO[model]
     spec = exhibit.make()
     kind = quantity.rpartition(".")[2] if quantity.startswith("flops") else "reads"
-    what, registry = next((what, registry) for what, registry in errors(op).items() if what.startswith(kind) and "dropped" in what)
+    what, registry = next((what, registry) for what, registry in errors(op, model).items() if what.startswith(kind) and "dropped" in what)
 
     derivation = derive(spec, exhibit.sizes, options=exhibit.options, registry=registry, cache=False)
     report = check(derivation, **_free(spec, exhibit.sizes))

@@ -36,8 +36,8 @@ def write(entries: Mapping[str, Entry]) -> None:
 
 
 def bites(op: str, model: str) -> bool:
-    """Whether the check of this one model fails when an error is planted in the rule of ``op``."""
-    _, registry = random.Random(op).choice(sorted(errors(op).items()))
+    """Whether the check of this one model fails when an error is planted in what the rule of ``op`` says of its calls."""
+    _, registry = random.Random(op).choice(sorted(errors(op, model).items()))
     return bool(failed(compared(recorded(model), registry, measured(model))))
 
 
