@@ -6,6 +6,7 @@ numbers, where an answer comes out otherwise. Torch-free.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from calc.dims import evaluate, names_in
@@ -71,6 +72,17 @@ def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     deep = {**asked, **{name: fewest(_counts(graph), name) for name in loops}}
     few = {**asked, **{name: min(asked[name], deep[name]) for name in loops}}
     return [few] if few == deep else [deep, few]
+
+
+def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """The sizes asked for with another number for each that is 1, where those were tried in vain: what else they have of their own (a
+    vocabulary beyond the number of a token) then stands for every batch."""
+    at = as_asked(graph, values)[0]
+    ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
+    if not ones or not graph.unmet(values):
+        return []
+    others = (number for number in itertools.count(2) if number not in at.values())
+    return [{**at, **dict(zip(ones, others, strict=False))}]
 
 
 def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:

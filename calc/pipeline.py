@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calc import decided, multiples, turns
 from calc.certified import analysed, probed, where_degenerate, with_certificate, with_one_certificate
-from calc.coincidences import as_asked, coincidences, compared_as_asked, held_instead, telling, walked_otherwise
+from calc.coincidences import as_asked, coincidences, compared_as_asked, held_instead, telling, walked_otherwise, without_ones
 from calc.cost import REGISTRY, Registry
 from calc.derivation import Derivation
 from calc.dims import names_in
@@ -191,14 +191,15 @@ _MOST_REPLAYED = 40_000
 
 
 def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timeline:
-    """Live bytes over the step of a derivation, operator by operator: the step is recorded once more at its sizes, which takes torch.
+    """Live bytes over the step of a derivation, operator by operator. Where its records do not tell what a further iteration adds, the step
+    is recorded once more at its sizes, which takes torch.
 
-    Of a derivation from a graph alone, or of a very long step, they are those of the deepest record there is, and say so.
+    Of a derivation from a graph alone, or of a very long step, they may be those of the deepest record there is, and then say so.
     """
     if derivation.replay is None:
         raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
     found = derivation.replay(None)
-    exact = not found.fewer and derivation["memory.peak"].text is not None
+    exact = not found.fewer and found.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
     if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
         return found
     from calc.trace import again
@@ -358,9 +359,10 @@ def _general(spec: Spec, asked: Mapping[str, int], options: Options, progress: P
     more: dict[str, str] = {}
     failed_at = ""
     left = list(spec.gives_way)
+    first = turns.first_attempt(max((dim.plus for dim in spec.dimensions.values() if dim.multiple_of == 1), default=0))
 
     def recorded(held: Mapping[str, str]) -> tuple[Graph, Analysis]:
-        return _deep_enough(spec, {**spec.sizes(), **{name: asked[name] for name in held}}, options, None, progress, held)
+        return _deep_enough(spec, {**spec.sizes(), **{name: asked[name] for name in held}}, options, None, progress, held, first)
 
     while True:
         try:
@@ -435,8 +437,8 @@ def _completed(
 ) -> tuple[Graph, Analysis]:
     """A graph that holds at ``values`` too, where the general one is not known to: certified there, or, since a step may run
     otherwise where some sizes are 1 or equal (a sum over a batch of 1 is no sum), with that case recorded apart."""
-    graph = probed(spec, graph, analysis, as_asked(graph, values), progress)
-    graph = probed(spec, graph, analysis, telling(graph, values), progress)
+    for probes in (as_asked, without_ones, telling):
+        graph = probed(spec, graph, analysis, probes(graph, values), progress)
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis

@@ -38,6 +38,11 @@ def certified(attempt: int, loops: Sequence[str]) -> list[dict[str, int]]:
     return [{name: most[name] + 1 + (number + i) % 2 for i, name in enumerate(loops)} for number in range(2)]
 
 
+def first_attempt(apart: int) -> int:
+    """What to try first of a loop whose first ``apart`` turns are not like the others: those after them have to be the most."""
+    return next((attempt for attempt, counts in enumerate(_ALONE) if counts[0] > apart), 0)
+
+
 def next_attempt(attempt: int, loops: Sequence[str], degree: bool) -> int | None:
     """What to try after counts that did not tell enough, or nothing. ``degree``: only a higher degree can help."""
     for later in range(attempt + 1, len(_ALONE if len(loops) < 2 else _NESTED)):

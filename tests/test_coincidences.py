@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from calc.basis import basis_of
-from calc.coincidences import _alike, coincidences, telling
+from calc.coincidences import _alike, coincidences, telling, without_ones
 from calc.dims import Dim
 from calc.graph import Condition, DimRecord
 
@@ -90,3 +90,17 @@ def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
     graph.loops, graph.records, graph.as_basis, graph.unmet = ("S", "T"), records, lambda: basis, lambda _: unmet
 
     assert coincidences(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
+
+
+def test_sizes_that_are_tried_in_vain_for_a_batch_of_one_are_tried_for_a_batch_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else they have of their own then stands for each batch; the number is that of no other size. Layers stay as few as they are."""
+    monkeypatch.setattr("calc.coincidences.as_asked", lambda _, values: [dict(values)])
+
+    def tried(*unmet: Condition, **values: int) -> list[dict[str, int]]:
+        graph: Any = SimpleNamespace(unmet=lambda _: list(unmet), loops=("L",))
+        return without_ones(graph, values)
+
+    batch = Condition("B != 1", True, "a line")
+    assert tried(batch, B=1, T=2, L=1) == [{"B": 3, "T": 2, "L": 1}]
+    assert tried(batch, B=4, T=2, L=1) == []
+    assert tried(B=1, T=2, L=1) == []

@@ -6,6 +6,7 @@ are those of the case in force, which is the special one: it is only derived whe
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -47,7 +48,14 @@ def _same(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> bool:
     """Whether the general closed form is the special one wherever the special case applies."""
     if general.text is None or case.text is None:
         return general.text == case.text
-    ours, theirs = ([c.expr for c in q.candidates] or [q.text or ""] for q in (general, case))
+    ours, theirs = (tuple(c.expr for c in q.candidates) or (q.text or "",) for q in (general, case))
+    return _same_where(ours, theirs, tuple(equal.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _same_where(ours: tuple[str, ...], theirs: tuple[str, ...], equals: tuple[tuple[str, str], ...]) -> bool:
+    """The same of the candidates of a maximum. It is asked again at each sizes of the case."""
+    equal = dict(equals)
     put = [re.sub(r"[A-Za-z_]\w*", lambda name: f"({equal.get(name[0], name[0])})", text) for text in (*ours, *theirs)]
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(put)))), put)
     if len(algebra.names) == len(set(algebra.names)) and all(name.isidentifier() for name in algebra.names):

@@ -1,17 +1,20 @@
 """A record, replayed: births and deaths of storages over the second step, as integers.
 
 A concrete record at the sizes asked for has the depth asked for. Without one, which takes torch, the deepest record that the
-derivation has is read at those sizes, and says how deep it is. Either way the highest instant must be the derived peak.
+derivation has is read at those sizes: with further iterations written down where the records tell what one adds (``unrolled``), else as
+deep as it is, which it says. In every case the highest instant must be the derived peak.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from calc.allocator import Simulated, simulate
 from calc.derive.analysis import Analysis
 from calc.derive.kept import made_by
+from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
 from calc.graph import Event, Op, Record, Size
 from calc.live import Alive, Column, Instant, Timeline
@@ -23,13 +26,20 @@ _WHERE = "memory.peak"
 
 def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None = None) -> Timeline:
     """Live bytes over the step at ``sizes``, by a ``record`` at these very sizes or by the deepest one there is."""
-    basis = analysis.graph.as_basis()
-    known = basis.values(sizes)
-    fewer: dict[str, int] = {}
-    if record is None:
-        record = analysis.graph.records[-1]
-        fewer = {name: record.sizes[name] for name in analysis.graph.loops if record.sizes[name] != known[name]}
-        known |= fewer
+    known = analysis.graph.as_basis().values(sizes)
+    if record is not None:
+        return _timeline(analysis, known, record)
+    longer = unrolled(analysis.graph, analysis.sites, known, _reading(analysis, known))
+    if longer is not None:
+        with contextlib.suppress(CertificateError):  # it does not hold the derived peak: it is not that of these sizes
+            return _timeline(analysis, known, longer)
+    deepest = analysis.graph.records[-1]
+    fewer = {name: deepest.sizes[name] for name in analysis.graph.loops if deepest.sizes[name] != known[name]}
+    return _timeline(analysis, known | fewer, deepest, fewer)
+
+
+def _timeline(analysis: Analysis, known: Mapping[str, int], record: Record, fewer: Mapping[str, int] | None = None) -> Timeline:
+    """Live bytes over the second step of a record at ``known`` values of the basis symbols."""
     read = _reading(analysis, known)
     found = list(_instants(record, read))
     peak = max(found, key=lambda i: i.total)  # the first of several
@@ -39,8 +49,8 @@ def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None
         raise CertificateError(_WHERE, f"a record of these sizes holds {peak.total:,} bytes at most, and {derived:,} were derived")
     phases = tuple(_phases(record))
     return Timeline(
-        sizes=dict(basis.sizes(known)),
-        fewer=fewer,
+        sizes=dict(analysis.graph.as_basis().sizes(known)),
+        fewer=fewer or {},
         operators=sum(op.step == _STEP for op in record.ops),
         peak=peak,
         alive=_alive(record, peak, read, analysis),

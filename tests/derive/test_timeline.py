@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import calc
 from calc import pipeline
+from calc.certified import analysed
 from calc.derivation import Derivation
+from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
 from calc.live import Timeline
 from tests.derive.conftest import Derived
@@ -73,6 +79,45 @@ def test_columns_cover_every_operator_once(run: Timeline) -> None:
     assert all(any(phase == c.phase and first <= c.first and c.last <= last for phase, first, last in run.phases) for c in run.columns)
 
 
+def _run(derivation: Derivation) -> Timeline:
+    """By a recording at the very sizes."""
+    from calc.options import Options
+    from calc.trace import again
+
+    assert derivation.replay is not None
+    return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
+
+
+GEMMA = Path(__file__).parents[1] / "published" / "configs" / "gemma-2-2b.json"
+LAYERED = ["cruncher", "llama3-8b", "mixtral", "vit-b", "transformers:deepseek_v3", f"hf:{GEMMA}"]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_what_is_written_down_for_deep_models_is_what_a_run_of_all_layers_gives(optimizer: str) -> None:
+    """Live bytes after every operator, what is alive at the peak, the allocator's segments: all of it, from records of few layers."""
+    derivation = calc.derive(calc.load("gpt2"), SIZES, optimizer=optimizer)
+
+    assert derivation.replay is not None
+    assert derivation.replay(None) == _run(derivation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", LAYERED, ids=[source.rpartition("/")[2] for source in LAYERED])
+def test_that_holds_of_each_kind_of_layers(source: str) -> None:
+    """Dense ones before those with experts, patterns of several, a vision tower."""
+    derivation = calc.derive(calc.load(source))
+
+    assert derivation.replay is not None
+    assert derivation.replay(None) == _run(derivation)
+
+
+@pytest.fixture
+def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where records do not tell what an iteration adds."""
+    monkeypatch.setattr(sys.modules[unrolled.__module__], "_alike", lambda *_: False)
+
+
+@pytest.mark.usefixtures("shallow")
 def test_without_torch_it_is_the_deepest_record_and_says_so(deep: Derivation) -> None:
     """Its highest instant is the peak at the depth that it names, 4 in place of 7."""
     assert deep.replay is not None
@@ -81,6 +126,33 @@ def test_without_torch_it_is_the_deepest_record_and_says_so(deep: Derivation) ->
     assert {"L": 4} == dict(found.fewer)
     assert deep["memory.peak"].at(**{**SIZES, "L": 4}) == found.peak.total
     assert {**SIZES, "L": 4, "k": 5} == dict(found.sizes)
+
+
+@pytest.mark.usefixtures("shallow")
+def test_then_the_step_is_run_at_its_depth(deep: Derivation, run: Timeline) -> None:
+    assert pipeline.timeline(deep) == run
+
+
+@pytest.mark.parametrize("planted", ["an operator less", "a death later", "a larger storage"])
+def test_a_record_that_the_one_before_does_not_come_out_as_tells_nothing(deep: Derivation, planted: str) -> None:
+    """What one more layer adds to the first record must be all that the deepest one has."""
+    graph = calc.trace(calc.load("gpt2"))
+    analysis = analysed(graph)
+    values = graph.as_basis().values(deep.sizes)
+
+    def read(size: str | int) -> int:
+        return analysis.algebra.value(analysis.algebra.parse(size), values)
+
+    deepest = graph.records[-1]
+    event, storage = deepest.events[-1], deepest.storages[-1]
+    changed = {
+        "an operator less": replace(deepest, ops=deepest.ops[:-1]),
+        "a death later": replace(deepest, events=(*deepest.events[:-1], replace(event, op=event.op + 1))),
+        "a larger storage": replace(deepest, storages=(*deepest.storages[:-1], replace(storage, nbytes=f"({storage.nbytes}) + 4"))),
+    }[planted]
+
+    assert unrolled(graph, analysis.sites, values, read) is not None
+    assert unrolled(replace(graph, records=(*graph.records[:-1], changed)), analysis.sites, values, read) is None
 
 
 def test_a_record_of_another_step_is_refused(deep: Derivation) -> None:
@@ -122,6 +194,7 @@ def test_the_allocator_s_rounding_is_made_of_the_steps_that_were_run(deep: Deriv
         assert step.live <= step.allocated <= step.reserved
 
 
+@pytest.mark.usefixtures("shallow")
 def test_the_allocator_has_nothing_to_say_of_another_depth(deep: Derivation) -> None:
     """Read off the deepest record, live bytes are shown and segments are not."""
     assert deep.replay is not None

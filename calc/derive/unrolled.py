@@ -1,0 +1,288 @@
+"""A record with more iterations of its layers than were run: those in its middle are written down once for each further one.
+
+Running every layer of a deep model costs as much time as all recordings of its derivation together, and shows the same layer over and
+over. That one more iteration adds just what it is taken to add is not assumed: the deepest record must come out, to the last event and
+the last storage, of the one before it. Where it does not, there is no such record, and the step has to be run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from calc.derive.loops import Sites
+from calc.graph import Event, Graph, Op, Record, Size, Storage, Tensor
+
+# How many iterations before the last ones are tried in turn: the last may be peculiar, and so may what stands next to it.
+_TRIES = 3
+
+
+def unrolled(graph: Graph, sites: Sites, sizes: Mapping[str, int], read: Callable[[Size], int]) -> Record | None:
+    """The deepest record of ``graph`` with as many iterations as ``sizes`` (of the basis symbols) say, for its live bytes: arguments of
+    operators and saved tensors are left out. ``read`` gives the bytes that an expression stands for at these sizes.
+
+    None where more than one loop differs, or the records do not tell what an iteration adds."""
+    deepest = graph.records[-1]
+    differ = [name for name in graph.loops if deepest.sizes[name] != sizes[name]]
+    shallower = [r for r in graph.records if all((r.sizes[n] == deepest.sizes[n]) != (n in differ) for n in graph.loops)]
+    if len(differ) != 1 or not shallower or sizes[differ[0]] < deepest.sizes[differ[0]]:
+        return None
+    loop = differ[0]
+    before = max(shallower, key=lambda record: record.sizes[loop])
+    added = deepest.sizes[loop] - before.sizes[loop]
+    further, rest = divmod(sizes[loop] - deepest.sizes[loop], added)
+    if rest:
+        return None
+    least = sites.instances(before)
+    layers = {prefix: count - least[prefix] for prefix, count in sites.instances(deepest).items() if count > least.get(prefix, count)}
+    for last in range(1, _TRIES + 1):
+        try:
+            if layers and _alike(_Unrolling(before, sites, layers, last, 1).record(), deepest, read):
+                return _Unrolling(deepest, sites, layers, last, further).record()
+        except _IrregularError:
+            continue
+    return None
+
+
+class _IrregularError(Exception):
+    """One iteration does not do what the one beside it does."""
+
+
+def _alike(made: Record, run: Record, read: Callable[[Size], int]) -> bool:
+    """Whether two records have the same operators, births and deaths, each of the same storage."""
+    return made.windows == run.windows and _operators(made) == _operators(run) and _events(made, read) == _events(run, read)
+
+
+def _operators(record: Record) -> list[tuple[str, str, int, str]]:
+    return [(op.name, op.phase, op.step, op.site) for op in record.ops]
+
+
+def _events(record: Record, read: Callable[[Size], int]) -> list[tuple[int, int, int, int, str]]:
+    born = {event.storage: index for index, event in enumerate(record.events) if event.change > 0}
+    storages = [(read(storage.nbytes), storage.role) for storage in record.storages]
+    return [(e.change, e.op, born[e.storage], *storages[e.storage]) for e in record.events]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An iteration: ``group`` 0 is the one that is repeated, −1 the one before it."""
+
+    container: str
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An operator or an event, by its index."""
+
+    index: int
+    is_op: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Operators and events of one iteration that follow each other; ``at`` is None outside of the layers."""
+
+    at: _Place | None
+    items: Sequence[_Item]
+
+
+Copy = tuple[int, int]  # a storage of the record, and which copy of its iteration it belongs to
+
+
+@dataclass
+class _Unrolling:
+    """A record in which the iteration ``last`` from the end stands ``further`` times more. ``layers`` says how many children of each
+    container an iteration is."""
+
+    base: Record
+    sites: Sites
+    layers: Mapping[str, int]
+    last: int
+    further: int
+    _homes: list[_Place | None] = field(init=False)
+    _members: dict[_Place, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counts = self.sites.instances(self.base)
+        self._starts = {prefix: counts[prefix] - (self.last + 1) * each for prefix, each in self.layers.items()}
+        if min(self._starts.values()) < 0:
+            raise _IrregularError
+        self._placed: dict[str, _Place | None] = {}
+        self._places = self._places_of_ops()
+        self._homes = self._homes_of_storages()
+        for storage, home in enumerate(self._homes):
+            if home is not None:
+                self._members.setdefault(home, []).append(storage)
+
+    # -- where things belong --------------------------------------------------------------------------------------
+
+    def _numbered(self, site: str) -> tuple[str, int, str] | None:
+        """A path as container, number and what follows, where it lies in one of the containers."""
+        parts = site.split(".")
+        for i, part in enumerate(parts):
+            if part.isdigit() and ".".join(parts[:i]) in self.layers:
+                return ".".join(parts[:i]), int(part), ".".join(parts[i + 1 :])
+        return None
+
+    def _place(self, site: str) -> _Place | None:
+        if site not in self._placed:
+            found = self._numbered(site)
+            self._placed[site] = found and _Place(found[0], (found[1] - self._starts[found[0]]) // self.layers[found[0]])
+        return self._placed[site]
+
+    def _places_of_ops(self) -> list[_Place | None]:
+        """Where each operator belongs: by its path, and between two of one iteration, or of neighbours, to the one that comes next (what
+        is done outside of modules at the start of each)."""
+        places = [self._place(op.site) for op in self.base.ops]
+        placed = [i for i, place in enumerate(places) if place is not None]
+        for before, after in itertools.pairwise(placed):
+            if after > before + 1 and self._follow_each_other(before, after, places):
+                places[before + 1 : after] = [places[after]] * (after - before - 1)
+        return places
+
+    def _follow_each_other(self, before: int, after: int, places: Sequence[_Place | None]) -> bool:
+        first, second = places[before], places[after]
+        one, other = self.base.ops[before], self.base.ops[after]
+        if first is None or second is None or (one.phase, one.step) != (other.phase, other.step):
+            return False
+        return first.container == second.container and abs(first.group - second.group) <= 1
+
+    def _place_of_op(self, op: int) -> _Place | None:
+        return self._places[op] if 0 <= op < len(self._places) else None
+
+    def _homes_of_storages(self) -> list[_Place | None]:
+        """Where each storage is born: in an iteration, or for one by its name."""
+        homes: list[_Place | None] = [None] * len(self.base.storages)
+        for event in self.base.events:
+            if event.change > 0:
+                homes[event.storage] = self._place_of_op(event.op) or self._place(self.base.storages[event.storage].name)
+        return homes
+
+    # -- order ----------------------------------------------------------------------------------------------------
+
+    def _stretches(self) -> list[_Stretch]:
+        edges = {edge for window in self.base.windows for edge in window}
+        keyed: list[tuple[tuple[_Place | None, int], _Item]] = []
+        part, events = 0, iter(enumerate(self.base.events))
+        waiting = next(events, None)
+        for op in range(-1, len(self.base.ops) + 1):
+            if 0 <= op < len(self.base.ops):
+                keyed.append(((self._place_of_op(op), part), _Item(op, True)))
+            while waiting is not None and waiting[1].op <= op:
+                part += waiting[0] in edges
+                home = self._place_of_op(op) or self._homes[waiting[1].storage]
+                keyed.append(((home, part), _Item(waiting[0], False)))
+                waiting = next(events, None)
+        grouped = itertools.groupby(keyed, key=lambda pair: pair[0])
+        return [_Stretch(at, [item for _, item in items]) for (at, _), items in grouped]
+
+    def _written(self) -> Iterator[tuple[_Stretch, int]]:
+        """Every stretch, in the order of the longer record, with the copy that it is of: the backward goes through layers from the last."""
+        stretches = self._stretches()
+        for i, stretch in enumerate(stretches):
+            copies = range(self.further + 1) if stretch.at is not None and stretch.at.group == 0 else range(1)
+            for copy in copies if _ascends(stretches, i) else reversed(copies):
+                yield stretch, copy
+
+    # -- storages -------------------------------------------------------------------------------------------------
+
+    def _meant(self, storage: int, at: _Place | None, copy: int) -> Copy:
+        """Which storage of the longer record is meant by one that ``copy`` of the iteration ``at`` has to do with."""
+        home = self._homes[storage]
+        if home is None:
+            if at is not None and at.group == 0:
+                raise _IrregularError  # it would happen to one storage several times
+            return storage, 0
+        if at is None or at == home:
+            return storage, copy if home.group == 0 else 0
+        if at.container != home.container:
+            if 0 in (at.group, home.group):
+                raise _IrregularError
+            return storage, 0
+        group = home.group + (copy if at.group == 0 else self.further if at.group > 0 else 0)
+        if 0 <= group <= self.further:
+            return self._like(storage, 0), group
+        return self._like(storage, group if group < 0 else group - self.further), 0
+
+    def _like(self, storage: int, group: int) -> int:
+        """The storage of an iteration that is what ``storage`` is in its own."""
+        home = self._homes[storage]
+        assert home is not None  # asked of what has one
+        mine, theirs = self._members[home], self._members.get(replace(home, group=group), [])
+        if len(mine) != len(theirs):
+            raise _IrregularError
+        return theirs[mine.index(storage)] if mine is not theirs else storage
+
+    # -- the longer record ----------------------------------------------------------------------------------------
+
+    def _site(self, site: str, copy: int) -> str:
+        """A path with the number that its layer has in the longer record."""
+        found, place = self._numbered(site), self._place(site)
+        if found is None or place is None or place.group < 0:
+            return site
+        container, number, rest = found
+        number += self.layers[container] * (copy if place.group == 0 else self.further)
+        return ".".join(filter(None, (container, str(number), rest)))
+
+    def record(self) -> Record:
+        ops: list[tuple[Op, int]] = []
+        events: list[Event] = []
+        storages: list[Storage] = []
+        new: dict[Copy, int] = {}
+        moved: dict[int, int] = {}
+        for stretch, copy in self._written():
+            for item in stretch.items:
+                if item.is_op:
+                    ops.append((self.base.ops[item.index], copy))
+                    continue
+                event = self.base.events[item.index]
+                moved.setdefault(item.index, len(events))
+                meant = (event.storage, copy) if event.change > 0 else self._meant(event.storage, stretch.at, copy)
+                if event.change > 0:
+                    old = self.base.storages[event.storage]
+                    new[meant] = len(storages)
+                    storages.append(replace(old, index=len(storages), name=self._site(old.name, copy)))
+                if meant not in new:
+                    raise _IrregularError
+                events.append(Event(event.change, new[meant], len(ops) - (event.op < len(self.base.ops))))
+        moved[len(self.base.events)] = len(events)
+        windows = tuple((moved[start], moved[end]) for start, end in self.base.windows)
+        written = tuple(self._op(index, op, copy, new) for index, (op, copy) in enumerate(ops))
+        return self._with_names(replace(self.base, ops=written, events=tuple(events), storages=tuple(storages), windows=windows), new)
+
+    def _op(self, index: int, op: Op, copy: int, new: Mapping[Copy, int]) -> Op:
+        """An operator with its results, which say what a storage born there is called."""
+        outputs = tuple(replace(t, storage=new.get((t.storage, copy), -1)) for t in op.outputs)
+        return replace(op, index=index, site=self._site(op.site, copy), args=(), outputs=outputs)
+
+    def _with_names(self, record: Record, new: Mapping[Copy, int]) -> Record:
+        """The record with what its tensors are called."""
+
+        def copies(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+            for copy in range(self.further + 1):
+                if (tensor.storage, copy) in new:
+                    yield self._site(name, copy), replace(tensor, storage=new[tensor.storage, copy])
+
+        return replace(
+            record,
+            parameters=tuple(each for name, t in record.parameters for each in copies(name, t)),
+            buffers=tuple(each for name, t in record.buffers for each in copies(name, t)),
+            masters=tuple(each for name, t in record.masters for each in copies(name, t)),
+            state=tuple((each, key, own) for name, key, t in record.state for each, own in copies(name, t)),
+            saved=(),
+            calls=(),
+            gradients=(),
+            persistent=(),
+        )
+
+
+def _ascends(stretches: Sequence[_Stretch], index: int) -> bool:
+    """Whether the iterations around a stretch come up from the first to the last."""
+    at = stretches[index].at
+    if at is None:
+        return True
+    beside = [stretches[i].at for i in (index - 1, index, index + 1) if 0 <= i < len(stretches)]
+    groups = [place.group for place in beside if place is not None and place.container == at.container]
+    return groups[0] <= groups[-1]
