@@ -18,8 +18,10 @@ from calc.turns import fewest
 def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
     found: dict[str, str] = {}
+    asked, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
     for condition in graph.unmet(values):
-        names = [n for n in names_in(condition.expr) if n in spec.walked and n in graph.pins and values[n] >= fewest(_counts(graph), n)]
+        names = [n for n in names_in(condition.expr) if n in spec.walked and n in few and values[n] >= few[n]]
+        names = [n for n in names if condition.same_at({**asked, n: few[n]})]  # else it is other sizes that it comes out otherwise by
         found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
     return found
 

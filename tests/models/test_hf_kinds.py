@@ -31,6 +31,18 @@ def test_the_text_goes_by_the_letters_and_the_pictures_by_their_own(tmp_path: Pa
     assert "the depth and the sizes of pictures and sounds of vision_config are numbers here" in spec.notes
 
 
+def test_what_has_channels_sees_pictures_however_its_makers_call_them(tmp_path: Path) -> None:
+    """A config of pictures without a picture's size has dimensions of its own, which a small check can narrow."""
+    seeing = {"depth": 2, "embed_dim": 32, "num_heads": 4, "in_channels": 3, "hidden_size": 48, "patch_size": 14}
+    rope = {"rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}}
+    spec = spec_of(
+        tmp_path, LLAMA | rope | {"model_type": "qwen2_vl", "architectures": ["Qwen2VLForConditionalGeneration"], "vision_config": seeing}
+    )
+
+    assert {"vision_h", "vision_embed_dim"} <= spec.dims.keys()
+    assert (16, 3, 2, 14, 14) == shapes(spec, vision_embed_dim=16)["model.visual.patch_embed.proj.weight"]
+
+
 def test_sizes_are_set_in_the_config_they_belong_to(tmp_path: Path) -> None:
     """The widths of the two towers move apart; the projections join them at 20."""
     shape = shapes(spec_of(tmp_path, CLIP), d=36, vision_d=26, f=50)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,21 @@ def products(result: Derivation, **sizes: int) -> int:
     """Cells run, by the products of the forward: 2 B d² each."""
     known = {**DIMS, **sizes}
     return result["flops.forward.matmul"].at(**sizes) // (2 * known["B"] * known["d"] ** 2)
+
+
+def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
+    """What is asked of B·T and T comes out otherwise by the batch, whatever the length: the cases of one and of more have the same loop."""
+
+    class Joined(Walk):
+        def forward(self, x: Tensor) -> Tensor:
+            state = super().forward(x)
+            return state if x.shape[0] * x.shape[1] == x.shape[1] else 2 * self.cell(state)
+
+    one = yielding(every)
+    result = derived(replace(one, dims={**one.dims, "B": 1, "T": 400}, build=lambda n: Joined(n, every)))
+
+    assert {"B"} == result.held.keys()
+    assert (400, 401, 31) == (products(result, B=1, T=400), products(result, B=3, T=400), products(result, B=2, T=30))
 
 
 @pytest.mark.parametrize("places", [every, backwards])
