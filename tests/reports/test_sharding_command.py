@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+import calc
 from calc.exact import evaluate_text
 from calc.sharding.asking import best, shard
 from reports.cli import napkin
@@ -215,3 +216,12 @@ def test_a_model_by_its_name_is_derived() -> None:
     assert found.model.source == "derived from a record of its step"
     search = best("llama3-8b", {"devices": "8", "batch": "8", "gpu": "h100-sxm", "T": "64"}, lambda _: None)
     assert search.winner.memory <= 80 * 10**9
+
+
+def test_one_layer_and_one_sequence_are_sharded_as_they_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Sizes at which the step runs otherwise than at larger ones: traced, and of this very model."""
+    status, out, _ = run(capsys, "shard", "gpt2", "micro=1", "L=1", "T=8", "d=30", "h=3", "V=17", "C=11", "data=2", "--json")
+
+    parameters = calc.derive(calc.load("gpt2"), {"B": 1, "L": 1, "T": 8, "d": 30, "h": 3, "V": 17, "C": 11})["parameters"].value
+    assert status == 0
+    assert json.loads(out)["stages"][0]["memory"]["weights"] == 2 * parameters  # bf16
