@@ -83,6 +83,26 @@ def test_a_head_width_that_the_class_takes_and_does_not_run_with_follows_from_th
     assert not spec_of(tmp_path, LLAMA | {"head_dim": 8}).dimensions["k"].tied
 
 
+MAMBA2 = {
+    "model_type": "mamba2",
+    "architectures": ["Mamba2ForCausalLM"],
+    "hidden_size": 32,
+    "expand": 2,
+    "num_heads": 16,
+    "head_dim": 4,
+    "n_groups": 4,
+    "state_size": 8,
+    "num_hidden_layers": 3,
+    "vocab_size": 97,
+}
+
+
+def test_heads_come_in_the_groups_that_a_config_counts(tmp_path: Path) -> None:
+    """The class runs with no number of heads that its four groups do not divide; with one group, with any."""
+    assert 4 == spec_of(tmp_path, MAMBA2).dimensions["h"].multiple_of
+    assert spec_of(tmp_path, MAMBA2 | {"n_groups": 1}).dimensions["h"].multiple_of is None
+
+
 def test_the_width_need_not_divide_where_the_class_does_not_ask(tmp_path: Path) -> None:
     """A width of 47 with 6 heads of 16: Qwen3 accepts what Llama's config class refuses."""
     spec = spec_of(tmp_path, FAMILIES["qwen3"])

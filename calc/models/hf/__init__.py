@@ -19,7 +19,7 @@ from calc.models.hf import source as reading
 from calc.models.hf.dimensions import Layout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of
 from calc.models.hf.layers import pattern_of, without_memory
 from calc.models.hf.source import Source, module_class, quiet, symbolic_sizes_accepted
-from calc.models.hf.table import FIELDS
+from calc.models.hf.table import FIELDS, is_size
 from calc.models.hf.tasks import Task, stated, task_of
 from calc.spec import Sizes, Spec
 
@@ -45,6 +45,7 @@ def spec(path: str) -> Spec:
     module = _without_memory(source, config)
     layout, dims, notes = _dimensions(source, config, task, module)
     dims |= _shared_width(source, task, layout, dims, task.small(config))
+    dims |= _grouped_heads(source, task, layout, dims, config)
     dims |= _even_heads(source, task, layout, dims, task.small(config))
     parameters = sum(p.numel() for p in module.parameters())
     check_at = _check_at(source, task, layout, dims, task.small(config), parameters)
@@ -113,6 +114,30 @@ def _shared_width(source: Source, task: Task, layout: Layout, dims: Mapping[str,
     apart = small | {"d": 2 * small["d"]}
     needs = not _runs(source, task, layout, dims, apart) and _runs(source, task, layout, dims, small)
     return {"d": replace(dims["d"], multiple_of="h"), "k": replace(k, tied=True)} if needs else {}
+
+
+def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], config: Any) -> dict[str, Dim]:
+    """Numbers of heads as multiples of the groups that a field of the config counts, where the class runs with no others."""
+    own = getattr(config, layout.path) if layout.path else config
+    groups = {v for name, v in own.__dict__.items() if "group" in name and name not in FIELDS.groups_of_experts and is_size(v) and v > 1}
+    heads = [name for name in dims if (name == "h" or name.endswith("_heads")) and not dims[name].tied and dims[name].multiple_of is None]
+    if not groups or not heads:
+        return {}
+    try:
+        sizes = resolve(dims, {})
+    except DimensionError:
+        return {}  # said where the sizes of the checks are made
+    small = task.small(config) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in ("L", "V") and name in dims}
+
+    def runs(name: str, count: int) -> bool:
+        width = {"d": sizes["d"] // sizes["h"] * count} if name == dims["d"].multiple_of else {}
+        return _runs(source, task, layout, dims, {**small, **width, name: count})
+
+    found: dict[str, Dim] = {}
+    for name, group in itertools.product(heads, groups):
+        if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group):
+            found[name] = replace(dims[name], multiple_of=group)
+    return found
 
 
 def _without_memory(source: Source, config: Any) -> Any:
