@@ -101,7 +101,7 @@ def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection
     certificate, but for these symbols, which are as asked for."""
     asked = graph.as_basis().values(values)
     turns = {name: fewest(_counts(graph), name) for name in graph.loops}
-    return [{**graph.certificates[0].sizes, **turns, **{name: asked[name] for name in names}}]
+    return [{**graph.certificates[0].sizes, **turns, **{name: asked[name] for name in names if asked[name] > 1}}]
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
@@ -189,14 +189,32 @@ def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
     return found
 
 
-def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition]) -> dict[str, str]:
-    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): those that the
-    ``changed`` conditions are about and that may give way, beside those that did already. Nothing where that brings no more."""
+def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values: Mapping[str, int]) -> dict[str, str]:
+    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): the fewest of those
+    that may give way such that each ``changed`` condition is about one by whose size it comes out otherwise, beside those that did
+    already. Nothing where that brings no more."""
     may = {name for names in spec.gives_way for name in names} - graph.held.keys()
-    asked = {name: c for c in changed for name in names_in(c.expr)}
-    about = {name: c for name, text in graph.basis.items() for symbol in names_in(text) if (c := asked.get(symbol)) and name in may}
-    why = {
-        name: f"the step goes by its number, at {c.where}" if c.each else f"{c.expr} is {not c.holds} there, asked at {c.where}"
-        for name, c in about.items()
-    }
+    about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
+    asked, usual = graph.as_basis().values(values), graph.certificates[0].sizes
+    left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
+
+    def by(condition: Condition, symbols: Collection[str]) -> bool:
+        """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
+        return not condition.each and condition.same_at({**asked, **{s: usual[s] for s in symbols if s in usual}})
+
+    others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
+    left = [c for c in left if not any(by(c, other) for other in others)] or left  # a batch of one is no reason to fix what it multiplies
+    why: dict[str, str] = {}
+    while left:
+        blamed = {name: [c for c in left if by(c, symbols & {*names_in(c.expr)})] for name, symbols in about.items()}
+        name = max(blamed, key=lambda name: len(blamed[name]))
+        if not blamed[name]:
+            why |= {n: _why_held(c) for c in left for n, symbols in about.items() if symbols & {*names_in(c.expr)}}
+            break
+        why[name] = _why_held(blamed[name][0])
+        left = [c for c in left if c not in blamed[name]]
     return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}
+
+
+def _why_held(c: Condition) -> str:
+    return f"the step goes by its number, at {c.where}" if c.each else f"{c.expr} is {not c.holds} there, asked at {c.where}"

@@ -442,47 +442,69 @@ def _completed(
     changed = graph.unmet(values)
     if not changed:
         return graph, analysis
-    attempts = coincidences(graph, values, changed)
-    near = _foreseen(spec, graph, values, changed, attempts[-1])
-    if near is not None:
-        graph = probed(spec, graph, analysis, compared_as_asked(graph, values, near.symbols), progress)
+    repeated = _repeated(spec, graph, values, changed)
+    if repeated:
+        graph = probed(spec, graph, analysis, compared_as_asked(graph, values, _symbols_of(repeated, graph)), progress)
         changed = graph.unmet(values)
-        attempts = coincidences(graph, values, changed) if changed else []
-        near = _foreseen(spec, graph, values, changed, attempts[-1]) if changed else None
-    if not changed:
-        return graph, analysis
+        if not changed:
+            return graph, analysis
+        repeated = _repeated(spec, graph, values, changed)
+    attempts = coincidences(graph, values, changed)
+    held = held_instead(spec, graph, changed, values) if any(_divides(c) for c in repeated) else {}
+    near = None if held else _near_foreseen(spec, graph, values, repeated, attempts[-1])
     for equal in attempts if near is not None else ():
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress, near)
-    for equal in attempts[:-1]:
+    for equal in attempts[:-1] if not held else ():
         with contextlib.suppress(TraceError):
             return _apart(spec, graph, analysis, values, options, equal, changed[0], progress)
-    try:
-        return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
-    except TraceError as error:
-        held = held_instead(spec, graph, changed)
-        compared = error.compared if isinstance(error, OtherPathError) else frozenset()
-        if compared or not held:
-            nearer = _nearer(spec, graph, analysis, values, options, progress, compared, attempts[-1:] if held else attempts)
-            if nearer is not None:
-                return nearer
-        if not held:
-            raise
+    if not held:
+        try:
+            return _apart(spec, graph, analysis, values, options, attempts[-1], changed[0], progress)
+        except TraceError as error:
+            held = held_instead(spec, graph, changed, values)
+            compared = error.compared if isinstance(error, OtherPathError) else frozenset()
+            if compared or not held:
+                nearer = _nearer(spec, graph, analysis, values, options, progress, compared, attempts[-1:] if held else attempts)
+                if nearer is not None:
+                    return nearer
+            if not held:
+                raise
     progress(f"the step runs otherwise by {_as_numbers(held)}")
     return _at_sizes(spec, replace(graph, held={name: (values[name], why) for name, why in held.items()}), values, options, progress)
 
 
-def _foreseen(spec: Spec, graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], equal: Mapping[str, str]) -> Near | None:
-    """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where with the usual symbols a ``changed`` comparison with
-    a number would come out as in general again. What must divide is no such case."""
+def _repeated(spec: Spec, graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[Condition]:
+    """``changed`` conditions on what is larger and what divides that a case of 1 or equal sizes would answer as in general again: symbols
+    of that case are as small as ever, and primes."""
+    from calc.trace import answered_otherwise
+
+    equal = coincidences(graph, values, changed)[-1]
+    again = [c for c in answered_otherwise(spec, graph, values, equal, None) if c in changed and (c.compares or _divides(c))]
+    return [c for c in again if _symbols_of([c], graph)]
+
+
+def _divides(condition: Condition) -> bool:
+    return "Mod(" in condition.expr
+
+
+def _symbols_of(conditions: Sequence[Condition], graph: Graph) -> set[str]:
+    """The symbols that conditions are about, other than numbers of iterations."""
+    return {name for c in conditions for name in names_in(c.expr)} & {*graph.symbols} - {*graph.loops}
+
+
+def _near_foreseen(
+    spec: Spec, graph: Graph, values: Mapping[str, int], repeated: Sequence[Condition], equal: Mapping[str, str]
+) -> Near | None:
+    """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where comparisons with numbers come out as asked. What
+    must divide is no such case."""
     from calc.trace import answered_otherwise
     from calc.trace.symbols import Near
 
-    again = [c for c in answered_otherwise(spec, graph, values, equal, None) if c in changed]
-    compared = {name for c in again if c.compares for name in names_in(c.expr)} & {*graph.symbols} - {*graph.loops}
-    if not compared or any("Mod(" in c.expr for c in again):
+    if not repeated or any(_divides(c) for c in repeated):
         return None
-    ways = (None, Near(frozenset(compared)), Near(frozenset(compared), exactly=True))
+    compared = frozenset(_symbols_of(repeated, graph))
+    ways = (None, Near(compared), Near(compared, exactly=True))
     return min(ways, key=lambda near: sum(c.compares for c in answered_otherwise(spec, graph, values, equal, near)))
 
 

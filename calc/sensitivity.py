@@ -101,16 +101,17 @@ def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | 
     except NapkinError:
         return None
     values: Mapping[str, int] = {**derivation.sizes, dim: 1}
-    by_degree: dict[int, list[tuple[str, int]]] = {}
+    by_degree: dict[int, list[tuple[str, Fraction]]] = {}
     for coefficient, powers in terms:
         if any(not n.isidentifier() or n not in values for n in powers):
             return None
-        poly = algebra.constant(coefficient)
+        poly, value = algebra.constant(coefficient), Fraction(coefficient)
         for n, power in powers.items():
             poly *= algebra.gen(n) ** power
-        by_degree.setdefault(powers.get(dim, 0), []).append((algebra.text(poly), algebra.value(poly, values)))
+            value *= values[n] ** power  # one addend alone may be no integer: of L layers, L/3 - 2/3 attend
+        by_degree.setdefault(powers.get(dim, 0), []).append((algebra.text(poly), value))
     if set(by_degree) != {1, 2}:
         return None
-    fast, slow = (sum(v for _, v in by_degree[degree]) for degree in (2, 1))
+    fast, slow = (sum((v for _, v in by_degree[degree]), Fraction(0)) for degree in (2, 1))
     written = {degree: " + ".join(t for t, _ in by_degree[degree]) for degree in (1, 2)}
-    return Crossover(name, dim, written[2], written[1], Fraction(slow, fast)) if fast > 0 and slow > 0 else None
+    return Crossover(name, dim, written[2], written[1], slow / fast) if fast > 0 and slow > 0 else None

@@ -157,3 +157,25 @@ def test_a_check_goes_to_the_side_of_a_limit_that_was_derived() -> None:
     assert "runs otherwise" not in report.because
     assert report.ok
     assert {"B": 1, "T": 16, "d": 4} == calc.check(derivation, T=16).sizes
+
+
+def test_what_pads_a_length_fixes_the_length_alone() -> None:
+    """Whole chunks of 16 run otherwise than a padded rest, at any width, though the questions are of products with the width."""
+
+    class Chunks(nn.Module):
+        def __init__(self, n: Any) -> None:
+            super().__init__()
+            self.mix = nn.Linear(n.d, n.d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            rest = (16 - x.shape[1] % 16) % 16
+            chunks = nn.functional.pad(self.mix(x), (0, 0, 0, rest)).unflatten(1, (-1, 16))
+            y: Tensor = chunks.flatten(1, 2)[:, : x.shape[1]].reshape(x.shape[0], -1)
+            return y
+
+    dims = {"B": 2, "T": 64, "d": 8}
+    chunked = Spec("chunks", dims, Chunks, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
+    derivation = calc.derive(replace(chunked, gives_way=(("d",), ("T",))), cache=False, optimizer="sgd")
+
+    assert {"T"} == derivation.specialized.keys()
+    assert [] == [v.quantity for v in calc.check(derivation, B=3, d=5).verdicts if v.verdict == "failed"]
