@@ -70,7 +70,7 @@ def elementwise(of: Branch, B: int, d: int) -> int:
     return 2 * B * d - 1 + (B * d if TAKEN[of](B, d) else 0)
 
 
-def number(value: Callable[[], int | None]) -> int | str | None:
+def number(value: Callable[[], Any]) -> Any:
     """What there is, or the words of the refusal."""
     try:
         return value()
@@ -91,7 +91,7 @@ def right_or_refused(value: Callable[[], int | None], expected: int) -> bool:
 SIZES = [(3, 7), (8, 5), (1, 1), (7, 3), (4, 7), (5, 5), (1, 7), (2, 7), (101, 7), (127, 131)]
 
 
-SOME = (if_odd, if_wide, if_large)
+SOME = (if_odd, if_large)
 
 
 @pytest.mark.parametrize("of", [pytest.param(of, id=of.__name__, marks=[] if of in SOME else [pytest.mark.slow]) for of in TAKEN])
@@ -99,10 +99,9 @@ def test_a_branch_on_sizes_gives_the_right_number_or_none(of: Branch) -> None:
     """At the sizes derived for, and at all others asked of the result: a negation more where it is taken, never a guess."""
     given = 0
     for B, d in SIZES[:3]:
-        derived = functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd")
-        if not right_or_refused(lambda derived=derived: derived()[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]  # a lambda
+        result = number(functools.partial(calc.derive, function(of, dims={"B": B, "d": d}), cache=False, optimizer="sgd"))
+        if not right_or_refused(lambda result=result: result[ELEMENTWISE].value, elementwise(of, B, d)):  # type: ignore[misc]  # a lambda
             continue
-        result = derived()
         given += sum(right_or_refused(functools.partial(result[ELEMENTWISE].at, B=b, d=e), elementwise(of, b, e)) for b, e in SIZES)
 
     assert given > 0 or of in (if_large, if_small)  # these change among the sizes of certificates
@@ -232,9 +231,9 @@ def test_what_is_divided_by_turns_is_no_question_about_that_number(places: Calla
         return nn.Sequential(Smeared(n.d, n.k, n.g, places), Smeared(n.k, n.d, n.g, places))
 
     line = spec(build, dims={"B": 7, "d": 11, "k": 5, "g": 13})
-    result = calc.derive(line, cache=False)
+    result = calc.derive(line, cache=False, optimizer="sgd")
 
-    assert read == bool(calc.trace(line, cache=False).loops)
+    assert read == bool(calc.trace(line, cache=False, optimizer="sgd").loops)
     assert 2 * 5 * 11 * 13 == result["parameters"].value
     assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
 
@@ -271,6 +270,6 @@ def test_a_branch_on_a_quotient_with_turns_stays_one(
         return spec(lambda n: Turning(n, asked), dims={"B": B, "d": 11, "g": g})
 
     for B, g in same:
-        result = calc.derive(turning(B, g), cache=False)
+        result = calc.derive(turning(B, g), cache=False, optimizer="sgd")
         assert [] == [v for v in calc.check(result).verdicts if v.verdict == FAILED]
-    assert said in str(number(lambda: calc.derive(turning(*other), cache=False)[ELEMENTWISE].value))
+    assert said in str(number(lambda: calc.derive(turning(*other), cache=False, optimizer="sgd")[ELEMENTWISE].value))

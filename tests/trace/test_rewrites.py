@@ -18,6 +18,7 @@ from tests.zoo import ZOO
 
 _IN_PLACE = [name for name in ZOO if name.startswith("in place on a view")]
 _SOME = random.Random(7).sample([name for name, e in ZOO.items() if not (e.slow or name in _IN_PLACE)], 12)
+_QUICK = {*_IN_PLACE, *random.Random(3).sample(_SOME, 4)}
 
 
 def _graph(name: str) -> Graph:
@@ -32,7 +33,7 @@ def _recorded(name: str, graph: Graph, rewrites: bool) -> Record:
     return probe(as_recorded(ZOO[name].make(), graph), replace(graph, rewrites=rewrites), graph.certificates[0].sizes)
 
 
-@pytest.mark.parametrize("name", [*_IN_PLACE, *_SOME])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in _QUICK else [pytest.mark.slow]) for n in (*_IN_PLACE, *_SOME)])
 def test_a_record_is_the_same_where_nothing_is_rewritten(name: str) -> None:
     """Operators, sizes, lives of storages: with views as real ones are made, and as torch makes those of fake tensors."""
     graph = _graph(name)

@@ -75,7 +75,7 @@ def test_a_width_times_a_double_is_what_python_makes_of_the_product(constant: fl
     spec = _spec(lambda d: int(d * constant))
     f = int(d * constant)
 
-    assert parameters == 2 * d * f + f + d == calc.derive(spec, {"d": d}, cache=False, optimizer="sgd")["parameters"].value
+    assert parameters == 2 * d * f + f + d == calc.derive(spec, {"d": d}, cache=False, mode="infer")["parameters"].value
 
 
 def _as_the_module(pairs: int, seed: int) -> None:
@@ -86,12 +86,12 @@ def _as_the_module(pairs: int, seed: int) -> None:
         factor = generator.randint(1, 4 * parts) / parts
         f = int(d * factor)
         if f > 1:
-            found = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, optimizer="sgd")  # type: ignore[misc]
+            found = calc.derive(_spec(lambda width, factor=factor: int(width * factor)), {"d": d}, cache=False, mode="infer")  # type: ignore[misc]
             assert 2 * d * f + f + d == found["parameters"].value, (d, factor)
 
 
 def test_widths_times_random_factors_are_those_of_the_module() -> None:
-    _as_the_module(15, seed=0)
+    _as_the_module(6, seed=0)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_order_of_operations_on_doubles_is_that_of_the_model() -> None:
     for d in (31, 100):
         width = 3 * (d * 0.29)
         spec = _spec(lambda d: int(d * 0.29 * 3))
-        assert 2 * d * int(width) + int(width) + d == calc.derive(spec, {"d": d}, cache=False, optimizer="sgd")["parameters"].value
+        assert 2 * d * int(width) + int(width) + d == calc.derive(spec, {"d": d}, cache=False, mode="infer")["parameters"].value
 
 
 def test_experts_have_room_for_their_share_rounded_up() -> None:

@@ -48,9 +48,10 @@ def _layers(derivation: calc.derivation.Derivation, **sizes: int) -> int:
     ("limits", "length", "same", "other"),
     [
         ((512,), 1024, (513, 700, 4096), (512, 100)),
-        ((512,), 128, (511, 7), (513, 4096)),
-        ((10,), 9, (10, 5), (11, 600)),
-        ((20, 24), 22, (21, 23), (20, 25, 4096)),
+        pytest.param((512,), 128, (511, 7), (513, 4096), marks=pytest.mark.slow),
+        pytest.param((10,), 9, (10, 5), (11, 600), marks=pytest.mark.slow),
+        ((20, 24), 22, (21, 23), (20, 25)),
+        pytest.param((20, 24), 22, (21,), (4096,), marks=pytest.mark.slow),
         ((3,), 3, (2,), (4, 7)),
     ],
 )
