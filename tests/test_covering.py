@@ -22,7 +22,7 @@ from calc.spec import Spec
 from tests.zoo import ZOO
 
 SEED = 20
-QUICK = 2
+QUICK = 1
 MEMORY = ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", "memory.peak", "memory.peak.first_step")
 
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "rmsprop", "adamw", "adafactor", "muon")

@@ -95,22 +95,24 @@ def test_the_first_lines_of_every_format_say_it() -> None:
     assert said.startswith("nn.LSTM is derived and measured cell by cell, not as oneDNN's one operator")
 
 
-def test_what_torch_runs_cell_by_cell_anyway_is_not_said_to_be_exchanged() -> None:
+class Projected(Recurrent):
+    def __init__(self, n: Any) -> None:
+        super().__init__(n)
+        self.layer, self.head = nn.LSTM(n.d, n.h, proj_size=2), nn.Linear(2, 1)
+
+
+class Gated(Recurrent):
+    def __init__(self, n: Any) -> None:
+        super().__init__(n)
+        self.layer = nn.GRU(n.d, n.h)
+
+
+@pytest.mark.parametrize("kind", [Projected, pytest.param(Gated, marks=pytest.mark.slow)])
+def test_what_torch_runs_cell_by_cell_anyway_is_not_said_to_be_exchanged(kind: type[nn.Module]) -> None:
     """A GRU on a CPU, and an LSTM that projects its state."""
+    checks = calc.check(calc.derive(recurrent(kind), cache=False, optimizer="sgd"))
 
-    class Projected(Recurrent):
-        def __init__(self, n: Any) -> None:
-            super().__init__(n)
-            self.layer, self.head = nn.LSTM(n.d, n.h, proj_size=2), nn.Linear(2, 1)
-
-    class Gated(Recurrent):
-        def __init__(self, n: Any) -> None:
-            super().__init__(n)
-            self.layer = nn.GRU(n.d, n.h)
-
-    for kind in (Projected, Gated):
-        checks = calc.check(calc.derive(recurrent(kind), cache=False, optimizer="sgd"))
-        assert checks.exchanged == ()
+    assert checks.exchanged == ()
 
 
 @pytest.mark.parametrize(("mode", "keys"), [("train", {"attention"}), ("infer", {"fast path"})])

@@ -67,7 +67,7 @@ SAMPLED: dict[str, tuple[dict[str, int], int]] = {
 }
 
 
-@pytest.mark.parametrize("model", SAMPLED)
+@pytest.mark.parametrize("model", [pytest.param(name, marks=[pytest.mark.slow] if name == "llama3-8b" else []) for name in SAMPLED])
 def test_every_derived_moment_holds_in_a_sample(model: str) -> None:
     sizes, draws = SAMPLED[model]
     spec = calc.load(model)

@@ -111,7 +111,17 @@ def calls(layout: Callable[[Tensor], Tensor], left_out: set[str]) -> Iterator[tu
             yield from ((op, case) for case in (make() for make in makes) if not on_a_device(case))
 
 
-LAYOUTS = [(as_it_is, every), *((layout, which) for layout in (transposed, channels_last) for which in (every, the_first, all_others))]
+# Each layout with the quick tests, and each choice of what has it.
+QUICK = [(as_it_is, every), (transposed, the_first), (channels_last, all_others)]
+LAYOUTS = [
+    *QUICK,
+    *(
+        pytest.param(layout, which, marks=pytest.mark.slow)
+        for layout in (transposed, channels_last)
+        for which in (every, the_first, all_others)
+        if (layout, which) not in QUICK
+    ),
+]
 
 
 @pytest.mark.parametrize(("layout", "which"), LAYOUTS, ids=lambda f: f.__name__)

@@ -102,7 +102,7 @@ def _spec(width: Callable[[Any], Any], **dims: int) -> Spec:
 @pytest.mark.parametrize("name", WIDTHS)
 def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, whatever the width's function asks of d, and no assumption."""
-    derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(WIDTHS[name]), cache=False, mode="infer")
 
     assert ({}, ()) == (derivation.held, derivation.assumptions)
     for d in (32, 35, 64):
@@ -117,7 +117,7 @@ _WIDTHS_OF = {64: 5, 96: 7}
 def test_what_a_table_has_for_a_size_is_read_at_that_size(d: int) -> None:
     """A table may have a number for one width and none for another: the step is traced at each width that is asked for."""
     width = functools.partial(_looked_up, _WIDTHS_OF)
-    derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(width), {"d": d}, cache=False, mode="infer")
 
     for at in (d, 96, 97):
         assert 2 * at * width(at) + width(at) + at == derivation["parameters"].at(d=at)
@@ -141,7 +141,7 @@ BY_NUMBER: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", BY_NUMBER)
 def test_what_goes_by_the_number_that_a_size_is_is_right_at_every_size(name: str) -> None:
     """Of a text, of a function of Python's that takes a double, of a table: there is a closed form where it holds, and else a trace."""
-    derivation = calc.derive(_spec(BY_NUMBER[name]), cache=False, optimizer="sgd")
+    derivation = calc.derive(_spec(BY_NUMBER[name]), cache=False, mode="infer")
 
     for at in (31, 2, 64):
         f = BY_NUMBER[name](at)

@@ -35,7 +35,7 @@ def _at(record: Record, spec: Spec) -> Record:
     return replace(record, storages=tuple(replace(s, nbytes=evaluate_text(str(s.nbytes), sizes)) for s in record.storages))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "mixtral", "vit-b"])
+@pytest.mark.parametrize("name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixtral", "vit-b"))])
 def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -> None:
     """Operators, storages, lifetimes and every question asked about sizes."""
     spec = calc.load(name)
