@@ -1,7 +1,8 @@
 """An error in any rule makes the check fail on some model of the zoo.
 
 The tests enumerate the registry: a rule that no model executes fails the suite, and so does an error in one that no check
-notices. A check that a wrong rule passes would prove nothing.
+notices. A check that a wrong rule passes would prove nothing. Those over the whole zoo are slow; tests/rules/test_table.py asks the
+same of the one model that the table of rules names for each.
 """
 
 from __future__ import annotations
@@ -137,9 +138,10 @@ def errors(op: str, model: str | None = None) -> Mapping[str, Registry]:
 # -- every rule ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [*HERE, *FREE])
 def test_an_error_planted_in_a_rule_fails_a_check(op: str) -> None:
-    """One error for each rule, drawn by its name; `make test-all` plants every one that can be made."""
+    """One error for each rule, drawn by its name."""
     what, registry = random.Random(op).choice(sorted(errors(op).items()))
 
     assert not unnoticed(op, registry), f"no check notices: {what}"
@@ -152,6 +154,7 @@ def test_whatever_is_wrong_in_a_rule_fails_a_check(op: str) -> None:
     assert [] == [what for what, registry in errors(op).items() if unnoticed(op, registry)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(REGISTRY.rules))
 def test_a_rule_is_executed_by_a_model_or_shared_with_one_that_is(op: str) -> None:
     """What no CPU executes is counted by the function of what one does."""
@@ -166,12 +169,16 @@ def test_a_rule_is_executed_by_a_model_or_shared_with_one_that_is(op: str) -> No
 ADDENDS_ELSEWHERE = {"aten.log_sigmoid_backward.default": frozenset(("|x|", "-|x|", "z = exp(-|x|)"))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", HERE)
 def test_every_addend_of_a_rule_is_executed_by_a_model(op: str) -> None:
     """The calls that compare a rule with torch, operator by operator, show all its addends: a model makes each of them count."""
-    alone = addends(op, [observe(op, make()).operator for make in CASES[op]])
+    assert shown_alone(op) <= addends(op, calls(op, models()[op]))
 
-    assert alone <= addends(op, calls(op, models()[op])) | ADDENDS_ELSEWHERE.get(op, frozenset())
+
+def shown_alone(op: str) -> set[str]:
+    """Names of the addends that calls of the operator by itself have, but for those that no CPU runs in a step."""
+    return addends(op, [observe(op, make()).operator for make in CASES[op]]) - ADDENDS_ELSEWHERE.get(op, frozenset())
 
 
 def addends(op: str, operators: Iterable[Operator]) -> set[str]:
@@ -180,12 +187,14 @@ def addends(op: str, operators: Iterable[Operator]) -> set[str]:
     return {term.name for cost in costs for term in (*cost.matmul, *cost.elementwise, *cost.recompute)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", random.Random(5).sample(HERE, 8))
 def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
     """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
     assert unnoticed(op, REGISTRY.with_rule(op, REGISTRY.rules[op].function))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(UNRECORDED))
 def test_what_is_said_not_to_be_recorded_is_not(op: str) -> None:
     """Otherwise the table of what cannot be tested here would hide a rule that can."""
