@@ -24,6 +24,7 @@ from calc.trace.sites import LOSS
 _BY_CLOSURE = "a function that the graph holds"
 _UNKNOWN = "custom autograd function"
 _CHECKPOINT = "torch.utils.checkpoint"
+_FUNCTION_FILE = torch.autograd.function.__file__
 _CHECKPOINT_FILE = torch.utils.checkpoint.__file__  # it saves arguments without a node of their own
 
 
@@ -60,7 +61,7 @@ class Keeping:
         recorder.phase = phase
         site = recorder.path.current
         # The operator that the node is of may not have run yet: it is looked up by the node's number when the forward has returned.
-        function = _CHECKPOINT if sys._getframe(1).f_code.co_filename == _CHECKPOINT_FILE else None
+        function = _CHECKPOINT if _saving() == _CHECKPOINT_FILE else None
         self._packed.append((weakref.ref(held), recorder.tensor(value, site), site, function, last_node_number()))
         return held
 
@@ -100,6 +101,14 @@ class Keeping:
     def _by_closure(self, index: int) -> Saved:
         made = next(t for op in self._recorder.ops for t in op.outputs if t.storage == index)
         return Saved(made, self._recorder.maker[index], _BY_CLOSURE)
+
+
+def _saving() -> str:
+    """The file whose code saves a tensor now: torch 2.11's checkpoint does it by a function of its own, others by a hook."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename == _FUNCTION_FILE:
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def _handwritten(root: Any) -> dict[int, Any]:
