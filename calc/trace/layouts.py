@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import suggest_memory_format
+from calc.torch_private import VERSION, suggest_memory_format
 
 aten = torch.ops.aten
 
@@ -67,6 +67,8 @@ _LIKE = {
     aten.rrelu_with_noise_backward.default: 2,
     aten.hardtanh.default: 0,
 }
+# Of the versions tried, 2.11 alone keeps the strides of an input without gaps, those of axes of length 1 too.
+_KEPT_WHERE_DENSE = frozenset({aten.leaky_relu.default} if VERSION < (2, 12) else ())
 # The result has its channels last where that argument has, and is plain otherwise.
 _LIKE_IMAGES = {
     aten.native_batch_norm.default: 0,
@@ -103,6 +105,8 @@ def laid_out(func: Any, args: tuple[Any, ...], out: Any) -> Any:
         return _alike(args[_LIKE[func]])
     if func in _EMPTY_LIKE and args[0].dim() > 2 and any(map(_is_one, out.shape)):
         return _alike(args[0], out.dtype) if args[0].layout is out.layout else out
+    if func in _KEPT_WHERE_DENSE and out.dim():
+        return _kept_where_dense(args[0])
     if func in _ITERATED or _of_an_iterator(func, out) or _widened(func, args, out):
         return _iterated(func, args, out)
     place = _LIKE_IMAGES.get(func)
@@ -186,6 +190,14 @@ def _alike(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     if any(map(_is_one, x.shape)) and aten.is_non_overlapping_and_dense.default(x):
         return torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype, device=x.device)
     return torch.empty_like(x, dtype=dtype)
+
+
+def _kept_where_dense(x: torch.Tensor) -> torch.Tensor:
+    """``TensorIteratorBase::fast_set_up`` of ATen for one operand: plain or channels last where it counts as that, else as it is."""
+    last = {4: (torch.channels_last,), 5: (torch.channels_last_3d,)}
+    formats = (torch.contiguous_format, *last.get(x.dim(), ()))
+    form = next((form for form in formats if x.is_contiguous(memory_format=form)), None)
+    return _alike(x) if form is None else torch.empty(x.shape, dtype=x.dtype, memory_format=form)
 
 
 def _iterated(func: Any, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
