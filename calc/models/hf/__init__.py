@@ -135,7 +135,7 @@ def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str
 
     found: dict[str, Dim] = {}
     for name, group in itertools.product(heads, groups):
-        if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group):
+        if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group) and runs(name, 3 * group):
             found[name] = replace(dims[name], multiple_of=group)
     return found
 
