@@ -19,6 +19,7 @@ from calc import graph_json
 from calc.errors import DimensionError, NapkinError
 from calc.graph import Graph
 from calc.spec import Spec
+from tests.quick import few
 
 
 class Builds:
@@ -132,7 +133,7 @@ def test_a_hit_has_the_values_of_its_call(cache: Path) -> None:
     assert calc.derive(graph, {"d": 17})["parameters"].value == 17 * 35 + 35
 
 
-@pytest.mark.parametrize("sizes", [{"B": 1}, {"d": 11}, {"B": 1, "d": 1, "m": 1}, {"B": 5, "d": 3, "m": 2}, {"B": 10**9}])
+@pytest.mark.parametrize("sizes", few([{"B": 1}, {"d": 11}, {"B": 1, "d": 1, "m": 1}, {"B": 5, "d": 3, "m": 2}, {"B": 10**9}], 2))
 def test_the_cache_changes_no_result(cache: Path, sizes: dict[str, int]) -> None:
     """At a batch of 1, at equal sizes, in another order: the same expressions and values with a cache as without."""
     traced(Builds())
@@ -248,7 +249,7 @@ def test_the_usual_place_is_the_users_cache_folder(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"records"', '"recorded"')]
+    "damage", few([lambda t: "", lambda t: t[: len(t) // 2], lambda t: "{}", lambda t: t.replace('"records"', '"recorded"')], 2)
 )
 def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[str], str]) -> None:
     """As good as none: traced again, and whole afterwards."""

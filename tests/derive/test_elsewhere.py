@@ -71,7 +71,7 @@ def values(derivation: Derivation) -> dict[str, int | None]:
     ("extra", "sizes"),
     [
         (alone, {"B": 1}),
-        (alone, {"B": 1, "L": 1}),
+        pytest.param(alone, {"B": 1, "L": 1}, marks=pytest.mark.slow),
         pytest.param(alone, {"B": 1, "d": 1}, marks=pytest.mark.slow),
         pytest.param(narrow, {"d": 5}, marks=pytest.mark.slow),
         pytest.param(narrow, {"d": 5, "L": 2}, marks=pytest.mark.slow),

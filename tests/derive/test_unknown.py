@@ -212,6 +212,7 @@ def test_a_sweep_of_what_nothing_counts_is_refused(run):
     assert "flops.forward.causal is unknown: no attention call of this model declares a causal mask" in found.stderr
 
 
+@pytest.mark.slow
 def test_a_question_of_memory_is_answered_by_traces(run, tmp_path):
     """The largest batch is the last one whose traced peak fits."""
     model = tmp_path / "layer.py"

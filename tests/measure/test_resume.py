@@ -20,6 +20,7 @@ from calc.options import Options
 from calc.spec import Spec
 from calc.trace import again
 from tests.measure import tiny
+from tests.quick import few
 
 GPT2 = {"L": 2, "d": 12, "h": 3, "B": 2, "T": 5, "V": 17, "C": 7}
 DROPPING = "gpt2:dropout=0.1"
@@ -103,7 +104,7 @@ def test_saving_before_the_first_step_or_after_the_last_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "precision"),
-    [(tiny.linear(), "fp32"), (TIED, "fp32"), (load("mlp"), "bf16-master"), (load("cruncher"), "bf16")],
+    few([(tiny.linear(), "fp32"), (TIED, "fp32"), (load("mlp"), "bf16-master"), (load("cruncher"), "bf16")], 2),
     ids=lambda found: getattr(found, "name", found),
 )
 def test_files_of_a_checkpoint_have_the_bytes_that_are_counted(spec: Spec, precision: str) -> None:

@@ -194,7 +194,7 @@ def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> No
     spec = spec_of(tmp_path, DINOV2 | {"out_features": ["stage5"]})
 
     assert ["stage7"] == spec.build(Sizes(**spec.sizes({"L": 7}))).config.out_features
-    assert {} == calc.derive(spec, cache=False, optimizer="sgd").specialized
+    assert {} == calc.derive(spec, cache=False, mode="infer").specialized
 
 
 def test_what_is_not_to_blame_stays_a_symbol(tmp_path: Path) -> None:
@@ -330,6 +330,7 @@ def test_the_key_changes_with_the_config_and_not_with_its_place(tmp_path: Path) 
 LARGE = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000}
 
 
+@pytest.mark.slow
 def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -> None:
     """As deep as the usual case takes: two layers of a transformer run otherwise than three or more."""
     spec = spec_of(tmp_path, LLAMA | LARGE | {"num_hidden_layers": 32})

@@ -154,6 +154,7 @@ def test_bytes_kept_for_the_backward_on_a_rank(llama: Model, job: Job, layout: d
 # -- real processes -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_of_ddp() -> None:
     """All gradients once a step, in buckets of which they are parts."""
     found = worked(by_letters(jobs.LLAMA), data=2)

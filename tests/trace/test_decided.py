@@ -212,7 +212,7 @@ def test_the_same_values_have_one_size_and_others_another(of: Callable[[Tensor],
     assert found == by_name(derived(function(of)))
 
 
-@pytest.mark.parametrize("mode", ["eval", "infer"])
+@pytest.mark.parametrize("mode", [pytest.param("eval", marks=pytest.mark.slow), "infer"])
 def test_a_forward_alone_is_exact_too(mode: str) -> None:
     """In inference mode torch counts no changes of a tensor, so they are counted here."""
     report = calc.check(derived(function(changed_in_between), mode=mode))

@@ -61,7 +61,7 @@ def _failed(derivation: Derivation, **sizes: int) -> list[str]:
     return [v.quantity for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.slow if "split" in how else ()) for how in PIECES])
+@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "by places" else pytest.mark.slow) for how in PIECES])
 @pytest.mark.parametrize(
     "length",
     [pytest.param(Dim(12, multiple_of="c"), id="declared", marks=pytest.mark.slow), pytest.param(12, id="found")],

@@ -17,6 +17,7 @@ from calc.algebra import Algebra
 from calc.dims import Dim
 from calc.graph import PHASES, ROLES, Graph, Op, Record, Tensor
 from calc.spec import Spec
+from tests.quick import few
 from tests.trace import modules
 from tests.trace.modules import ops, sites, spec
 
@@ -178,7 +179,7 @@ def reader(found: Graph, record: Record) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize(
     ("name", "optimizer"),
-    [*((name, "adamw") for name in MODELS), *(("linear", o) for o in ("sgd", "momentum", "adagrad", "rmsprop", "adam", "spec"))],
+    few([*((name, "adamw") for name in MODELS), *(("linear", o) for o in ("sgd", "momentum", "adagrad", "rmsprop", "adam", "spec"))], 8),
 )
 def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, optimizer: str) -> None:
     """What a step takes it gives back, at all sizes; the first keeps the optimizer's state and nothing else.
@@ -197,7 +198,7 @@ def test_live_bytes_at_the_end_of_a_step_equal_those_at_its_start(name: str, opt
         assert live(record, end, read) - live(record, start, read) == read(4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, 5))
 def test_a_storage_is_born_once_and_dies_at_most_once_and_later(name: str) -> None:
     """Windows bound the events of their steps, in order."""
     record = symbolic(name)

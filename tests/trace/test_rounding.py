@@ -13,6 +13,7 @@ from torch import nn
 
 import calc
 from calc import Spec
+from tests.quick import few
 
 WIDTHS: dict[str, Callable[[Any], Any]] = {
     "int of a fraction": lambda d: int(8 * d / 3),
@@ -36,7 +37,7 @@ def _spec(width: Callable[[Any], Any]) -> Spec:
     return Spec("rounded", {"B": 3, "d": 31}, build, lambda n: (torch.randn(n.B, n.d),), lambda module, x: module(x).sum())
 
 
-@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize("name", few(WIDTHS, 6))
 def test_a_rounded_width_is_that_of_python_at_other_sizes(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, at sizes on either side of a whole number."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
@@ -55,7 +56,9 @@ def test_a_half_goes_to_the_even_side_as_in_python() -> None:
         assert 2 * d * f + f + d == derivation["parameters"].at(d=d)
 
 
-@pytest.mark.parametrize("width", [lambda d: int(math.sqrt(d)), lambda d: 2 ** math.ceil(math.log2(d)), lambda d: 1 << int(math.log2(d))])
+@pytest.mark.parametrize(
+    "width", few([lambda d: int(math.sqrt(d)), lambda d: 2 ** math.ceil(math.log2(d)), lambda d: 1 << int(math.log2(d))], 1)
+)
 @pytest.mark.parametrize("d", [pytest.param(31, marks=pytest.mark.slow), 768])
 def test_a_width_without_a_closed_form_is_the_number_that_it_is_at_these_sizes(width: Callable[[Any], Any], d: int) -> None:
     """The rest of the step has its closed form; where that width is another number, the step is traced again."""
@@ -68,7 +71,7 @@ def test_a_width_without_a_closed_form_is_the_number_that_it_is_at_these_sizes(w
 
 
 @pytest.mark.parametrize(
-    ("constant", "d", "parameters"), [(8 / 3, 768, 3_148_544), (0.29, 100, 5_728), (1.15, 100, 23_014), (2.3, 50, 11_564)]
+    ("constant", "d", "parameters"), few([(8 / 3, 768, 3_148_544), (0.29, 100, 5_728), (1.15, 100, 23_014), (2.3, 50, 11_564)], 2)
 )
 def test_a_width_times_a_double_is_what_python_makes_of_the_product(constant: float, d: int, parameters: int) -> None:
     """At sizes where the double is a whole number and where it falls short of one: 100·0.29 is 28.999999999999996."""

@@ -123,7 +123,7 @@ def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
         derived(walk(longer_than_eight), T=11)
 
 
-@pytest.mark.parametrize("of", [yielding, walk])
+@pytest.mark.parametrize("of", [yielding, pytest.param(walk, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("places", [every_fourth, chunks])
 def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any], Any], of: Callable[[Any], Spec]) -> None:
     """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number."""

@@ -1,0 +1,16 @@
+"""Which members of a family of tests run with the quick ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def few(values: Iterable[Any], count: int) -> list[Any]:
+    """All of the values, of which ``count`` are quick, drawn by a seed; the others wait for `make test-all`."""
+    every = [value if isinstance(value, tuple) else (value,) for value in values]
+    quick = {*random.Random(0).sample(range(len(every)), count)}
+    return [pytest.param(*value, marks=[] if i in quick else [pytest.mark.slow]) for i, value in enumerate(every)]
