@@ -127,11 +127,11 @@ def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str
         sizes = resolve(dims, {})
     except DimensionError:
         return {}  # said where the sizes of the checks are made
-    small = task.small(config) | {name: size for name, size in _narrow(sizes, layout, dims).items() if name in ("L", "V") and name in dims}
+    narrow = {name: size for name, size in _narrow(sizes, layout, dims).items() if name in dims and not dims[name].tied}
 
     def runs(name: str, count: int) -> bool:
         width = {"d": sizes["d"] // sizes["h"] * count} if name == dims["d"].multiple_of else {}
-        return _runs(source, task, layout, dims, {**small, **width, name: count})
+        return _runs(source, task, layout, dims, {**task.small(config), **narrow, **width, name: count})
 
     found: dict[str, Dim] = {}
     for name, group in itertools.product(heads, groups):
