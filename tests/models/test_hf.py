@@ -189,6 +189,7 @@ DINOV2 = {
 }
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_named_by_the_depth_stays_the_last(tmp_path: Path) -> None:
     """``stage5`` of five layers is ``stage7`` of seven; of a list that names others too no depth but its own is known."""
     spec = spec_of(tmp_path, DINOV2 | {"out_features": ["stage5"]})

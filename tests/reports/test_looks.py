@@ -21,7 +21,7 @@ SHIPPED = ("report", "homework", "design-section")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-@pytest.mark.parametrize("page", [pages.page, pages.hostile], ids=["plain", "hostile"])
+@pytest.mark.parametrize("page", [pytest.param(pages.page, marks=pytest.mark.slow), pages.hostile], ids=["plain", "hostile"])
 def test_links_of_a_shipped_layout_lead_somewhere(name: str, page: Callable[[], Page]) -> None:
     """In every format, and nothing of a hostile name acts."""
     look = look_of(name, "")
