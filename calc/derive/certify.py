@@ -55,6 +55,8 @@ def _noted(failures: dict[str, CertificateError], quantity: str) -> Iterator[Non
         failures[error.quantity] = error
     except NapkinError as error:  # it is no whole number there
         failures[quantity] = CertificateError(quantity, str(error))
+    except ZeroDivisionError:
+        failures[quantity] = CertificateError(quantity, f"the closed form of {quantity} divides by a size that is 0 there")
 
 
 def _compare_peak(

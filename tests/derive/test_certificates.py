@@ -8,8 +8,12 @@ from dataclasses import replace
 import pytest
 
 import calc
+from calc.algebra import Algebra
 from calc.cost import REGISTRY, Cost, Operator, Registry, Term
 from calc.derive import derive
+from calc.derive.certify import certify
+from calc.derive.fold import Folder
+from calc.derive.loops import Sites
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
 from calc.graph import Graph, Record
 from tests.trace.modules import stack
@@ -154,3 +158,14 @@ def test_an_unknown_operator_shows_its_shapes_in_dimensions(graph: Graph) -> Non
 def test_refusals_are_ours(graph: Graph) -> None:
     """The command line prints them."""
     assert issubclass(CertificateError, NapkinError)
+
+
+def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
+    """Pieces of no rows, at a size that a certificate has: such a closed form stands for none of these sizes, and the others are compared."""
+    at = graph.certificates[0]
+    text = f"floor(1/(B - {at.sizes['B']}))"
+    algebra = Algebra(sorted(at.sizes), [text])
+
+    with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
+        certify(at, Folder(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, Sites(graph.records), {})
+    assert list(caught.value.failures) == ["parameters"]
