@@ -161,7 +161,7 @@ def test_refusals_are_ours(graph: Graph) -> None:
 
 
 def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
-    """Pieces of no rows, at a size that a certificate has: such a closed form stands for none of these sizes, and the others are compared."""
+    """Pieces of no rows, at a size that a certificate has: such a closed form does not stand there, and the others are compared."""
     at = graph.certificates[0]
     text = f"floor(1/(B - {at.sizes['B']}))"
     algebra = Algebra(sorted(at.sizes), [text])
