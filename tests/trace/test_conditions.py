@@ -255,7 +255,10 @@ class Turning(nn.Module):
 @pytest.mark.parametrize(
     ("asked", "same", "other", "said"),
     [
-        (lambda B, g: B // g == 1, ((7, 3), (5, 3), (100, 50)), (5, 5), "floor((B)/(g)) == 1 is no longer False"),
+        pytest.param(
+            *(lambda B, g: B // g == 1, ((7, 3), (5, 3), (100, 50)), (5, 5), "floor((B)/(g)) == 1 is no longer False"),
+            marks=pytest.mark.slow,
+        ),
         (lambda B, g: g // 10 == 0, ((7, 4), (5, 9)), (7, 13), "floor((g)/(10)) == 0 is no longer True"),
     ],
     ids=["rows", "turns alone"],

@@ -95,7 +95,8 @@ def test_pieces_that_look_back_are_exact_where_the_peak_has_no_closed_form(lengt
     assert not _failed(calc.derive(s, {"T": length}, cache=False, optimizer="sgd"))
 
 
-@MODES
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["infer", "train"])
 def test_quarters_of_few_rows_are_not_four(mode: str) -> None:
     """Pieces of up to a quarter each, rounded up: of 5, 6 and 9 rows three. What is so at most sizes is a condition, not a constant."""
 

@@ -111,6 +111,7 @@ def branching(yields: bool) -> Derivation:
     return derived((yielding if yields else walk)(longer_than_eight))
 
 
+@pytest.mark.slow
 def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
     """Longer sequences take one cell more: they are recorded at that length where it may be a number, else refused."""
     s = yielding(longer_than_eight)
