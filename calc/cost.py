@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
@@ -110,13 +111,14 @@ RuleFunction = Callable[[Operator], Cost]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from."""
+    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``module`` states it."""
 
     op: str
     function: RuleFunction
     statement: str
     source: str
     convention: str = ""
+    module: str = ""
 
     @property
     def shapes(self) -> str:
@@ -130,6 +132,7 @@ class Free:
     op: str
     because: str
     moves: bool = False
+    module: str = ""
 
 
 # Overloads in place, or with a number in the place of a tensor, and those that take the same arguments by another overload's name.
@@ -173,7 +176,7 @@ class Registry:
     def with_rule(self, op: str, function: RuleFunction) -> Registry:
         """A copy in which ``op`` is counted by ``function``: how tests plant errors."""
         old = self.rules[op]
-        return Registry({**self.rules, op: Rule(op, function, old.statement, old.source, old.convention)}, dict(self.frees))
+        return Registry({**self.rules, op: replace(old, function=function)}, dict(self.frees))
 
     def without(self, op: str) -> Registry:
         return Registry({k: v for k, v in self.rules.items() if k != op}, {k: v for k, v in self.frees.items() if k != op})
@@ -185,9 +188,11 @@ REGISTRY = Registry()
 def rule(*ops: str, statement: str, source: str, convention: str = "") -> Callable[[RuleFunction], RuleFunction]:
     """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
 
+    module = _calling()
+
     def register(function: RuleFunction) -> RuleFunction:
         for op in ops:
-            REGISTRY.add(Rule(op, function, statement, source, convention))
+            REGISTRY.add(Rule(op, function, statement, source, convention, module))
         return function
 
     return register
@@ -195,8 +200,14 @@ def rule(*ops: str, statement: str, source: str, convention: str = "") -> Callab
 
 def free(*ops: str, because: str, moves: bool = False) -> None:
     """State that the named operators cost no FLOP, and why. ``moves``: they still read and write elements."""
+    module = _calling()
     for op in ops:
-        REGISTRY.add(Free(op, because, moves))
+        REGISTRY.add(Free(op, because, moves, module))
+
+
+def _calling() -> str:
+    """The module in which ``rule`` or ``free`` is called."""
+    return str(sys._getframe(2).f_globals["__name__"])
 
 
 def cost_of(operator: Operator, site: str, registry: Registry) -> Cost:

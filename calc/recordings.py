@@ -13,9 +13,6 @@ from calc.graph import Graph
 from calc.options import Options
 from calc.spec import Spec
 
-# Code and the tables that it reads: a recording depends on both.
-_READ = ("*.py", "*.toml")
-
 
 class Cache:
     """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
@@ -50,8 +47,10 @@ class Cache:
 
 @functools.cache
 def _versions() -> tuple[str, ...]:
-    """Versions of what a recording depends on, and this package's own files, without importing torch."""
+    """Versions of what a recording depends on, and what this package's own files say, without importing torch."""
     from importlib import metadata
+
+    from calc.stored import code_here
 
     found = []
     for package in ("torch", "transformers"):
@@ -59,7 +58,4 @@ def _versions() -> tuple[str, ...]:
             found.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             found.append(f"{package} absent")
-    digest = hashlib.sha256()
-    for path in sorted(path for pattern in _READ for path in Path(__file__).parent.rglob(pattern)):
-        digest.update(path.read_bytes())
-    return (*found, digest.hexdigest())
+    return (*found, code_here())

@@ -63,7 +63,7 @@ def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
     entry = _entry(name, options)
     if not entry:
         return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
-    if _here() != entry["sha256"]:
+    if _here() != entry["sha256"] and not _says_the_same(entry["name"], tuple(entry["rules"]), entry["code"]):
         return "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
     other = differing(entry["versions"])
     return f"the stored closed forms are of {other}" if other else ""
@@ -85,14 +85,33 @@ def _index() -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError:  # before they are first made
-        return {"schema": SCHEMA, "sources": [], "forms": []}
+        return {"schema": SCHEMA, "sources": [], "code": "", "forms": []}
     return found
 
 
 @cache
 def _here() -> str:
-    """The digest of the code that would derive the forms now."""
+    """The digest of the bytes of the code that would derive the forms now."""
     return digest(_index()["sources"])
+
+
+@cache
+def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
+    """Whether the files that derive a model say what they said, though not byte for byte."""
+    from calc.stored import code
+
+    return code.combined(code.meanings(code.sources_of(name, rules)).values()) == made_by
+
+
+@cache
+def code_here() -> str:
+    """A digest of what the code that derives says; a second's work where its files are not those of the index."""
+    index = _index()
+    if index["forms"] and all(entry["sha256"] == _here() for entry in index["forms"]):
+        return str(index["code"])
+    from calc.stored import code
+
+    return code.combined(code.meanings(code.sources()).values())
 
 
 @cache

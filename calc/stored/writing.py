@@ -39,6 +39,19 @@ def made(name: str, options: Options, *, cache: bool = True, progress: Callable[
     return _made(name, _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache))
 
 
+def made_with_rules(name: str, options: Options) -> tuple[dict[str, Any], list[str]]:
+    """The form of a model, derived now, and the modules of the rules that it was counted by."""
+    spec = calc.load(name)
+    graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=True), options, True)
+    return _made(name, graph), sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
+
+
+def _operators(graph: Graph) -> set[str]:
+    """The operators of every record, those of special cases included."""
+    own = {op.name for record in (*graph.records, *graph.certificates) for op in record.ops}
+    return own.union(*(_operators(special.graph) for special in graph.special))
+
+
 def made_elsewhere(
     name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
 ) -> Callable[[Mapping[str, int]], dict[str, Any]]:

@@ -17,7 +17,7 @@ from calc.catalogue import configs
 from calc.derivation import Quantity
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.options import Options
-from calc.stored import FOLDER, INDEX, Stored, make, names, produced, stored, why_not
+from calc.stored import FOLDER, INDEX, Stored, code, names, produced, stored, why_not
 from calc.stored.writing import compare, made
 
 ROOT = Path(calc.__file__).resolve().parent.parent
@@ -46,7 +46,7 @@ def _comparable(quantity: Quantity) -> Quantity:
 
 def test_stored_forms_are_of_this_code() -> None:
     """``python -m calc.stored.make`` was run after the last change of what a derivation runs."""
-    assert make.sources() == INDEXED["sources"]
+    assert code.sources() == INDEXED["sources"]
     assert {line["file"] for line in INDEXED["forms"] if line["sha256"] != produced.digest(INDEXED["sources"])} == set()
 
 
@@ -143,23 +143,6 @@ def test_what_there_is_not_is_refused_with_the_nearest() -> None:
 # -- when it no longer can --------------------------------------------------------------------------------------------------
 
 
-def test_other_code_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With one byte more in one file that a derivation runs, no form is used, and the reason says what to do."""
-    for source in INDEXED["sources"]:
-        copy_ = tmp_path / source
-        copy_.parent.mkdir(parents=True, exist_ok=True)
-        copy_.write_bytes((produced.ROOT / source).read_bytes())
-    with (tmp_path / "rules" / "matmul.py").open("a") as file:
-        file.write("\n")
-    here = produced.digest(INDEXED["sources"])
-    monkeypatch.setattr(produced, "ROOT", tmp_path)
-
-    assert produced.digest(INDEXED["sources"]) != here
-    monkeypatch.setattr(calc.stored, "_here", lambda: produced.digest(INDEXED["sources"]))
-    assert stored("two-layer") is None
-    assert why_not("two-layer") == "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
-
-
 def test_another_torch_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A closed form is of the operators that one version runs. Builds of one version run the same; a torch that is absent is no other."""
     (tmp_path / "torch-2.12.1+cu130.dist-info").mkdir()
@@ -168,20 +151,6 @@ def test_another_torch_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert produced.differing({"torch": "2.13.0+cpu"}) == "torch 2.13.0+cpu, and here is torch 2.12.1+cu130"
     assert produced.differing({"torch": "2.12.1+cpu"}) == ""
     assert produced.differing({"transformers": "5.23.0"}) == ""
-
-
-def test_comments_do_not_count_as_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Words that Python does not read leave a form as it is; a number that it reads does not."""
-    monkeypatch.setattr(make, "ROOT", tmp_path)
-    said = {}
-    commented, bare = 'def f():  # so\n    """Doc."""\n    return 1\n', "def f():\n    return 1\n"
-    texts = {"one": bare, "commented": commented, "two": bare.replace("1", "2")}
-    for kind, text in texts.items():
-        (tmp_path / "f.py").write_text(text)
-        said[kind] = make.meaning(["f.py"])
-
-    assert said["one"] == said["commented"]
-    assert said["one"] != said["two"]
 
 
 def test_what_is_not_stored_is_said() -> None:

@@ -1,0 +1,125 @@
+"""What the code that derives says: stored forms and the cache of traces depend on that, and not on how it is written or where it lies."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import calc
+from calc import recordings
+from calc.stored import code, produced
+
+STALE = "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
+Edit = Callable[[str, Callable[[str], str]], None]
+
+
+@pytest.fixture
+def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
+    """Changes a file in a copy of the package, which takes the place of the package."""
+    root = tmp_path / "calc"
+    shutil.copytree(produced.ROOT, root, ignore=shutil.ignore_patterns("__pycache__", "stored"))
+    shutil.copytree(produced.ROOT / "stored", root / "stored", ignore=shutil.ignore_patterns("__pycache__"))
+    for module in (produced, code):
+        monkeypatch.setattr(module, "ROOT", root)
+
+    def change(file: str, by: Callable[[str], str]) -> None:
+        text = (root / file).read_text(encoding="utf-8")
+        assert by(text) != text
+        (root / file).write_text(by(text), encoding="utf-8")
+        _forget()
+
+    yield change
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    for function in (
+        *(code._imported, code._parsed, code._meaning, code._said, code._definition),
+        *(calc.stored._here, calc.stored._says_the_same, calc.stored.code_here, recordings._versions),
+    ):
+        function.cache_clear()
+
+
+def _everything() -> str:
+    return code.combined(code.meanings(code.sources()).values())
+
+
+def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
+    """Neither a stored form nor the key of a trace in the cache."""
+    before = recordings._versions()
+    edit("trace/recorder.py", lambda text: text.replace('"""', '"""Reworded. ', 1) + "# the end\n")
+
+    assert before == recordings._versions()
+    assert "" == calc.stored.why_not("gpt2")
+
+
+@pytest.mark.slow
+def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> None:
+    before = recordings._versions()
+    edit("derive/fold.py", lambda text: text + "_ONE_MORE = 1\n")
+
+    assert before != recordings._versions()
+    assert [STALE, STALE] == [calc.stored.why_not("gpt2"), calc.stored.why_not("transformers:llama")]
+
+
+def test_a_rule_changes_the_forms_that_it_counts_and_no_others(edit: Edit) -> None:
+    """Convolutions are in ResNet-50 and ViT, and in no GPT-2."""
+    edit("rules/convolution.py", lambda text: text + "_ONE_MORE = 1\n")
+
+    assert [STALE, STALE] == [calc.stored.why_not("resnet50"), calc.stored.why_not("vit-b")]
+    assert ["", ""] == [calc.stored.why_not("gpt2"), calc.stored.why_not("linear")]
+
+
+@pytest.mark.slow
+def test_a_model_changes_its_own_forms_and_no_others(edit: Edit) -> None:
+    edit("models/gpt2.py", lambda text: text + "_ONE_MORE = 1\n")
+
+    assert [STALE, "", ""] == [calc.stored.why_not(name) for name in ("gpt2", "llama3-8b", "transformers:gpt2")]
+
+
+@pytest.mark.slow
+def test_a_file_that_moves_changes_nothing(edit: Edit) -> None:
+    """calc/algebra.py as calc/symbolic/algebra.py, with every import of it."""
+    before = _everything()
+    (code.ROOT / "symbolic").mkdir()
+    (code.ROOT / "algebra.py").rename(code.ROOT / "symbolic" / "algebra.py")
+    for file in code.ROOT.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(re.sub(r"\bcalc\.algebra\b", "calc.symbolic.algebra", text), encoding="utf-8")
+    _forget()
+
+    assert "symbolic/algebra.py" in code.sources()
+    assert before == _everything()
+
+
+@pytest.mark.parametrize(("module", "same"), [("b", True), ("c", False), ("d", True)])
+def test_an_import_is_the_definition_behind_it(module: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same words in another module, or the same function through a third one, are the same; another body is not."""
+    defines = {"a": "return 1", "b": "return 1", "c": "return 2"}
+    files = {name: f"def f():\n    {body}\n" for name, body in defines.items()} | {"d": "from calc.a import f\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(code, "ROOT", tmp_path)
+    said = []
+    for source in ("a", module):
+        (tmp_path / "uses.py").write_text(f"from calc.{source} import f\n\nprint(f())\n", encoding="utf-8")
+        _forget()
+        said.append(code.meanings(["uses.py"]))
+    _forget()
+
+    assert (said[0] == said[1]) is same
+
+
+def test_what_a_form_depends_on_is_in_the_index() -> None:
+    """The rules that it was counted by; GPT-2's are among those of every transformer, and it has no convolution."""
+    forms = {line["file"]: line for line in json.loads((calc.stored.FOLDER / calc.stored.INDEX).read_text(encoding="utf-8"))["forms"]}
+
+    assert "calc.rules.convolution" in forms["resnet50.json"]["rules"]
+    assert "calc.rules.convolution" not in forms["gpt2.json"]["rules"]
+    assert {"calc.rules.matmul", "calc.rules.attention", "calc.rules.views"} <= {*forms["gpt2.json"]["rules"]}
