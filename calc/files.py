@@ -141,9 +141,11 @@ class _Target:
         return Path(self.place if os.path.islink(self.path) and not self.through else self.path)
 
 
-def target_of(path: PathLike, what: str = "") -> Path:
-    """The file that writing to ``path`` changes: the one behind a symbolic link. What cannot be written is refused."""
-    return _judged(path, what).written
+def judge(*paths: PathLike, what: str = "") -> tuple[Path, ...]:
+    """The files that writing to ``paths`` changes, those behind symbolic links. What cannot be written is refused, before any work."""
+    targets = [_judged(path, what) for path in paths]
+    _require_distinct(targets)
+    return tuple(target.written for target in targets)
 
 
 def write(*outputs: Output, what: str = "") -> tuple[Path, ...]:
