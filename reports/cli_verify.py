@@ -113,7 +113,8 @@ def _document(
     from reports.live.verify import judge
     from reports.live.verify import unmarked as unmarked_in
 
-    place = files.judge(file)[0] if fix else file
+    if fix:
+        files.judge(file)
     try:
         document = read(text)
         with talk() as say:
@@ -128,7 +129,7 @@ def _document(
     if diff or fix:
         new = _rewrite(file, text, document, findings, diff)
         if new is not None:
-            rewritten[place] = new
+            rewritten.setdefault(file.resolve(), new)
     left = [f for f in wrong if not (fix and f.right)]
     listed = [
         {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
@@ -182,8 +183,8 @@ def _put_in_place(rewritten: Mapping[Path, Rewriting]) -> None:
     from calc.files import write
     from reports.escape import brief
 
-    write(*(output for output, _ in rewritten.values()))
-    for file, (_, numbers) in rewritten.items():
+    places = write(*(output for output, _ in rewritten.values()))
+    for file, (_, numbers) in zip(places, rewritten.values(), strict=True):
         click.echo(brief(f"rewrote {numbers} numbers of {file}"), err=True)
 
 
