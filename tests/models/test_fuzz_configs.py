@@ -38,17 +38,19 @@ def deep(depth: int) -> Any:
 
 
 VALUES: tuple[Any, ...] = (
-    0, -1, 1, 2, 3, 7, 100, 2_000, 2_001, 10**6, 10**9, 2**31, 2**62, 2**63 - 1, 2**63, 10**30, -(10**30), 0.0, -0.0, 0.5, 1.5, 1e300, 1e-300,
-    float("nan"), float("inf"), True, False, None, "", "48", "auto", "x" * 10_000, "\x00", "\ud800", "a\nb", "../../etc/passwd", [], {}, [1, 2],
-    [None], [-1], [[10**9]], [["x"], 10**9], [[["global", "local"], 10**9]], ["full_attention"] * 7, [0] * 1_000, {"a": 1}, {"type": "x"},
-    {"rope_type": "linear", "factor": 0}, {"0": "x"}, deep(10), deep(25), deep(400),
+    0, -1, 1, 2, 3, 7, 100, 2_000, 2_001, 10**6, 10**9, 2**31, 2**62, 2**63 - 1, 2**63, 10**30, -(10**30),
+    0.0, -0.0, 0.5, 1.5, 1e300, 1e-300, float("nan"), float("inf"), True, False, None,
+    "", "48", "auto", "x" * 10_000, "\x00", "\ud800", "a\nb", "../../etc/passwd",
+    [], {}, [1, 2], [None], [-1], [[10**9]], [["x"], 10**9], [[["global", "local"], 10**9]], ["full_attention"] * 7, [0] * 1_000,
+    {"a": 1}, {"type": "x"}, {"rope_type": "linear", "factor": 0}, {"0": "x"}, deep(10), deep(25), deep(400),
 )  # fmt: skip
 # Fields that the library's classes, or we, take for something, and names of what the classes have themselves.
 NAMES = (
-    *sorted(FIELDS.sizes), *FIELDS.rotary, *FIELDS.groups_of_experts, *FIELDS.inputs, *FIELDS.ignored, "num_labels", "id2label", "label2id",
-    "layer_types", "text_config", "vision_config", "model_type", "architectures", "is_decoder", "is_encoder_decoder", "tie_word_embeddings",
-    "pad_token_id", "hidden_act", "sliding_window", "first_k_dense_replace", "attention_types", "output_attentions", "return_dict", "problem_type",
-    "add_cross_attention", "chunk_size_feed_forward", "pruned_heads", "name_or_path", "self", "kwargs", "cls", "to_dict", "to_diff_dict",
+    *sorted(FIELDS.sizes), *FIELDS.rotary, *FIELDS.groups_of_experts, *FIELDS.inputs, *FIELDS.ignored,
+    "num_labels", "id2label", "label2id", "layer_types", "text_config", "vision_config", "model_type", "architectures",
+    "is_decoder", "is_encoder_decoder", "tie_word_embeddings", "pad_token_id", "hidden_act", "sliding_window",
+    "first_k_dense_replace", "attention_types", "output_attentions", "return_dict", "problem_type", "add_cross_attention",
+    "chunk_size_feed_forward", "pruned_heads", "name_or_path", "self", "kwargs", "cls", "to_dict", "to_diff_dict",
     "attribute_map", "sub_configs", "__class__", "__dict__", "get_text_config", "x" * 5_000, "", "a.b", "\n", "\ud800",
 )  # fmt: skip
 
