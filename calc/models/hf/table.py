@@ -27,7 +27,7 @@ class Fields:
     tasks: Mapping[str, Sequence[str]]
     ignored: Sequence[str]
     layers: Sequence[str]
-    not_layers: tuple[str, ...]
+    not_layers: Sequence[str]
 
     @property
     def of_whole_models(self) -> frozenset[str]:
@@ -41,7 +41,9 @@ class Fields:
 
     def counts_layers(self, field: str) -> bool:
         """Whether a field says by its name how many layers of some kind there are."""
-        return field in self.dimensions["L"] or (any(word in field for word in self.layers) and not field.endswith(self.not_layers))
+        return field in self.dimensions["L"] or (
+            any(word in field for word in self.layers) and not any(word in field for word in self.not_layers)
+        )
 
     def is_named_as_size(self, field: str) -> bool:
         """Whether a field of no dimension is a size by its name."""
@@ -66,7 +68,7 @@ def _read() -> Fields:
         tasks=table["tasks"],
         ignored=table["ignored"]["fields"],
         layers=table["layers"]["words"],
-        not_layers=tuple(table["layers"]["not_with"]),
+        not_layers=table["layers"]["not_with"],
     )
 
 
