@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ import pytest
 
 from calc.errors import ConfigError, MissingExtraError
 from calc.load import load
+from calc.models import hf
+from calc.models.hf import layers
 from tests.models.configs import GPT2, LLAMA, written
 
 REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
@@ -63,6 +69,40 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {
         LLAMA | {"vocab_size": 10**400},
         "{file}: vocab_size = 100000000000000000000000000000000000000… is not a size: give an integer from 1 to 2**63 - 1",
     ),
+    "layers without end": (
+        LLAMA | {"num_hidden_layers": 10**9},
+        "{file}: num_hidden_layers = 1000000000 is more than 2,000, the most layers that are built: give fewer",
+    ),
+    "layers without end, of a config inside": (
+        LLAMA | {"vision_config": {"depths": [2, 10**9]}},
+        "{file}: vision_config.depths = 1000000000 is more than 2,000, the most layers that are built: give fewer",
+    ),
+    "kinds of layers without end": (
+        LLAMA | {"attention_types": [[["global", "local"], 10**9]]},
+        "{file}: attention_types = 1000000000 is more than 2,000, the most layers that are built: give fewer",
+    ),
+    "classes without end": (
+        LLAMA | {"num_labels": 10**9},
+        "{file}: num_labels = 1000000000 is more than 100,000, the most classes that are listed: give fewer",
+    ),
+    "a list without end": (LLAMA | {"layer_types": [0] * 10**6}, "{file}: layer_types has 1,000,000 entries, more than 100,000"),
+    "a table without end": (LLAMA | {"x": dict.fromkeys(range(10**5 + 1))}, "{file}: x has 100,001 entries, more than 100,000"),
+    "tables in tables without end": (
+        LLAMA | {"x": json.loads('{"a":' * 200 + "1" + "}" * 200)},
+        "{file}: x" + 20 * ".a" + " is nested more than 20 deep",
+    ),
+    "a size of a config inside": (
+        LLAMA | {"text_config": {"hidden_size": -48}},
+        "{file}: text_config.hidden_size = -48 is not a size: give an integer from 1 to 2**63 - 1",
+    ),
+    "a width of thirty digits": (
+        LLAMA | {"hidden_size": 10**30},
+        "{file}: hidden_size = 1000000000000000000000000000000 is not a size: give an integer from 1 to 2**63 - 1",
+    ),
+    "a number beyond 64 bits that is no size": (
+        LLAMA | {"bos_token_id": -(10**30)},
+        "{file}: bos_token_id = -1000000000000000000000000000000 has more than 64 bits",
+    ),
     "indivisible heads": (
         GPT2 | {"n_head": 7},
         "{file}: GPT2LMHeadModel cannot be built from it: ValueError: `embed_dim` must be divisible by num_heads"
@@ -98,6 +138,61 @@ def test_what_the_config_class_refuses_becomes_one_line(change: dict[str, Any], 
 
     with pytest.raises(ConfigError, match=rf"^{re.escape(file)}: [^\n]+[0-9][^\n]+$"):
         load(f"hf:{file}")
+
+
+def test_a_config_of_many_megabytes_is_refused(tmp_path: Path) -> None:
+    """Whatever is in it: it is not parsed."""
+    file = written(tmp_path, "[" * (2**23 + 1))
+
+    with pytest.raises(ConfigError, match=rf"^cannot read the config {re.escape(file)}: it has more than 8,388,608 bytes, the most that"):
+        load(f"hf:{file}")
+
+
+def test_a_model_of_parts_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever field counts them: what is built is counted."""
+    monkeypatch.setattr(layers, "_MOST_PARTS", 30)
+    file = written(tmp_path, LLAMA)
+
+    with pytest.raises(ConfigError) as caught:
+        load(f"hf:{file}")
+    assert f"{file}: the model has more than 30 modules and parameters: give fewer layers or experts" == str(caught.value)
+
+
+def test_no_trial_run_takes_the_memory_that_the_config_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of 10**8 positions, 48 wide, in fp32 has 19.2 GB: it is never made."""
+    build, built = hf._build, list[int]()
+    monkeypatch.setattr(hf, "_build", lambda source, layout, n: built.append(n.C) or build(source, layout, n))
+    load(f"hf:{written(tmp_path, GPT2)}")
+    assert {64} == {*built}
+    built.clear()
+
+    assert 10**8 == load(f"hf:{written(tmp_path, GPT2 | {'n_positions': 10**8})}").dims["C"].default
+    assert [] == built
+
+
+@pytest.mark.parametrize("depth", [10, 14])
+def test_the_pattern_of_layers_is_the_shortest_that_repeats(depth: int) -> None:
+    """By trying all: few layers in all first, then a short period, then few before it."""
+
+    def tried(kinds: Sequence[str]) -> tuple[int, int, int] | None:
+        for size in range(1, depth):
+            for period, before in ((p, b) for p in range(1, size + 1) for b in range(size - p + 1)):
+                after = size - period - before
+                middle = kinds[before : depth - after]
+                same = [kind == middle[i % period] for i, kind in enumerate(middle)]
+                if 2 * (before + after) <= depth and len(middle) >= 2 * period and len(middle) % period == 0 and all(same):
+                    return before, period, after
+        return None
+
+    chance = random.Random(depth)
+    for kinds in itertools.islice(itertools.product("ab", repeat=depth), 1, None, 17):
+        mixed = [*kinds, "c"][chance.randrange(2) :][:depth]
+        assert tried(mixed) == layers.pattern(mixed), mixed
+
+
+def test_a_thousand_layers_without_a_pattern_are_soon_seen_to_have_none() -> None:
+    """All are unlike: nearly a million places to begin and to end a pattern."""
+    assert layers.pattern(range(1000)) is None
 
 
 def test_a_missing_config_is_refused(tmp_path: Path) -> None:

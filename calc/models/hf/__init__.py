@@ -28,6 +28,8 @@ _CHECKED_AT_FULL_WIDTH = 200_000_000
 # A narrow relative of it is to have no more, so that its run takes seconds.
 _CHECKED_NARROW = 5_000_000
 _HEAD_WIDTH = 16
+# What a trial run of the class may take for its parameters and buffers.
+_MOST_BYTES = 2**32
 # Own sizes with such names are made of heads: there are less of them with fewer heads.
 _SHARED_BY_HEADS = ("_heads", "_size", "_width")
 
@@ -143,6 +145,8 @@ def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str
 def _without_memory(source: Source, config: Any) -> Any:
     try:
         return without_memory(source, config)
+    except ConfigError:
+        raise
     except Exception as error:  # whatever the class raises, this config cannot be used
         said = str(error).strip().partition("\n")[0][:200] or "no message"
         raise ConfigError(f"{source.where}: {source.architecture} cannot be built from it: {type(error).__name__}: {said}") from None
@@ -245,12 +249,20 @@ def _runs(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], s
 
     try:
         n = Sizes(**resolve(dims, small))
+        if _bytes(source, layout, n) > _MOST_BYTES:
+            return False
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             module, config = _build(source, layout, n), source.config(layout.changes(n))
             task.predict(module, *task.inputs(n, getattr(n, "V", vocabulary_of(module, config)), config))
     except Exception:  # whatever the class raises of sizes that it does not have
         return False
     return True
+
+
+def _bytes(source: Source, layout: Layout, n: Sizes) -> int:
+    """Bytes of the parameters and buffers; a table of positions is as large as the config says."""
+    module = _without_memory(source, source.config(layout.changes(n)))
+    return sum(tensor.nbytes for tensor in itertools.chain(module.parameters(), module.buffers()))
 
 
 def _parameters(source: Source, layout: Layout, sizes: Mapping[str, int]) -> int:

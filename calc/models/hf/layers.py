@@ -7,13 +7,18 @@ themselves, built at the config's own depth without memory.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from calc.errors import ConfigError
 from calc.model_files import on_meta_device
 from calc.models.hf.source import Source, module_class, quiet
+
+_MOST_PARTS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +73,23 @@ def _names_last(value: Any, depth: int) -> bool:
 
 def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
     """(before, period, after) of the fewest layers in all, such that the pattern between repeats at least twice and makes up half."""
-    depth = len(kinds)
-    for size in range(1, depth):
-        for period in range(1, size + 1):
-            for before in range(size - period + 1):
-                after = size - period - before
-                if 2 * (before + after) <= depth and _repeats(kinds[before : depth - after], period):
-                    return before, period, after
-    return None
-
-
-def _repeats(kinds: Sequence[Hashable], period: int) -> bool:
-    return len(kinds) >= 2 * period and len(kinds) % period == 0 and all(k == kinds[i % period] for i, k in enumerate(kinds))
+    numbers: dict[Hashable, int] = {}
+    ids = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
+    depth = len(ids)
+    best: tuple[int, int, int] | None = None  # layers in all, period, before
+    for period in range(1, depth // 2 + 1):
+        if best is not None and period >= best[0]:
+            break
+        unlike = depth - period  # the first layer from ``before`` on that differs from the one a period later
+        for before in reversed(range(depth - period)):
+            if ids[before] != ids[before + period]:
+                unlike = before
+            repeats = (unlike + period - before) // period
+            apart = depth - repeats * period
+            if repeats >= 2 and 2 * apart <= depth:
+                found = (period + apart, period, before)
+                best = found if best is None else min(best, found)
+    return None if best is None else (best[2], best[1], best[0] - best[1] - best[2])
 
 
 def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern | None:
@@ -111,8 +121,27 @@ def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
 def without_memory(source: Source, config: Any) -> Any:
     """The module, with parameters that have shapes only."""
 
-    with quiet(), on_meta_device():
+    with quiet(), on_meta_device(), _of_bounded_size(source.where):
         return module_class(source)(config)
+
+
+@contextmanager
+def _of_bounded_size(where: str) -> Iterator[None]:
+    """Refuses a model of more parts than any has, which would take hours to build."""
+    from torch.nn.modules.module import register_module_module_registration_hook, register_module_parameter_registration_hook
+
+    count = itertools.count(1)
+
+    def counted(*_: Any) -> None:
+        if next(count) > _MOST_PARTS:
+            raise ConfigError(f"{where}: the model has more than {_MOST_PARTS:,} modules and parameters: give fewer layers or experts")
+
+    handles = [register(counted) for register in (register_module_module_registration_hook, register_module_parameter_registration_hook)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _stacks(module: Any, depth: int) -> list[list[Hashable]]:

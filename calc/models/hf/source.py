@@ -11,8 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
+
+_FILE = files.Kind(2**23, "the config", error=ConfigError)
+_MOST_LAYERS = 2_000  # twice as deep as the deepest that were published; the library builds each of them in milliseconds
+_MOST_ENTRIES = 100_000  # of one list or table, and of the table of classes that the library makes for num_labels
+_DEEPEST = 20
 
 
 @dataclass(frozen=True)
@@ -122,16 +128,13 @@ def file_of(path: str) -> Path:
     file = Path(path)
     if os.path.isdir(file):  # os.path, unlike Path, says no to names that are too long to be one
         file = file / "config.json"
-    if not os.path.isfile(file):
+    if not os.path.exists(file):
         raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
     return file
 
 
 def read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    return _FILE.read_bytes(file)
 
 
 def parse(where: str, text: bytes) -> Mapping[str, Any]:
@@ -170,15 +173,61 @@ def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
 
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:
-    """Sizes in the file are positive integers or null; the library's own message for a bad one runs over several lines."""
-    for field in (field for names in FIELDS.dimensions.values() for field in names):
-        value = raw.get(field)
-        if value is None or isinstance(value, list):
+    """Sizes in the file are positive integers or null, and no number makes the library build or list without end.
+
+    The library's own message for a bad size runs over several lines, and it has no limits.
+    """
+    for entry in _entries(where, raw):
+        wrong = _objection(entry)
+        if wrong:
+            raise ConfigError(f"{where}: {clip(entry.path, 80)} = {clip(entry.value)} {wrong}")
+
+
+def _objection(entry: _Entry) -> str:
+    value, is_int = entry.value, isinstance(entry.value, int) and not isinstance(entry.value, bool)
+    if entry.field in FIELDS.sizes and not entry.listed and value is not None and not isinstance(value, list):
+        if not is_int:
+            return "is not an integer"
+        none = value == 0 and entry.depth > 1  # so do configs inside others say that a part is left out
+        if not 0 < value < 2**63 and not none:
+            return "is not a size: give an integer from 1 to 2**63 - 1"
+    if is_int and not -(2**63) <= value < 2**63:
+        return "has more than 64 bits"
+    if is_int and value > _MOST_LAYERS and FIELDS.counts_layers(entry.field):
+        return f"is more than {_MOST_LAYERS:,}, the most layers that are built: give fewer"
+    if is_int and value > _MOST_ENTRIES and entry.field == "num_labels":
+        return f"is more than {_MOST_ENTRIES:,}, the most classes that are listed: give fewer"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A value in the file: ``path`` are the names that lead to it, ``field`` is the last of them; ``listed`` values are in a list."""
+
+    path: str
+    field: str
+    value: Any
+    listed: bool = False
+    depth: int = 0
+
+
+def _entries(where: str, raw: Mapping[str, Any]) -> Iterator[_Entry]:
+    """Every value in the file, tables and lists before what is in them. Those that are long or deep without end are refused."""
+    waiting = [_Entry("the file", "", raw)]
+    while waiting:
+        entry = waiting.pop()
+        yield entry
+        if not isinstance(entry.value, dict | list):
             continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{where}: {field} = {clip(value)} is not an integer")
-        if not 0 < value < 2**63:
-            raise ConfigError(f"{where}: {field} = {clip(value)} is not a size: give an integer from 1 to 2**63 - 1")
+        if len(entry.value) > _MOST_ENTRIES:
+            raise ConfigError(f"{where}: {clip(entry.path, 80)} has {len(entry.value):,} entries, more than {_MOST_ENTRIES:,}")
+        if entry.depth > _DEEPEST:
+            raise ConfigError(f"{where}: {clip(entry.path, 80)} is nested more than {_DEEPEST} deep")
+        if isinstance(entry.value, dict):
+            outer = f"{entry.path[:200]}." if entry.depth else ""
+            waiting += (_Entry(outer + name, name, value, depth=entry.depth + 1) for name, value in reversed(entry.value.items()))
+        else:
+            waiting += (_Entry(entry.path, entry.field, value, True, entry.depth + 1) for value in reversed(entry.value))
 
 
 def source_of(where: str, raw: Mapping[str, Any]) -> Source:
@@ -275,6 +324,6 @@ def _last_line(error: BaseException) -> str:
     return (str(error).strip().rpartition("\n")[2].strip() or type(error).__name__)[:200]
 
 
-def clip(value: object) -> str:
+def clip(value: object, most: int = 40) -> str:
     text = str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fields:
     """The table, section by section."""
 
@@ -25,11 +26,24 @@ class Fields:
     inputs: Sequence[str]
     tasks: Mapping[str, Sequence[str]]
     ignored: Sequence[str]
+    layers: Sequence[str]
+    not_layers: Sequence[str]
 
     @property
     def of_whole_models(self) -> frozenset[str]:
         """Fields of a config that has layers or inputs of its own."""
         return frozenset((*self.dimensions["L"], *self.dimensions["V"], *self.inputs))
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """Fields of all dimensions."""
+        return frozenset(name for names in self.dimensions.values() for name in names)
+
+    def counts_layers(self, field: str) -> bool:
+        """Whether a field says by its name how many layers of some kind there are."""
+        return field in self.dimensions["L"] or (
+            any(word in field for word in self.layers) and not any(word in field for word in self.not_layers)
+        )
 
     def is_named_as_size(self, field: str) -> bool:
         """Whether a field of no dimension is a size by its name."""
@@ -53,6 +67,8 @@ def _read() -> Fields:
         inputs=table["inputs"]["fields"],
         tasks=table["tasks"],
         ignored=table["ignored"]["fields"],
+        layers=table["layers"]["words"],
+        not_layers=table["layers"]["not_with"],
     )
 
 
