@@ -90,7 +90,7 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     end, word, began = "", "", 0
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_LINE:
-            raise BadInputError(f"line {number} has {len(line):,} characters: {LONGEST_LINE:,} are the most that Napkin reads; break the line")
+            raise BadInputError(f"line {number} has {len(line):,} characters: {LONGEST_LINE:,} are the most that Napkin reads; break it")
         fence, info = _fence(line)
         if not end and fence:
             end, word, began = fence, _word(info), number
@@ -103,7 +103,7 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     if end and word == "napkin":
         raise BadInputError(f"line {began}: the napkin block that begins here does not end: close it with {end}")
     if end:
-        raise BadInputError(f"line {began}: the code block that begins here does not end, so nothing after it is checked: close it with {end}")
+        raise BadInputError(f"line {began}: the code block that begins here does not end and hides all that follows: close it with {end}")
 
 
 def _fence(line: str) -> tuple[str, str]:
@@ -136,7 +136,7 @@ def _ends(line: str, end: str, fence: str, info: str) -> bool:
 def _statements(number: int, line: str) -> Iterator[Statement]:
     text = re.sub(r"(^|\s)#.*", "", line).strip()
     if len(text) > LONGEST_STATEMENT:
-        raise BadInputError(f"line {number}: a statement of {len(text):,} characters: {LONGEST_STATEMENT:,} are the most; break it up by names")
+        raise BadInputError(f"line {number}: a statement of {len(text):,} characters: {LONGEST_STATEMENT:,} are the most; use names")
     if text:
         yield Statement(text, number, len(line) - len(line.lstrip()) + 1)
 

@@ -76,7 +76,7 @@ def written_before(line: str, end: int) -> Written | None:
     head = mantissa.rstrip(f"{_DIGITS},.")
     digits = mantissa[len(head) :]
     if len(digits) > MOST_DIGITS:
-        raise BadInputError(f"a number of {len(digits)} characters or more: {MOST_DIGITS} are the most that Napkin reads; write it as 1.5e30")
+        raise BadInputError(f"a number of {len(digits)} characters or more: {MOST_DIGITS} are the most that are read; write it as 1.5e30")
     if not _NUMBER.fullmatch(digits):
         return None
     if head.endswith(("-", "−")):

@@ -292,11 +292,11 @@ def test_fix_writes_and_diff_does_not(tmp_path: Path) -> None:
 
 def test_too_few_claims_fail(tmp_path: Path) -> None:
     """A document whose comments were lost would pass otherwise."""
-    found = run(tmp_path, "Nothing here.\n", "--require-claims", "1")
+    found = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
 
     assert (found.exit_code, found.stdout.splitlines()[0]) == (
         1,
-        f"{tmp_path / 'plan.md'}: 0 claims where at least 1 are required",
+        f"{tmp_path / 'plan.md'}: 1 claims where at least 2 are required",
     )
 
 
