@@ -24,7 +24,7 @@ from reports.request import pairs
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 # Operations of a statement, as a sum of short numbers counts them: what is stored is evaluated, what is not is traced.
-_EVALUATED, _TRACED = 1_000, 20_000
+_EVALUATED, _TRACED = 500, 10_000
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
 Progress = Callable[[str], None]
 

@@ -21,7 +21,7 @@ _LARGEST_POWER = 64
 _MOST_BITS = 4096
 _LARGEST_EXPONENT = 60
 _LARGEST_UNIT_POWER = 99
-_MOST_WORK = 400_000
+_MOST_WORK = 200_000
 
 
 class LanguageError(BadInputError):
@@ -34,7 +34,7 @@ class LanguageError(BadInputError):
 
 @dataclass(slots=True)
 class Work:
-    """What is left of the work that one document may ask for, in operations on short numbers (some 2 µs each)."""
+    """What is left of the work that one document may ask for, in operations on short numbers (some 5 µs each)."""
 
     left: int = _MOST_WORK
 

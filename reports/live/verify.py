@@ -17,7 +17,7 @@ from reports.live.units import Word
 from reports.live.written import Written, digits_of, holds, reading, rewritten
 
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # of what a float holds to all of its digits
-_JUDGING = 40  # operations that a claim takes beside its expression, the words for what is wrong included
+_JUDGING = 10  # operations that a claim takes beside its expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,10 @@ def _hint(written: Written, word: Word, value: Value) -> str:
     """Where the digits are right in another unit of the same kind: which."""
     if written.relation != "=":
         return ""
+    near = abs(value.number / written.number) if written.number else None  # half a unit of the last place is at most half the number
     for other in units.words_of(value.kind):
+        if near is not None and not near <= 2 * other.scale <= 4 * near:
+            continue
         if other.scale != word.scale and other.text and holds(written, other, value):
             return f": the number is right in {other.text}; write {other.text}"
     return ""
