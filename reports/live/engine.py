@@ -169,7 +169,8 @@ class Engine:
         except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, or links in a circle
             raise BadInputError(f"cannot read {path[:60]}: {getattr(error, 'strerror', None) or error}") from None
         if not (place.is_relative_to(folder) or place in named):
-            raise BadInputError(f"{path[:60]} is outside of the document's folder: name the file, as napkin verify … --source {path[:60]}")
+            shown = path[:200]
+            raise BadInputError(f"{shown} is outside of the document's folder: name the file, as napkin verify … --source {shown}")
         if is_other:
             raise BadInputError(f"{path[:60]} is no regular file: give the path of one")
         return place

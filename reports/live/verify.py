@@ -128,7 +128,7 @@ def _short(number: Fraction) -> str:
     if not number or _SMALLEST < abs(number) < _LARGEST:
         return f"{float(number):.6g}"
     context = Context(prec=6, Emax=99_999, Emin=-99_999)
-    return f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)):.6g}"
+    return f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context):.6g}"
 
 
 def _sign(written: Written) -> str:
