@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ Progress = Callable[[str], None]
 _LONGEST = 50_000_000
 _MOST_DIFFERENCES = 10_000
 _AHEAD = 20  # lines in which a line that was put in or taken out is looked for
+_LONGEST_PATH = 300
 _LONGEST_LINE = 100_000  # of what is compared word by word
 
 
@@ -98,7 +100,14 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
     if source:
         return Verified(because=source)
     found = itertools.islice(differences(plain(text), right), _MOST_DIFFERENCES)
-    return Verified(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=inputs.of_machine.noted)
+    return Verified(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
+
+
+def _noted(inputs: Inputs) -> str:
+    """What stands in a report and cannot be made again: the day, the machine, and where the user's own files were."""
+    models = [words[0] for text in (inputs.model, inputs.other) if (words := shlex.split(text) if inputs.kind == "compare" else [text])]
+    places = [f"file {str(file)[:_LONGEST_PATH]}" for file in map(file_of, models) if file is not None]
+    return ", ".join([inputs.of_machine.noted, *places])
 
 
 def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:

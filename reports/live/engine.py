@@ -122,17 +122,10 @@ class Engine:
         if at + 1 >= len(words):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
         name, given = scope.free(words[at + 1]), pairs([*words[2:at], *words[at + 2 :]])
-        scope.work.spend(_TRACED if self._is_traced(word, words[1], given) else _EVALUATED)
-        scope.named[name] = makers[word](words[1], given)
+        scope.work.spend(_EVALUATED)
+        scope.named[name] = makers[word](words[1], given, scope.work)
 
-    def _is_traced(self, word: str, name: str, given: Mapping[str, str]) -> bool:
-        """Whether a statement may take a derivation, as no closed form of its model is stored."""
-        from calc.stored import names
-
-        model = name if word == "model" else given.get("model", "")
-        return bool(model) and (not self.cache or model not in names())
-
-    def _model(self, model: str, given: Mapping[str, str]) -> Named:
+    def _model(self, model: str, given: Mapping[str, str], work: Work) -> Named:
         from calc.stored import stored
         from reports.request import asked
 
@@ -142,6 +135,7 @@ class Engine:
             return Model(model, form.derivation(request.sizes))
         from reports import job
 
+        work.spend(_TRACED)
         return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))
 
     def _word(self, model: str) -> str:
@@ -175,17 +169,19 @@ class Engine:
             raise BadInputError(f"{path[:60]} is no regular file: give the path of one")
         return place
 
-    def _ask(self, question: str, given: Mapping[str, str]) -> Named:
+    def _ask(self, question: str, given: Mapping[str, str], work: Work) -> Named:
         from calc.questions.asking import answered
         from calc.questions.registry import question as known
+        from calc.stored import names
 
         if "model" in given:  # nor is code run for a question
+            work.spend(0 if self.cache and given["model"] in names() else _TRACED)
             given = {**given, "model": self._word(given["model"])}
         if "hardware" in given:
             given = {**given, "hardware": str(self._file(given["hardware"]))}
         return Table(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
 
-    def _device(self, name: str, given: Mapping[str, str]) -> Named:
+    def _device(self, name: str, given: Mapping[str, str], _: Work) -> Named:
         from calc.hardware import accelerator
 
         if given:

@@ -41,7 +41,7 @@ class Work:
     def spend(self, operations: int) -> None:
         self.left -= operations
         if self.left < 0:
-            raise BadInputError(f"the document up to here takes more than {_MOST_WORK:,} operations, the most for one document: split it")
+            raise BadInputError(f"the document takes more than {_MOST_WORK:,} operations up to here (tracing a model is 10,000): split it")
 
 
 @dataclass(frozen=True, slots=True)

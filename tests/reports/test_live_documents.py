@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from calc.errors import BadInputError
-from reports import cli
+from reports import cli, job
 from reports.live import units
 from reports.live.document import read
 from reports.live.engine import Engine, Scope, Table
@@ -481,11 +481,11 @@ def test_only_what_a_reader_sees_as_code_is_quoted(line: str, claims: int) -> No
         ("1 s<!--= (1 s)**64 * (1 s)**64 -->\n", "line 1, column 22: a unit to a power above 99"),
         (
             f"240<!--= {'+'.join('1' * 240)} -->\n" * 500,
-            "line 409, column 488: the document up to here takes more than 200,000 operations, the most for one document: split it",
+            "line 409, column 488: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
         ),
         (
             "```napkin\n" + "".join(f"model mlp as m{i} B={i}\n" for i in range(1, 500)) + "```\n1<!--= m1.B -->\n",
-            "line 402: the document up to here takes more than 200,000 operations, the most for one document: split it",
+            "line 402: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
         ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,
@@ -585,3 +585,13 @@ def test_files_of_a_document_lie_beside_it_wherever_it_is_checked_from(tmp_path:
     ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.5 gpu=mine hardware=own.toml as run"
 
     assert run(tmp_path, f"```napkin\n{ask}\n```\n1.5e6 s<!--= run.answer -->\n").exit_code == 0
+
+
+def test_a_document_traces_twenty_models_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to a minute; those whose closed forms are stored take none."""
+    monkeypatch.setattr(job, "derive", lambda *_: {})
+    many = "".join(f"model mlp as m{i} optimizer=sgd precision=bf16 attention=math B={i}\n" for i in range(1, 30))
+
+    assert refused(tmp_path, f"```napkin\n{many}```\n1<!--= 1 -->\n") == (
+        "line 21: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it"
+    )

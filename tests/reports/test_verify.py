@@ -351,8 +351,10 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
     """A copy does."""
     shutil.copy(own / "mine.py", tmp_path / "mine.py")
 
-    assert run(own / "report.md", "--source", str(own / "mine.py")).exit_code == 0
-    assert run(own / "report.md", "--source", str(tmp_path / "mine.py")).exit_code == 0
+    beside, copied = (run(own / "report.md", "--source", str(folder / "mine.py")) for folder in (own, tmp_path))
+
+    assert (beside.exit_code, copied.exit_code) == (0, 0)
+    assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
 
 
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
