@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     """A document with the right numbers, and how many of them it had wrong."""
 
 _FORMATS = ("text", "github", "json")
+_NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> behind a number, or leave the file out"
 
 
 @click.command()
@@ -40,8 +41,9 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     """Make reports again and compare, or check every marked number of live documents.
 
     A FILE that Napkin wrote (.html, .md, .json, .tex) is made again from the inputs it carries: any number that was edited, and any drift
-    since, is pointed out. Any other .md is a live document: ```napkin blocks, or <!--napkin ... --> ones that no reader sees, define models
-    and names, and <!--= EXPRESSION --> behind a number says what it must equal. Exit 1 where something does not hold or cannot be verified.
+    since, is pointed out; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks,
+    or <!--napkin ... --> ones that no reader sees, define models and names, and <!--= EXPRESSION --> behind a number says what it must
+    equal. Exit 1 where something does not hold or cannot be verified, 2 where a file has nothing to verify.
     """
     if form not in _FORMATS:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
@@ -60,6 +62,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
 def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, **how: Any) -> tuple[bool, dict[str, Any]]:
     from reports import verify as reports_
 
+    reports_.require_format(file)
     text = reports_.read_text(file)
     inputs = reports_.inputs_of(file, text)
     if inputs is not None:
@@ -84,15 +87,18 @@ def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], template
             _say(line)
         if found.ok:
             _say(f"{file}: verified: made again from its inputs, every character is the same")
+            _say(f"{file}: noted, not verified: {found.noted}")
     elif form == "github":
         for each in found.differences[:20]:
             _annotate(file, each.line, each.column, f"says {each.says!r}, right is {each.right!r}")
         if found.because:
             _annotate(file, 1, 1, f"not verified: {found.because}")
+        if found.ok:
+            click.echo(f"::notice file={_property(str(file))}::noted, not verified: {_message(found.noted)}")
     verdict = "verified" if found.ok else "not verified" if found.because else "differs"
     places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in found.differences]
     body = {"kind": "report", "verdict": verdict, "because": found.because or None, "differences": places, "notes": list(found.notes)}
-    return found.ok, {"file": str(file), **body}
+    return found.ok, {"file": str(file), **body, "noted": found.noted}
 
 
 def _document(
@@ -117,9 +123,12 @@ def _document(
         files.judge(file)
     try:
         document = read(text)
+        _require_no_report(document)
         with talk() as say:
             engine = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say)
             findings = judge(document, engine.run(document.statements))
+        if not findings:
+            raise BadInputError(_NOTHING)
     except BadInputError as error:
         raise BadInputError(f"{file}: {error}") from None
     wrong = [f for f in findings if not f.holds]
@@ -139,6 +148,18 @@ def _document(
     ok = not left and not few
     numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
     return ok, {"file": str(file), "kind": "document", "verdict": "holds" if ok else "fails", "claims": listed, "unmarked": numbers}
+
+
+def _require_no_report(document: Document) -> None:
+    """Refuse a report without its inputs: as a live document, nothing of it would be verified."""
+    from reports.live.document import line_of_report
+
+    line = line_of_report(document)
+    if line:
+        raise BadInputError(
+            f"line {line} is one of a report that Napkin wrote, but the inputs that would make it again are missing or cannot be read:"
+            " make the report anew"
+        )
 
 
 def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tuple[int, int, str]], few: str) -> None:
@@ -196,9 +217,13 @@ def _say(line: str) -> None:
 
 def _annotate(file: Path, line: int, column: int, message: str) -> None:
     """An annotation as GitHub's workflow commands take it."""
+    click.echo(f"::error file={_property(str(file))},line={line},col={column}::{_message(message)}")
+
+
+def _message(text: str) -> str:
     from reports.escape import visible
 
-    click.echo(f"::error file={_property(str(file))},line={line},col={column}::{visible(message).replace('%', '%25')}")
+    return visible(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:

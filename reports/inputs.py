@@ -6,6 +6,7 @@ from it: a report is verified by making it again from this and comparing every c
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
@@ -24,6 +25,25 @@ _OWN = files.Kind(2**26)
 _HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,200000})">')
 _LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,200000}\})$", re.MULTILINE)
 _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,200000}\}) -->$", re.MULTILINE)
+
+
+# What may be noted of the day and the machine, by name: of a run, with "check: " before it. What is noted by another name is made anew.
+_VERSION = r"[0-9]{1,8}(?:\.[0-9]{1,8}){0,4}(?:\.?(?:a|b|rc|dev|post)[0-9]{1,12}){0,3}(?:\+[A-Za-z0-9.]{0,40})?"
+_NOTED = {
+    "napkin": rf"{_VERSION}|not installed",
+    "torch": _VERSION,
+    "torch_untried": rf"torch {_VERSION} is newer than {_VERSION}, the newest that Napkin was tried with",
+    "transformers": _VERSION,
+    "python": _VERSION,
+    "numpy": _VERSION,
+    "sympy": _VERSION,
+    "platform": r"[A-Za-z][A-Za-z0-9._-]{0,19}",
+    "device": r"(?:cpu|cuda(?::[0-9]{1,3})?) \([A-Za-z0-9 ._+/()-]{0,64}\)",
+    "dtype": r"[a-z][a-z0-9_]{1,19}",
+    "seed": r"[0-9]{1,10}",
+}
+_OF_LIBRARY = rf"[A-Za-z][A-Za-z0-9_]{{0,79}} of transformers {_VERSION}, config sha256 [0-9a-f]{{16}}"
+_TRANSFORMERS = re.compile(rf"(?<= of transformers ){_VERSION}(?=, config sha256 )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,28 @@ class Inputs:
         words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
         return f"{self.date} with {words}" if words else self.date
 
+    @property
+    def of_machine(self) -> Inputs:
+        """These, with nothing noted but what can be: the day, versions, the machine and the model's source."""
+        return replace(self, environment={name: value for name, value in self.environment.items() if name == "source" or _grammar(name)})
+
+    def require_grammar(self) -> None:
+        """Refuse what no report notes: it cannot be made anew, so anything could stand there."""
+        if self.date and not _is_date(self.date) and (self.kind, self.date) != ("lecture", "demand"):
+            raise BadInputError(f"its date is noted as {self.date[:60]!r}, which is no date: make the report anew")
+        for name, value in self.environment.items():
+            grammar = self._sources if name == "source" else _grammar(name)
+            if grammar and not re.fullmatch(grammar, value):
+                raise BadInputError(f"its {name} is noted as {value[:60]!r}, which Napkin never writes: make the report anew")
+
+    @property
+    def _sources(self) -> str:
+        """What may be noted as the model's source: the user's own file by its name and digest, or ours."""
+        file = file_of(self.model)
+        if file is not None and file.suffix == ".py":
+            return f"{re.escape(file.name)}, sha256 [0-9a-f]{{16}}"
+        return f"built-in|{_OF_LIBRARY}"
+
     def as_noted(self, earlier: Inputs) -> Inputs:
         """These, with the day and the machine of ``earlier``, as far as it has them."""
         there = {name: earlier.environment.get(name, value) for name, value in self.environment.items()}
@@ -65,6 +107,28 @@ class Inputs:
         for sign in "<>&'`":
             line = line.replace(sign, f"\\u{ord(sign):04x}")
         return line.replace("--", "-\\u002d")
+
+
+def _grammar(name: str) -> str:
+    """What a value noted by that name looks like; nothing where no value is noted by it."""
+    return _NOTED.get(name.removeprefix("check: "), "")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def without_versions(source: str) -> str:
+    """A model's source but for the version of transformers, which cannot be made anew."""
+    return _TRANSFORMERS.sub("", source)
+
+
+def plain(text: str) -> str:
+    """A text of ours as it was written: without the byte order mark and the line ends that another program gave it."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def digest_of(file: Path) -> str:

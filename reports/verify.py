@@ -1,25 +1,30 @@
 """Whether a report still says what comes out: it is made again from the inputs it carries, and every character compared.
 
-Nothing that a reader sees is trusted, an embedded digest least of all. What is noted of the day and the machine cannot be made again;
-it has to agree with itself, and where it is another than here, that is said. A model of a user's own file is only loaded from a file
-that the user names.
+Nothing that a reader sees is trusted, an embedded digest least of all. What is noted of the day and the machine cannot be made again: it
+has a grammar, has to agree with itself, and is listed as not verified; where it is another than here, that is said. A model of a user's
+own file is only loaded from a file that the user names.
 """
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import os
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from calc import files
 from calc.errors import BadInputError, NapkinError
-from reports.inputs import FORMATS, Inputs, digest_of, embedded, file_of, folder_digest
+from reports.inputs import FORMATS, Inputs, digest_of, embedded, file_of, folder_digest, plain, without_versions
 
 Progress = Callable[[str], None]
 _FILE = files.Kind(50_000_000)
+_MOST_DIFFERENCES = 10_000
+_AHEAD = 20  # lines in which a line that was put in or taken out is looked for
+_LONGEST_PATH = 300
+_LONGEST_LINE = 100_000  # of what is compared word by word
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +39,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """``because`` says why a report is not verified at all; ``notes`` what was made elsewhere."""
+    """``because`` says why a report is not verified at all; ``notes`` what was made elsewhere, ``noted`` what cannot be made again."""
 
     differences: tuple[Difference, ...] = ()
     because: str = ""
     notes: tuple[str, ...] = ()
+    noted: str = ""
 
     @property
     def ok(self) -> bool:
@@ -47,15 +53,24 @@ class Verified:
 
 def read_text(file: Path) -> str:
     """The text of a file, every character as it is there; what can be neither report nor document is refused by its name."""
+    require_format(file)
+    return _FILE.read_text(file)
+
+
+def require_format(file: Path) -> None:
+    """Refuse a file that by its name is none that Napkin writes."""
     if file.suffix not in FORMATS:
         raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
-    return _FILE.read_text(file)
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
+    require_format(file)
     try:
-        return embedded(text, file.suffix)
+        found = embedded(plain(text), file.suffix)
+        if found is not None:
+            found.require_grammar()
+        return found
     except BadInputError as error:
         raise BadInputError(f"{file.name}: {error}") from None
 
@@ -74,7 +89,27 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
     right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
     if right is None:
         return Verified(because=f"a {inputs.kind} is not written as {file.suffix}")
-    return Verified(tuple(differences(text, right)), notes=tuple(_elsewhere(inputs, environment)))
+    source = _other_source(inputs, environment)
+    if source:
+        return Verified(because=source)
+    found = itertools.islice(differences(plain(text), right), _MOST_DIFFERENCES)
+    return Verified(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
+
+
+def _noted(inputs: Inputs) -> str:
+    """What stands in a report and cannot be made again: the day, the machine, and where the user's own files were."""
+    models = [words[0] for text in (inputs.model, inputs.other) if (words := shlex.split(text) if inputs.kind == "compare" else [text])]
+    places = [f"file {str(file)[:_LONGEST_PATH]}" for file in map(file_of, models) if file is not None]
+    return ", ".join([inputs.of_machine.noted, *places])
+
+
+def _other_source(inputs: Inputs, here: Mapping[str, str]) -> str:
+    """Why the noted source is not the model's; nothing where it is. A file of the user's own has another name here, and the same digest."""
+    file, right = file_of(inputs.model), here.get("source", "")
+    if file is not None and file.suffix == ".py":
+        right = f"{file.name}, sha256 {inputs.digest[:16]}"
+    noted = inputs.environment.get("source", right)
+    return "" if without_versions(noted) == without_versions(right) else f"it notes the model's source as {noted}, which is {right}"
 
 
 class _Unnamed(BadInputError):
@@ -122,13 +157,15 @@ Texts = tuple[Mapping[str, str], Mapping[str, str]]
 
 def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress, formats: Collection[str]) -> Texts:
     """What ``inputs`` make, in ``formats`` at least."""
+    inputs = inputs.of_machine
     if inputs.kind == "compare":
         return _compared(inputs, sources, progress)
     word = _word(inputs.model, inputs.digest, sources)
     if inputs.kind == "lecture":
         from reports import lecture
 
-        return lecture.make(progress, inputs)[1], dict(lecture.provenance())
+        here = Inputs(kind="lecture", environment=dict(lecture.provenance()))
+        return lecture.make(progress, here.as_noted(inputs))[1], here.environment
     if inputs.kind != "report":
         raise BadInputError(f"{inputs.kind[:40]!r} is no kind of report that is known here")
     from calc.options import made
@@ -157,28 +194,57 @@ def differences(says: str, right: str) -> Iterator[Difference]:
     if says == right:
         return
     ours, theirs = says.split("\n"), right.split("\n")
-    matcher = difflib.SequenceMatcher(None, ours, theirs, autojunk=False) if len(ours) != len(theirs) else None
-    pairs = [("replace", 0, len(ours), 0, len(theirs))] if matcher is None else matcher.get_opcodes()
-    for kind, a, b, c, d in pairs:
-        if kind == "equal":
+    for i, one, other in _pairs(ours, theirs):
+        if one is None:
+            yield Difference(max(i, 1), 1, "", _clipped(other or ""))
+        elif other is None:
+            yield Difference(i + 1, 1, _clipped(one), "")
+        else:
+            yield from _in_line(i + 1, one, other)
+
+
+def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, str | None]]:
+    """Lines that differ, with the place of the first, from 0; ``None`` where one of the texts lacks the line.
+
+    A line that was put in or taken out is looked for in the next few lines only, so the time is proportional to the lines.
+    """
+    i = j = 0
+    while i < len(ours) and j < len(theirs):
+        if ours[i] == theirs[j]:
+            i, j = i + 1, j + 1
             continue
-        for i in range(max(b - a, d - c)):
-            one = ours[a + i] if a + i < b else None
-            other = theirs[c + i] if c + i < d else None
-            if one is None:
-                yield Difference(b or 1, 1, "", _clipped(other or ""))
-            elif other is None:
-                yield Difference(a + i + 1, 1, _clipped(one), "")
-            elif one != other:
-                yield from _in_line(a + i + 1, one, other)
+        added, missing = _skipped(ours[i : i + _AHEAD], theirs[j : j + _AHEAD]) if len(ours) != len(theirs) else (0, 0)
+        for _ in range(added):
+            yield i, ours[i], None
+            i += 1
+        for _ in range(missing):
+            yield i, None, theirs[j]
+            j += 1
+        if not added and not missing:
+            yield i, ours[i], theirs[j]
+            i, j = i + 1, j + 1
+    yield from ((at, ours[at], None) for at in range(i, len(ours)))
+    yield from ((i, None, theirs[at]) for at in range(j, len(theirs)))
+
+
+def _skipped(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
+    """How many lines to leave out on either side until they agree, as few as will do; none where the first ones replace each other."""
+    for count in range(1, _AHEAD):
+        if count < len(ours) and count < len(theirs) and ours[count] and ours[count] == theirs[count]:
+            return 0, 0
+        if count < len(ours) and ours[count] == theirs[0]:
+            return count, 0
+        if count < len(theirs) and ours[0] == theirs[count]:
+            return 0, count
+    return 0, 0
 
 
 def _in_line(line: int, says: str, right: str) -> Iterator[Difference]:
-    """Differing words of one line; a line of other words altogether is one difference."""
-    ours, theirs = _TOKEN.findall(says), _TOKEN.findall(right)
+    """Differing words of one line; a line of other words altogether, or a very long one, is one difference."""
+    short = len(says) + len(right) <= _LONGEST_LINE
+    ours, theirs = (_TOKEN.findall(says), _TOKEN.findall(right)) if short else ([], [""])
     if len(ours) != len(theirs):
-        start = next((i for i, (x, y) in enumerate(zip(says, right, strict=False)) if x != y), min(len(says), len(right)))
-        start = max(start - 20, 0)
+        start = max(_common(says, right) - 20, 0)
         yield Difference(line, start + 1, _clipped(says[start:]), _clipped(right[start:]))
         return
     column = 1
@@ -186,6 +252,15 @@ def _in_line(line: int, says: str, right: str) -> Iterator[Difference]:
         if one != other:
             yield Difference(line, column, _clipped(one), _clipped(other))
         column += len(one)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike, by halving."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low
 
 
 def _clipped(text: str) -> str:
@@ -198,7 +273,8 @@ def summary(found: Verified, file: str, most: int = 20) -> Sequence[str]:
         return [f"{file}: not verified: {found.because}"]
     lines = [_line(file, each) for each in found.differences[:most]]
     more = len(found.differences) - most
-    return [*lines, *([f"{file}: and {more:,} more differences"] if more > 0 else [])]
+    least = "at least " if len(found.differences) == _MOST_DIFFERENCES else ""
+    return [*lines, *([f"{file}: and {least}{more:,} more differences"] if more > 0 else [])]
 
 
 def _line(file: str, found: Difference) -> str:

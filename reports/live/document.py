@@ -2,10 +2,13 @@
 
 A block may also be a comment, from a line ``<!--napkin`` to a line ``-->``: what a reader of the page is spared. What stands in other
 fenced blocks, in inline code or in HTML comments of other kinds is text, not a claim.
+
+Each line is read once, in time proportional to its length, and everything that a document can have many of is bounded.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +17,13 @@ from calc.errors import BadInputError
 from reports.live.written import Written, written_before
 
 LONGEST = 5_000_000
-_MOST = 10_000
-_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})\s*(?P<word>[\w-]*)[^`]*$")
-_HIDDEN = re.compile(r" {0,3}<!--\s?napkin\s*$")
-_CLAIM = re.compile(r"<!--=(?P<expr>.*?)-->")
-_OPEN = re.compile(r"<!--=(?!.*-->)")
+LONGEST_LINE = 1_000_000
+LONGEST_STATEMENT = 2_000
+MOST_LINES = 200_000
+MOST_STATEMENTS = 2_000
+MOST_CLAIMS = 5_000
+_MARK = "\ufeff"  # the byte order mark that some editors put first
+_OPEN, _CLOSE = "<!--=", "-->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,65 +48,167 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """``lines`` are without their ``ends``; ``mark`` is the byte order mark, where the text begins with one."""
+
     lines: tuple[str, ...]
     statements: tuple[Statement, ...]
     claims: tuple[Claim, ...]
+    ends: tuple[str, ...] = ()
+    mark: str = ""
 
 
 def read(text: str) -> Document:
     """The document's statements and claims, in order."""
-    if len(text) > LONGEST:
-        raise BadInputError(f"a document of {len(text):,} characters: {LONGEST:,} are the most that is read")
-    lines = text.split("\n")
+    _require_at_most(LONGEST, len(text), "characters")
+    _require_at_most(MOST_LINES, text.count("\n") + text.count("\r") - text.count("\r\n"), "lines")
+    mark = _MARK if text.startswith(_MARK) else ""
+    ended = list(io.StringIO(text.removeprefix(mark), newline=""))  # a line ends with \n, \r\n or \r, as in CommonMark
+    lines = tuple(line.rstrip("\r\n") for line in ended)
+    ends = tuple(whole[len(line) :] for whole, line in zip(ended, lines, strict=True))
     statements: list[Statement] = []
     claims: list[Claim] = []
     for number, line, block in blocks(lines):
         if block == "napkin":
-            said = re.sub(r"(^|\s)#.*", "", line).strip()
-            if said:
-                statements.append(Statement(said, number, len(line) - len(line.lstrip()) + 1))
+            statements += _statements(number, line)
+            _require_at_most(MOST_STATEMENTS, len(statements), "statements")
         elif not block:
             claims += _claims(number, line)
-    if len(claims) > _MOST:
-        raise BadInputError(f"a document of {len(claims):,} claims: {_MOST:,} are the most that is read")
-    return Document(tuple(lines), tuple(statements), tuple(claims))
+            _require_at_most(MOST_CLAIMS, len(claims), "claims")
+    return Document(lines, tuple(statements), tuple(claims), ends, mark)
+
+
+def _require_at_most(most: int, count: int, what: str) -> None:
+    if count > most:
+        raise BadInputError(f"the document has {count:,} {what}: {most:,} are the most that Napkin reads; split it")
 
 
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Each line with its number and the word of the block it is in, fenced or hidden; what begins and ends a block is left out."""
+    """Each line with its number and the word of the block it is in, fenced or hidden; what begins and ends a block is left out.
+
+    A block that does not end hides the rest of the document, so it is refused.
+    """
     end, word, began = "", "", 0
     for number, line in enumerate(lines, 1):
-        found = _FENCE.match(line)
-        if not end and found:
-            end, word, began = found["fence"], found["word"] or "text", number
-        elif not end and _HIDDEN.match(line):
-            end, word, began = "-->", "napkin", number
-        elif end and _ends(line, end, found):
+        if len(line) > LONGEST_LINE:
+            raise BadInputError(f"line {number} has {len(line):,} characters: {LONGEST_LINE:,} are the most that Napkin reads; break it")
+        fence, info = _fence(line)
+        if not end and fence:
+            end, word, began = fence, _word(info), number
+        elif not end and _is_hidden(line):
+            end, word, began = _CLOSE, "napkin", number
+        elif end and _ends(line, end, fence, info):
             end = word = ""
         else:
             yield number, line, word
     if end and word == "napkin":
         raise BadInputError(f"line {began}: the napkin block that begins here does not end: close it with {end}")
+    if end:
+        raise BadInputError(f"line {began}: the code block that begins here does not end and hides all that follows: close it with {end}")
 
 
-def _ends(line: str, end: str, fence: re.Match[str] | None) -> bool:
-    if end == "-->":
-        return line.strip() == end
-    return fence is not None and not fence["word"] and fence["fence"].startswith(end)
+def _fence(line: str) -> tuple[str, str]:
+    """The backquotes or tildes that a fence begins with, and what stands behind them; twice nothing where the line is no fence."""
+    text = line.lstrip(" ")
+    sign = text[:1]
+    if len(line) - len(text) > 3 or sign not in ("`", "~"):
+        return "", ""
+    info = text.lstrip(sign)
+    if len(text) - len(info) < 3 or (sign == "`" and "`" in info):
+        return "", ""
+    return sign * (len(text) - len(info)), info.strip()
+
+
+def _word(info: str) -> str:
+    """The language of a fenced block; ``text`` where none is given."""
+    found = re.match(r"[\w-]+", info)
+    return found[0] if found else "text"
+
+
+def _is_hidden(line: str) -> bool:
+    text = line.lstrip(" ")
+    return len(line) - len(text) <= 3 and text.startswith("<!--") and text.rstrip() in ("<!--napkin", "<!-- napkin", "<!--\tnapkin")
+
+
+def _ends(line: str, end: str, fence: str, info: str) -> bool:
+    return line.strip() == end if end == _CLOSE else fence.startswith(end) and not info
+
+
+def _statements(number: int, line: str) -> Iterator[Statement]:
+    text = re.sub(r"(^|\s)#.*", "", line).strip()
+    if len(text) > LONGEST_STATEMENT:
+        raise BadInputError(f"line {number}: a statement of {len(text):,} characters: {LONGEST_STATEMENT:,} are the most; use names")
+    if text:
+        yield Statement(text, number, len(line) - len(line.lstrip()) + 1)
 
 
 def _claims(number: int, line: str) -> Iterator[Claim]:
     shown = without_code(line)
-    unclosed = _OPEN.search(shown)
-    if unclosed:
-        raise BadInputError(f"line {number}, column {unclosed.start() + 1}: a claim begins with <!--= and its line has no --> behind it")
-    for found in _CLAIM.finditer(shown):
-        expr = found["expr"]
-        written = written_before(line, found.start())
-        column = (written.start if written else found.start()) + 1
-        yield Claim(expr.strip(), written, number, column, found.start("expr") + len(expr) - len(expr.lstrip()) + 1)
+    start = shown.find(_OPEN)
+    while start >= 0:
+        begin = start + len(_OPEN)
+        end = shown.find(_CLOSE, begin)
+        if end < 0:
+            raise BadInputError(f"line {number}, column {start + 1}: a claim begins with <!--= and its line has no --> behind it")
+        expr = shown[begin:end]
+        try:
+            written = written_before(line, start)
+        except BadInputError as error:
+            raise BadInputError(f"line {number}, column {start + 1}: {error}") from None
+        column = (written.start if written else start) + 1
+        yield Claim(expr.strip(), written, number, column, begin + len(expr) - len(expr.lstrip()) + 1)
+        start = shown.find(_OPEN, end + len(_CLOSE))
 
 
 def without_code(line: str) -> str:
     """The line with inline code blanked out where a comment stands in it: a claim that is quoted is none."""
-    return re.sub(r"(`+)(?!`)(.*?)(?<!`)\1(?!`)", lambda m: " " * len(m[0]) if "<!--" in m[0] else m[0], line)
+    if "`" not in line or "<!--" not in line:
+        return line
+    pieces: list[str] = []
+    at = 0
+    for start, end in _code(line):
+        code = line[start:end]
+        pieces += (line[at:start], " " * len(code) if "<!--" in code else code)
+        at = end
+    return "".join((*pieces, line[at:]))
+
+
+def _code(line: str) -> Iterator[tuple[int, int]]:
+    """Where inline code begins and ends: from a run of backquotes to the next run that is as long."""
+    runs = [found.span() for found in re.finditer("`+", line)]
+    begins = [start + _is_escaped(line, start) for start, _ in runs]
+    ends: list[int | None] = []  # by run, the index of the one that closes it
+    next_of: dict[int, int] = {}
+    for index in reversed(range(len(runs))):
+        start, end = runs[index]
+        ends.append(next_of.get(end - begins[index]))
+        next_of[end - start] = index
+    ends.reverse()
+    index = 0
+    while index < len(runs):
+        last = ends[index]
+        if last is None:
+            index += 1
+        else:
+            yield begins[index], runs[last][1]
+            index = last + 1
+
+
+def _is_escaped(line: str, at: int) -> bool:
+    """Whether an odd number of backslashes stands before a place."""
+    start = at
+    while start and line[start - 1] == "\\":
+        start -= 1
+    return (at - start) % 2 == 1
+
+
+def line_of_report(document: Document) -> int:
+    """The first line that only a report of Napkin's has, as its last sentence or the comment of its inputs; 0 where there is none."""
+    derived = anchored = 0
+    for number, line, block in blocks(document.lines):
+        if block:
+            continue
+        if line.startswith(("Made by Napkin on ", '<a id="q-')) or "<!-- napkin-inputs" in without_code(line):
+            return number
+        derived = derived or number * (line.startswith("# ") and line.endswith(", derived"))
+        anchored = anchored or number * line.startswith('<a id="')
+    return derived if anchored else 0

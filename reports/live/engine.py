@@ -1,12 +1,15 @@
 """What the names of a document stand for: quantities of models, answers of questions, figures of devices.
 
-Checking a document runs no code of it: a model of a user's own file is loaded only where the user names that file.
+Checking a document runs no code of it: a model of a user's own file is loaded only where the user names that file. Other files that it
+names are read only from its own folder, unless the user names them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,10 +19,12 @@ from typing import Any, Protocol
 from calc.errors import BadInputError
 from reports.live import units
 from reports.live.document import Statement
-from reports.live.language import LanguageError, Value, evaluate
+from reports.live.language import LanguageError, Value, Work, evaluate
 from reports.request import pairs
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
+# Operations of a statement, as a sum of short numbers counts them: what is stored is evaluated, what is not is traced.
+_EVALUATED, _TRACED = 500, 10_000
 _KINDS = {"element": units.NUMBER, "byte": units.BYTE, "FLOP": units.FLOP}
 Progress = Callable[[str], None]
 
@@ -45,10 +50,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names a document defines, in order."""
+    """The names a document defines, in order, and the work that is left for it."""
 
     named: dict[str, Named] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
 
     def lookup(self, path: str) -> Value:
         """The value of ``L`` or of ``g.memory.peak``."""
@@ -99,7 +105,7 @@ class Engine:
         assigned = re.match(r"([A-Za-z_]\w*)\s*=(?!=)\s*", text)
         if assigned:
             try:
-                scope.values[scope.free(assigned[1])] = evaluate(text[assigned.end() :], scope.lookup)
+                scope.values[scope.free(assigned[1])] = evaluate(text[assigned.end() :], scope.lookup, scope.work)
             except LanguageError as error:
                 raise LanguageError(str(error), error.column + assigned.end()) from None
             return
@@ -116,9 +122,10 @@ class Engine:
         if at + 1 >= len(words):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
         name, given = scope.free(words[at + 1]), pairs([*words[2:at], *words[at + 2 :]])
-        scope.named[name] = makers[word](words[1], given)
+        scope.work.spend(_EVALUATED)
+        scope.named[name] = makers[word](words[1], given, scope.work)
 
-    def _model(self, model: str, given: Mapping[str, str]) -> Named:
+    def _model(self, model: str, given: Mapping[str, str], work: Work) -> Named:
         from calc.stored import stored
         from reports.request import asked
 
@@ -128,12 +135,13 @@ class Engine:
             return Model(model, form.derivation(request.sizes))
         from reports import job
 
+        work.spend(_TRACED)
         return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))
 
     def _word(self, model: str) -> str:
         """The model's word with the user's own path in it; a file that the user did not name is not opened."""
         if model.startswith("hf:"):
-            return f"hf:{self.folder / model.removeprefix('hf:')}"
+            return f"hf:{self._file(model.removeprefix('hf:'))}"
         if ".py" not in model:
             return model
         file, colon, name = model.rpartition(":")
@@ -145,15 +153,35 @@ class Engine:
             raise BadInputError(f"{model[:60]} may be any of {len(meant)} files: name only one {Path(file).name[:40]} by --source")
         return f"{meant[0]}:{name}"
 
-    def _ask(self, question: str, given: Mapping[str, str]) -> Named:
+    def _file(self, path: str) -> Path:
+        """The place of a file that the document names: in its own folder, whatever links say, or one that the user named."""
+        try:
+            folder, place = self.folder.resolve(), (self.folder / path).resolve()
+            place = (place / "config.json").resolve() if os.path.isdir(place) else place
+            named = {where for file in self.files for where in (file.resolve(), (file / "config.json").resolve())}
+            is_other = os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode)
+        except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, or links in a circle
+            raise BadInputError(f"cannot read {path[:60]}: {getattr(error, 'strerror', None) or error}") from None
+        if not (place.is_relative_to(folder) or place in named):
+            shown = path[:200]
+            raise BadInputError(f"{shown} is outside of the document's folder: name the file, as napkin verify … --source {shown}")
+        if is_other:
+            raise BadInputError(f"{path[:60]} is no regular file: give the path of one")
+        return place
+
+    def _ask(self, question: str, given: Mapping[str, str], work: Work) -> Named:
         from calc.questions.asking import answered
         from calc.questions.registry import question as known
+        from calc.stored import names
 
         if "model" in given:  # nor is code run for a question
+            work.spend(0 if self.cache and given["model"] in names() else _TRACED)
             given = {**given, "model": self._word(given["model"])}
+        if "hardware" in given:
+            given = {**given, "hardware": str(self._file(given["hardware"]))}
         return Table(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
 
-    def _device(self, name: str, given: Mapping[str, str]) -> Named:
+    def _device(self, name: str, given: Mapping[str, str], _: Work) -> Named:
         from calc.hardware import accelerator
 
         if given:

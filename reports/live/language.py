@@ -1,7 +1,7 @@
 """The expressions of live documents: numbers with units, names, + − × ÷ and powers, ``max`` and ``min``. Nothing else can be said in it.
 
-Values are exact fractions with a unit. Sums need equal units, powers whole exponents; texts, numbers and exponents are bounded, so that no
-document can keep a checker busy.
+Values are exact fractions with a unit. Sums need equal units, powers whole exponents; texts, numbers, exponents and the work of a whole
+document are bounded, so that no document can keep a checker busy.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _DEEPEST = 50
 _LARGEST_POWER = 64
 _MOST_BITS = 4096
 _LARGEST_EXPONENT = 60
+_LARGEST_UNIT_POWER = 99
+_MOST_WORK = 200_000
 
 
 class LanguageError(BadInputError):
@@ -28,6 +30,18 @@ class LanguageError(BadInputError):
     def __init__(self, message: str, column: int) -> None:
         super().__init__(message)
         self.column = column
+
+
+@dataclass(slots=True)
+class Work:
+    """What is left of the work that one document may ask for, in operations on short numbers (some 5 µs each)."""
+
+    left: int = _MOST_WORK
+
+    def spend(self, operations: int) -> None:
+        self.left -= operations
+        if self.left < 0:
+            raise BadInputError(f"the document takes more than {_MOST_WORK:,} operations up to here (tracing a model is 10,000): split it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +68,11 @@ _TOKENS = re.compile(
 )
 
 
-def evaluate(text: str, lookup: Lookup) -> Value:
-    """What an expression comes to."""
+def evaluate(text: str, lookup: Lookup, work: Work | None = None) -> Value:
+    """What an expression comes to, for some of the ``work`` that is left."""
     if len(text) > LONGEST:
         raise LanguageError(f"an expression of {len(text):,} characters: {LONGEST} are enough for any sum", 0)
-    reader = _Reader(_tokens(text), lookup)
+    reader = _Reader(_tokens(text), lookup, work or Work())
     found = reader.sum(0)
     reader.require_end()
     return found
@@ -83,9 +97,10 @@ def _tokens(text: str) -> list[_Token]:
 class _Reader:
     """Reads by precedence: sums, products, signs, powers, atoms."""
 
-    def __init__(self, tokens: Sequence[_Token], lookup: Lookup) -> None:
+    def __init__(self, tokens: Sequence[_Token], lookup: Lookup, work: Work) -> None:
         self.tokens = tokens
         self.lookup = lookup
+        self.work = work
         self.at = 0
 
     @property
@@ -94,8 +109,25 @@ class _Reader:
 
     def take(self) -> _Token:
         token = self.tokens[self.at]
+        self.spend(1, token.column)
         self.at += 1
         return token
+
+    def spend(self, operations: int, column: int) -> None:
+        try:
+            self.work.spend(operations)
+        except BadInputError as error:
+            raise LanguageError(str(error), column) from None
+
+    def bounded(self, number: Fraction, kind: Kind, column: int) -> Value:
+        """The result of an operation, which costs more the longer it is."""
+        bits = max(number.numerator.bit_length(), number.denominator.bit_length())
+        if bits > _MOST_BITS:
+            raise LanguageError("a number too large for any capacity", column)
+        if any(abs(power) > _LARGEST_UNIT_POWER for _, power in kind):
+            raise LanguageError(f"a unit to a power above {_LARGEST_UNIT_POWER}", column)
+        self.spend(bits // 32, column)
+        return Value(number, kind)
 
     def takes(self, *signs: str) -> str:
         if self.next.kind == "sign" and self.next.text in signs:
@@ -115,7 +147,7 @@ class _Reader:
             right = self.product(depth)
             if left.kind != right.kind:
                 raise LanguageError(f"cannot add {_said(left)} and {_said(right)}", column)
-            left = Value(left.number + (right.number if sign == "+" else -right.number), left.kind)
+            left = self.bounded(left.number + (right.number if sign == "+" else -right.number), left.kind, column)
         return left
 
     def product(self, depth: int) -> Value:
@@ -126,7 +158,7 @@ class _Reader:
             if sign == "/" and not right.number:
                 raise LanguageError("division by 0", column)
             number = left.number * right.number if sign == "*" else left.number / right.number
-            left = _bounded(Value(number, units.times(left.kind, right.kind, 1 if sign == "*" else -1)), column)
+            left = self.bounded(number, units.times(left.kind, right.kind, 1 if sign == "*" else -1), column)
         return left
 
     def signed(self, depth: int) -> Value:
@@ -150,7 +182,7 @@ class _Reader:
         size = max(base.number.numerator.bit_length(), base.number.denominator.bit_length())
         if size * abs(n) > _MOST_BITS:
             raise LanguageError("a number too large for any capacity", column)
-        return Value(base.number**n, units.raised(base.kind, n))
+        return self.bounded(base.number**n, units.raised(base.kind, n), column)
 
     def atom(self, depth: int) -> Value:
         token = self.take()
@@ -159,18 +191,22 @@ class _Reader:
         if token.kind == "name" and self.next.text == "(":
             return self.call(token, depth)
         if token.kind == "name":
-            try:
-                return self.lookup(token.text)
-            except LanguageError:
-                raise
-            except BadInputError as error:
-                raise LanguageError(str(error), token.column) from None
+            return self.named(token)
         if token.text == "(":
             found = self.sum(depth + 1)
             if not self.takes(")"):
                 raise LanguageError("a bracket is not closed", token.column)
             return found
         raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
+
+    def named(self, token: _Token) -> Value:
+        try:
+            found = self.lookup(token.text)
+        except LanguageError:
+            raise
+        except BadInputError as error:
+            raise LanguageError(str(error), token.column) from None
+        return self.bounded(found.number, found.kind, token.column)
 
     def number(self, token: _Token) -> Value:
         """A number, with the unit that stands right behind it."""
@@ -200,12 +236,6 @@ class _Reader:
             raise LanguageError(f"cannot compare {' and '.join(_said(v) for v in values[:3])}", name.column)
         choose = max if name.text == "max" else min
         return choose(values, key=lambda v: v.number)
-
-
-def _bounded(value: Value, column: int) -> Value:
-    if max(value.number.numerator.bit_length(), value.number.denominator.bit_length()) > _MOST_BITS:
-        raise LanguageError("a number too large for any capacity", column)
-    return value
 
 
 def _said(value: Value) -> str:

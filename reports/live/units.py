@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from calc.suffixes import WORDS
 
@@ -99,9 +100,10 @@ def meanings(text: str) -> list[Word]:
     return list(_BY_TEXT.get(text, ()))
 
 
-def words_of(unit: Kind) -> list[Word]:
+@lru_cache(maxsize=256)
+def words_of(unit: Kind) -> tuple[Word, ...]:
     """The words that write a unit, the smallest first."""
-    return sorted((w for several in _BY_TEXT.values() for w in several if w.kind == unit), key=lambda w: w.scale)
+    return tuple(sorted((w for several in _BY_TEXT.values() for w in several if w.kind == unit), key=lambda w: w.scale))
 
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:

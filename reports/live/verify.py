@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from fractions import Fraction
 
 from calc.errors import BadInputError
@@ -14,6 +15,9 @@ from reports.live.engine import Scope
 from reports.live.language import LanguageError, Value, evaluate
 from reports.live.units import Word
 from reports.live.written import Written, digits_of, holds, reading, rewritten
+
+_SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # of what a float holds to all of its digits
+_JUDGING = 10  # operations that a claim takes beside its expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +33,18 @@ class Finding:
 
 
 def judge(document: Document, scope: Scope) -> list[Finding]:
-    """A finding for each claim. An expression that says nothing is bad input, not a failed claim."""
+    """A finding for each claim. An expression that has no value is bad input, not a failed claim."""
     return [_judged(claim, _value(claim, scope)) for claim in document.claims]
 
 
 def _value(claim: Claim, scope: Scope) -> Value:
     try:
-        return evaluate(claim.expr, scope.lookup)
+        scope.work.spend(_JUDGING)
+        return evaluate(claim.expr, scope.lookup, scope.work)
     except LanguageError as error:
         raise BadInputError(f"line {claim.line}, column {claim.expr_column + error.column}: {error}") from None
+    except BadInputError as error:
+        raise BadInputError(f"line {claim.line}: {error}") from None
 
 
 def _judged(claim: Claim, value: Value) -> Finding:
@@ -76,7 +83,10 @@ def _hint(written: Written, word: Word, value: Value) -> str:
     """Where the digits are right in another unit of the same kind: which."""
     if written.relation != "=":
         return ""
+    near = abs(value.number / written.number) if written.number else None  # half a unit of the last place is at most half the number
     for other in units.words_of(value.kind):
+        if near is not None and not near <= 2 * other.scale <= 4 * near:
+            continue
         if other.scale != word.scale and other.text and holds(written, other, value):
             return f": the number is right in {other.text}; write {other.text}"
     return ""
@@ -87,7 +97,7 @@ def _near(written: Written, word: Word, value: Value) -> str:
     number = value.number / word.scale
     places = written.places if not written.exponent else 0
     if written.exponent:
-        return f"{float(number):.6g}"
+        return _short(number)
     while places < 12 and round(number, places) == written.number and number != written.number:
         places += 1
     if number.denominator == 1 and not written.places:
@@ -108,9 +118,17 @@ def shown(value: Value) -> str:
     fitting = [w for w in usual if abs(value.number) >= w.scale]
     if value.kind == units.NUMBER or not fitting:
         exact = value.number.denominator == 1 and abs(value.number) < 10**15
-        text = f"{int(value.number):,}" if exact else f"{float(value.number):.6g}"
+        text = f"{int(value.number):,}" if exact else _short(value.number)
         return f"{text} {units.named(value.kind)}".strip()
-    return f"{float(value.number / fitting[-1].scale):.6g} {fitting[-1].text}"
+    return f"{_short(value.number / fitting[-1].scale)} {fitting[-1].text}"
+
+
+def _short(number: Fraction) -> str:
+    """A number to six digits, also where it is out of the range of a float."""
+    if not number or _SMALLEST < abs(number) < _LARGEST:
+        return f"{float(number):.6g}"
+    context = Context(prec=6, Emax=99_999, Emin=-99_999)
+    return f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context):.6g}"
 
 
 def _sign(written: Written) -> str:
@@ -123,15 +141,31 @@ def _exponent(written: Written) -> str:
 
 def fixed(document: Document, findings: Sequence[Finding]) -> str:
     """The document with the digits of failed claims replaced where that is enough; unit questions and inequalities stay."""
-    lines = list(document.lines)
-    for finding in reversed([f for f in findings if f.right]):
-        written, at = finding.claim.written, finding.claim.line - 1
-        assert written is not None  # what has right digits has some to replace
-        lines[at] = lines[at][: written.start] + finding.right + lines[at][written.end :]
-    return "\n".join(lines)
+    right: dict[int, list[tuple[Written, str]]] = {}
+    for finding in findings:
+        if finding.right and finding.claim.written is not None:
+            right.setdefault(finding.claim.line, []).append((finding.claim.written, finding.right))
+    lines = [_replaced(line, right.get(number, ())) for number, line in enumerate(document.lines, 1)]
+    return document.mark + "".join(f"{line}{end}" for line, end in zip(lines, document.ends, strict=True))
 
 
-_ANY = re.compile(r"(?<![\w.,#/:(\[-])\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w-]*[-/]\d)(?:[eE][+-]?\d+)?")
+def _replaced(line: str, right: Sequence[tuple[Written, str]]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for written, digits in right:
+        pieces += (line[at : written.start], digits)
+        at = written.end
+    return "".join((*pieces, line[at:]))
+
+
+# A number of the prose begins where no word, number, path or link does: digits and commas, then what may follow them.
+_BEGIN = re.compile(r"(?<![\w.,#/:(\[-])[0-9][0-9,]*")
+_FRACTION = re.compile(r"(?:\.[0-9]+)?")
+_EXPONENT = re.compile(r"(?:[eE][+-]?[0-9]+)?")
+_BEHIND = re.compile(r"[\w-]*")
+_NUMBERING = re.compile(r"\s*(?:#+\s*[0-9]+|[0-9]+[.)])\s")
+_HIDING = re.compile(r"<!--|\]\(|`")
+_HIDDEN_TO = {"<!--": "-->", "](": ")", "`": "`"}
 
 
 def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
@@ -140,7 +174,43 @@ def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
     for number, line, block in blocks(document.lines):
         if block:
             continue
-        prose = re.sub(r"<!--.*?-->|\]\([^)]*\)|`[^`]*`|^\s*(?:#+\s*\d+|\d+[.)])\s", lambda m: " " * len(m[0]), without_code(line))
-        for found in _ANY.finditer(prose):
-            if (number, found.start()) not in claimed:
-                yield number, found.start() + 1, found.group()
+        for start, digits in _numbers(_prose(line)):
+            if (number, start) not in claimed:
+                yield number, start + 1, digits
+
+
+def _numbers(prose: str) -> Iterator[tuple[int, str]]:
+    """Where numbers begin, and the numbers; a date, a range or a fraction (2026-11-24, 3/4) is none."""
+    for found in _BEGIN.finditer(prose):
+        end = found.start() + len(found[0].rstrip(","))
+        end += _length(_FRACTION, prose, end) if end == found.end() else 0
+        behind = end + _length(_BEHIND, prose, end)
+        if re.search("-[0-9]", prose[end:behind]) or re.match("/[0-9]", prose[behind : behind + 2]):
+            continue
+        yield found.start(), prose[found.start() : end + _length(_EXPONENT, prose, end)]
+
+
+def _length(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Of what matches a pattern that nothing can match too."""
+    found = pattern.match(text, at)
+    return len(found[0]) if found else 0
+
+
+def _prose(line: str) -> str:
+    """The line with comments, targets of links, code and the number of a heading or of a list blanked out."""
+    text = without_code(line)
+    numbering = _NUMBERING.match(text)
+    at = numbering.end() if numbering else 0
+    pieces = [" " * at]
+    unclosed: set[str] = set()
+    for opened in _HIDING.finditer(text):
+        if opened.start() < at or opened[0] in unclosed:
+            continue
+        sign = _HIDDEN_TO[opened[0]]
+        close = text.find(sign, opened.end())
+        if close < 0:
+            unclosed.add(opened[0])
+            continue
+        pieces += (text[at : opened.start()], " " * (close + len(sign) - opened.start()))
+        at = close + len(sign)
+    return "".join((*pieces, text[at:]))

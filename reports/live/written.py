@@ -1,4 +1,7 @@
-"""Numbers as a document writes them: digits, a unit, how sure it is. The written precision is the tolerance."""
+"""Numbers as a document writes them: digits, a unit, how sure it is. The written precision is the tolerance.
+
+A number is read from its end to its beginning, character by character: there is one way to read it, and no second attempt.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from calc.errors import BadInputError
 from reports.live import units
 from reports.live.language import Value
 from reports.live.units import Word
@@ -13,20 +17,20 @@ from reports.live.units import Word
 NEAR = Fraction(5, 100)
 """What ``≈`` allows, as a share of the value."""
 
+MOST_DIGITS = 100
+_WINDOW = 2 * MOST_DIGITS
+"""Characters before a comment in which its number is looked for."""
+
 _RELATIONS = {"<=": "≤", ">=": "≥", "&lt;": "<", "&gt;": ">", "~": "≈"}
-_UP = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-_SPACE = r"[ \u00a0\u202f]"
-_NUMBER = re.compile(
-    rf"""(?P<relation><=|>=|&lt;|&gt;|[<>≤≥≈~])?{_SPACE}*
-    (?P<mark>\*\*|__|[*_`])?{_SPACE}*
-    (?P<relation2><=|>=|&lt;|&gt;|[<>≤≥≈~])?{_SPACE}*
-    (?P<money>\$)?
-    (?P<digits>[-−]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?)
-    (?:[eE](?P<e>[+-]?\d{{1,3}})|{_SPACE}?[×·]{_SPACE}?10(?:\^\{{?(?P<hat>[+-]?\d{{1,3}})\}}?|(?P<up>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{{1,4}})))?
-    (?:\*\*|__|[*_`])?{_SPACE}*(?P<unit>[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?)?
-    {_SPACE}*(?P<mark2>\*\*|__|[*_`])?{_SPACE}*$""",
-    re.VERBOSE,
-)
+_SIGNS = ("<=", ">=", "&lt;", "&gt;", "<", ">", "≤", "≥", "≈", "~")
+_MARKS = ("**", "__", "*", "_", "`")
+_SPACES = " \u00a0\u202f"
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = "0123456789"
+_RAISED = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+_UP = str.maketrans(_RAISED, "-0123456789")
+_UNIT = re.compile(r"[A-Za-zµ$%][A-Za-z$%]*(?:/[A-Za-z]+)?")
+_NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +64,87 @@ class Written:
 
 
 def written_before(line: str, end: int) -> Written | None:
-    """The number that ends where a comment begins; ``None`` where there is none."""
-    from_ = max(0, end - 120)
-    found = _NUMBER.search(line, from_, end) if end - from_ < 120 else _NUMBER.search(line[:end], from_)
-    if found is None or (found.start("digits") > from_ and re.match(r"[\w.,]", line[found.start("digits") - 1]) and not found["money"]):
+    """The number that ends where a comment begins; ``None`` where there is none. One that is too long to read is refused."""
+    from_ = max(0, end - _WINDOW)
+    text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
+    head = text.rstrip(f"{_LETTERS}µ$%/")
+    unit = text[len(head) :]
+    if unit and not _UNIT.fullmatch(unit):
         return None
-    relation = found["relation"] or found["relation2"] or "="
-    exponent = int(found["e"] or found["hat"] or (found["up"] or "0").translate(_UP))
-    unit = "$" if found["money"] and not found["unit"] else f"{found['unit']}$" if found["money"] else found["unit"] or ""
-    return Written(_RELATIONS.get(relation, relation), found["digits"], exponent, unit, *found.span("digits"))
+    head = _without_mark(head.rstrip(_SPACES) if unit else head)
+    mantissa, exponent = _exponent(head)
+    head = mantissa.rstrip(f"{_DIGITS},.")
+    digits = mantissa[len(head) :]
+    if len(digits) > MOST_DIGITS:
+        raise BadInputError(f"a number of {len(digits)} characters or more: {MOST_DIGITS} are the most that are read; write it as 1.5e30")
+    if not _NUMBER.fullmatch(digits):
+        return None
+    if head.endswith(("-", "−")):
+        digits, head = f"{head[-1]}{digits}", head[:-1]
+    if head and (head[-1].isalnum() or head[-1] in "_.,"):
+        return None  # the end of a word or of another number
+    stop = from_ + len(head) + len(digits)
+    if head.endswith("$"):
+        unit, head = f"{unit}$", head[:-1]
+    return Written(_relation(head), digits, exponent, unit, stop - len(digits), stop)
+
+
+def _without_mark(text: str) -> str:
+    """Without the emphasis that ends it, if any."""
+    mark = next((mark for mark in _MARKS if text.endswith(mark)), "")
+    return text.removesuffix(mark)
+
+
+def _relation(text: str) -> str:
+    """What stands before a number: a sign before its emphasis, else one inside of it; ``=`` where there is none."""
+    inner = _sign_at_end(text.rstrip(_SPACES))
+    outer = _without_mark(text.rstrip(_SPACES).removesuffix(inner).rstrip(_SPACES)).rstrip(_SPACES)
+    found = _sign_at_end(outer) or inner or "="
+    return _RELATIONS.get(found, found)
+
+
+def _sign_at_end(text: str) -> str:
+    return next((sign for sign in _SIGNS if text.endswith(sign)), "")
+
+
+def _exponent(text: str) -> tuple[str, int]:
+    """What stands before a power of ten, and its exponent: ``1.5e30``, ``1.5 × 10^30``, ``1.5·10³⁰``; 0 where there is none."""
+    head = text.rstrip(_RAISED)
+    raised = text[len(head) :]
+    if raised:
+        mantissa = _before_ten(head)
+        return (text, 0) if mantissa is None else (mantissa, _power(raised.translate(_UP), f"10{raised}"))
+    bare = text.removesuffix("}")
+    head = bare.rstrip(_DIGITS)
+    digits = bare[len(head) :]
+    sign = head[-1:] if head.endswith(("+", "-")) else ""
+    head = head.removesuffix(sign)
+    if not digits:
+        return text, 0
+    if head.removesuffix("{").endswith("^"):
+        mantissa = _before_ten(head.removesuffix("{").removesuffix("^"))
+        return (text, 0) if mantissa is None else (mantissa, _power(f"{sign}{digits}", f"10^{sign}{digits}"))
+    if head.endswith(("e", "E")) and head[-2:-1] in (*_DIGITS,) and bare == text:
+        return head[:-1], _power(f"{sign}{digits}", f"{head[-1]}{sign}{digits}")
+    return text, 0
+
+
+def _before_ten(text: str) -> str | None:
+    """What stands before ``× 10``; ``None`` where the text does not end so."""
+    if not text.endswith("10"):
+        return None
+    head = text[:-3] if text[:-2].endswith(tuple(_SPACES)) else text[:-2]
+    if not head.endswith(("×", "·")):
+        return None
+    head = head[:-1]
+    return head[:-1] if head.endswith(tuple(_SPACES)) else head
+
+
+def _power(digits: str, shown: str) -> int:
+    if not re.fullmatch("[+-]?[0-9]{1,3}", digits):
+        shown = shown if len(shown) <= 20 else f"{shown[:19]}…"
+        raise BadInputError(f"the exponent of {shown} is no number of one to three digits: write it as 1.5e30")
+    return int(digits)
 
 
 def reading(written: Written, value: Value) -> Word | None:

@@ -22,7 +22,7 @@ def verified(file: Path) -> str:
 @pytest.mark.parametrize("suffix", [".md", ".html", ".json"])
 def test_a_report_of_the_gallery_is_what_comes_out_today(suffix: str) -> None:
     """Every character of a small one; the others are compared where their digits are edited."""
-    assert verified(FOLDER / f"homework{suffix}").endswith("every character is the same\n")
+    assert "every character is the same\n" in verified(FOLDER / f"homework{suffix}")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3-8b", "llama3-8b-inference", "mixtral"])

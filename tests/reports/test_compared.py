@@ -53,7 +53,7 @@ def test_what_was_not_touched_is_verified_and_what_was_edited_is_not(suffix: str
     text = (made / f"compare{suffix}").read_text(encoding="utf-8")
     file = tmp_path / f"x{suffix}"
     file.write_text(text, encoding="utf-8")
-    assert run("verify", str(file)).stdout == f"{file}: verified: made again from its inputs, every character is the same\n"
+    assert run("verify", str(file)).stdout.startswith(f"{file}: verified: made again from its inputs, every character is the same\n")
 
     number = '"value": -30' if suffix == ".json" else "−30"
     assert number in text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from calc.errors import BadInputError
-from reports import cli
+from reports import cli, job
 from reports.live import units
 from reports.live.document import read
 from reports.live.engine import Engine, Scope, Table
@@ -253,7 +255,7 @@ at 989.5 TFLOP/s<!--= h.bf16 -->, and 13<!--= L --> layers.
 
 
 def run(tmp_path: Path, text: str, *words: str) -> Result:
-    (tmp_path / "plan.md").write_text(text, encoding="utf-8")
+    (tmp_path / "plan.md").write_text(text, encoding="utf-8", newline="")
     return CliRunner().invoke(cli.napkin, ["verify", str(tmp_path / "plan.md"), *words])
 
 
@@ -292,11 +294,11 @@ def test_fix_writes_and_diff_does_not(tmp_path: Path) -> None:
 
 def test_too_few_claims_fail(tmp_path: Path) -> None:
     """A document whose comments were lost would pass otherwise."""
-    found = run(tmp_path, "Nothing here.\n", "--require-claims", "1")
+    found = run(tmp_path, "Nothing but 3<!--= 3 --> here.\n", "--require-claims", "2")
 
     assert (found.exit_code, found.stdout.splitlines()[0]) == (
         1,
-        f"{tmp_path / 'plan.md'}: 0 claims where at least 1 are required",
+        f"{tmp_path / 'plan.md'}: 1 claims where at least 2 are required",
     )
 
 
@@ -377,3 +379,219 @@ def test_an_answer_has_its_letters_and_keys_with_units(tmp_path: Path) -> None:
 def test_an_engine_without_statements_knows_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^'x' is not defined before: there is nothing$"):
         Engine(tmp_path).run([]).lookup("x")
+
+
+# -- what hides a document, or keeps a checker busy ----------------------------------------------------------------------------------------
+
+
+def refused(tmp_path: Path, text: str, *words: str) -> str:
+    """The one line that a document is refused with, without the name of its file."""
+    found = run(tmp_path, text, *words)
+    start = f"napkin: {tmp_path / 'plan.md'}: "
+    said = [line for line in found.stderr.splitlines() if not line.endswith(" …")]
+
+    assert (found.exit_code, found.stdout, len(said)) == (2, "", 1), found.output
+    assert said[0].startswith(start)
+    return said[0].removeprefix(start)
+
+
+@pytest.mark.parametrize("text", ["", "# Plan\n\nIt takes 5 GB.\n", "```napkin\nL = 12\n```\nL is 13.\n", "`13<!--= 12 -->`\n"])
+def test_a_document_without_claims_is_refused(text: str, tmp_path: Path) -> None:
+    """0 of 0 claims would hold."""
+    assert refused(tmp_path, text) == (
+        "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> behind a number, or leave the file out"
+    )
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_of_other_systems_are_line_ends(end: str, tmp_path: Path) -> None:
+    """Checked alike, and --fix keeps them."""
+    (tmp_path / "plan.md").write_bytes(DOCUMENT.replace("\n", end).encode())
+    found = CliRunner().invoke(cli.napkin, ["verify", "--fix", str(tmp_path / "plan.md")])
+
+    assert f"{tmp_path / 'plan.md'}:10:39: L = 12, document says 13 (+8.3 %)\n" in found.stdout
+    assert (tmp_path / "plan.md").read_bytes() == DOCUMENT.replace("13<!--= L", "12<!--= L").replace("\n", end).encode()
+
+
+def test_a_byte_order_mark_hides_no_block(tmp_path: Path) -> None:
+    """The block is in the first line, behind the mark, which --fix keeps."""
+    found = run(tmp_path, "\ufeff```napkin\nL = 12\n```\n13<!--= L -->\n", "--fix")
+
+    assert (found.exit_code, found.stdout.splitlines()[0]) == (0, f"{tmp_path / 'plan.md'}:4:1: L = 12, document says 13 (+8.3 %)")
+    assert (tmp_path / "plan.md").read_text(encoding="utf-8") == "\ufeff```napkin\nL = 12\n```\n12<!--= L -->\n"
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~~", "```python"])
+def test_a_foreign_block_that_does_not_end_is_refused(fence: str, tmp_path: Path) -> None:
+    """It would hide every claim after it."""
+    close = fence.removesuffix("python")
+
+    assert refused(tmp_path, f"12<!--= 12 -->\n{fence}\n13<!--= 12 -->\n") == (
+        f"line 2: the code block that begins here does not end and hides all that follows: close it with {close}"
+    )
+
+
+def test_a_fence_ends_and_begins_as_in_commonmark() -> None:
+    """Nothing stands behind a closing fence, and tildes may have backquotes behind them."""
+    document = read("```\n13<!--= 12 -->\n``` !\n14<!--= 12 -->\n```\n~~~ `x`\n15<!--= 12 -->\n~~~\n12<!--= 12 -->\n")
+
+    assert [claim.line for claim in document.claims] == [9]
+
+
+@pytest.mark.parametrize(
+    ("line", "claims"), [("``1<!--= 1 -->`", 1), ("\\`1<!--= 1 -->`", 1), ("``1`<!--= 1 -->``", 0), ("`1` `<!--= 1 -->` 2<!--= 2 -->", 1)]
+)
+def test_only_what_a_reader_sees_as_code_is_quoted(line: str, claims: int) -> None:
+    """Backquotes close with as many, and an escaped one opens nothing."""
+    assert len(read(line).claims) == claims
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x" * 5_000_001, "the document has 5,000,001 characters: 5,000,000 are the most that Napkin reads; split it"),
+        ("\n" * 200_001, "the document has 200,001 lines: 200,000 are the most that Napkin reads; split it"),
+        ("x" * 1_000_001, "line 1 has 1,000,001 characters: 1,000,000 are the most that Napkin reads; break it"),
+        ("1<!--= 1 -->\n" * 5_001, "the document has 5,001 claims: 5,000 are the most that Napkin reads; split it"),
+        (
+            "```napkin\n" + "".join(f"a{i} = 1\n" for i in range(2_001)) + "```\n",
+            "the document has 2,001 statements: 2,000 are the most that Napkin reads; split it",
+        ),
+        (f"```napkin\na = {'1' * 2_000}\n```\n", "line 2: a statement of 2,004 characters: 2,000 are the most; use names"),
+        (
+            f"{'1' * 101}<!--= 1 -->\n",
+            "line 1, column 102: a number of 101 characters or more: 100 are the most that are read; write it as 1.5e30",
+        ),
+        (
+            "5 × 10⁻<!--= 1 -->\n",
+            "line 1, column 8: the exponent of 10⁻ is no number of one to three digits: write it as 1.5e30",
+        ),
+        (
+            "5e1000<!--= 1 -->\n",
+            "line 1, column 7: the exponent of e1000 is no number of one to three digits: write it as 1.5e30",
+        ),
+        (
+            "```napkin\na0 = 1\n" + "".join(f"a{i} = a{i - 1} + 1/({2 * i + 1}**64)\n" for i in range(1, 1_900)) + "```\n1<!--= a0 -->\n",
+            "line 26, column 13: a number too large for any capacity",
+        ),
+        (
+            "```napkin\na0 = 1 s\n" + "".join(f"a{i} = a{i - 1}*a{i - 1}\n" for i in range(1, 100)) + "```\n1 s<!--= a0 -->\n",
+            "line 9, column 9: a unit to a power above 99",
+        ),
+        ("1 s<!--= (1 s)**64 * (1 s)**64 -->\n", "line 1, column 22: a unit to a power above 99"),
+        (
+            f"240<!--= {'+'.join('1' * 240)} -->\n" * 500,
+            "line 409, column 488: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
+        ),
+        (
+            "```napkin\n" + "".join(f"model mlp as m{i} B={i}\n" for i in range(1, 500)) + "```\n1<!--= m1.B -->\n",
+            "line 402: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it",
+        ),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else None,
+)
+def test_each_limit_has_its_message(text: str, said: str, tmp_path: Path) -> None:
+    """One line, exit status 2."""
+    assert refused(tmp_path, text) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("3e5<!--= (2**64)**62 -->", "(2**64)**62 = 3.06918e+1194, document says 3e5 (-1e+02 %)"),
+        ("3<!--= 1/(2**64)**62 s -->", None),
+        ("3e5<!--= 1/(2**64)**62 -->", "1/(2**64)**62 = 3.2582e-1195, document says 3e5 (another order of magnitude)"),
+        (
+            "3 GB<!--= (2**64)**62 -->",
+            "(2**64)**62 = 3.06918e+1194, document says 3 GB: GB is not a unit of it: the value is in a bare number",
+        ),
+        ("3<!--= 1 GB * (2**64)**62 -->", None),
+    ],
+)
+def test_a_value_that_no_float_holds_is_shown(text: str, said: str | None, tmp_path: Path) -> None:
+    """2^3968 = 10^(3968·0.30103) is some 10^1194; a claim that is off is a check that failed, whatever the value."""
+    found = run(tmp_path, text)
+
+    assert found.exit_code in (1, 2)
+    assert isinstance(found.exception, SystemExit)
+    if said is not None:
+        assert found.stdout.splitlines()[0] == f"{tmp_path / 'plan.md'}:1:1: {said}"
+
+
+SLOW = {
+    "125 spaces before claims": f"{' ' * 125}3<!--= 3 -->\n" * 100,
+    "spaces between number and claim": f"3{' ' * 150}<!--= 3 -->\n" * 100,
+    "claims in one line": f"{' ' * 125}3<!--= 3 -->" * 4_000,
+    "a run of backquotes": f"<!-- x --> {'`' * 400_000} 3<!--= 3 -->",
+    "runs of all lengths": "<!-- x --> " + " ".join("`" * i for i in range(1, 1_000)) + " 3<!--= 3 -->",
+    "openings": "<!--=" * 150_000,
+    "openings before an end": "<!--=" * 150_000 + "-->",
+    "a fence with spaces": f"```{' ' * 400_000}`\n3<!--= 3 -->",
+    "comments that do not end": "3<!--= 3 -->\n" + "<!-- " * 150_000,
+    "links that do not end": "3<!--= 3 -->\n" + "](" * 400_000,
+    "digits of a range": "3<!--= 3 -->\n" + "1" * 400_000 + "-1",
+    "commas": "3<!--= 3 -->\n" + "1," * 400_000,
+    "signs of a heading": f"3<!--= 3 -->\n{'#' * 400_000}x\n{' ' * 400_000}x",
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_document_is_read_in_time_proportional_to_its_length(name: str, tmp_path: Path) -> None:
+    """Each of these took from minutes to hours; half a megabyte takes half a second."""
+    started = time.process_time()
+    found = run(tmp_path, SLOW[name], "--unmarked")
+
+    assert found.exit_code in (0, 1, 2)
+    assert time.process_time() - started < 20
+
+
+def test_a_document_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    """By name, by a link or as a folder, for a model and for a question; the file may be named."""
+    room = tmp_path / "room"
+    room.mkdir()
+    for name in ("config.json", "own.toml"):
+        (tmp_path / name).write_text("{")
+        (room / f"link-{name}").symlink_to(tmp_path / name)
+    for path in ("../config.json", "..", str(tmp_path / "config.json"), "link-config.json"):
+        model = f"```napkin\nmodel 'hf:{path}' as m\n```\n1<!--= 1 -->\n"
+        question = f"```napkin\nask flops 'model=hf:{path}' tokens=1e9 as m\n```\n1<!--= 1 -->\n"
+        named = refused(room, model, "--source", str(tmp_path / "config.json"))
+
+        outside = f"line 2: {path} is outside of the document's folder: name the file, as napkin verify … --source {path}"
+
+        assert [refused(room, model), refused(room, question)] == [outside, outside]
+        assert "config.json is not JSON" in named
+    for path in ("../own.toml", "link-own.toml", "/dev/zero"):
+        ask = f"ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware={path} as run"
+
+        assert refused(room, f"```napkin\n{ask}\n```\n1<!--= 1 -->\n") == (
+            f"line 2: {path} is outside of the document's folder: name the file, as napkin verify … --source {path}"
+        )
+
+
+def test_a_document_reads_regular_files_only(tmp_path: Path) -> None:
+    """A named pipe would never end."""
+    os.mkfifo(tmp_path / "pipe")
+    ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.4 gpu=mine hardware=pipe as run"
+
+    for statement in (ask, "model hf:pipe as m"):
+        assert refused(tmp_path, f"```napkin\n{statement}\n```\n1<!--= 1 -->\n") == "line 2: pipe is no regular file: give the path of one"
+
+
+def test_files_of_a_document_lie_beside_it_wherever_it_is_checked_from(tmp_path: Path) -> None:
+    """``hardware=`` is relative to the document, as a config is."""
+    entry = '[mine]\nname = "m"\nvendor = "v"\narchitecture = "a"\nyear = 2026\nmemory = 80\nbandwidth = 9\nsource = "s"\n'
+    (tmp_path / "own.toml").write_text(f'{entry}peak.bf16 = {{ dense = 1, engine = "tensor" }}\n')
+    ask = "ask training-time parameters=1e9 tokens=1e9 gpus=8 mfu=0.5 gpu=mine hardware=own.toml as run"
+
+    assert run(tmp_path, f"```napkin\n{ask}\n```\n1.5e6 s<!--= run.answer -->\n").exit_code == 0
+
+
+def test_a_document_traces_twenty_models_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to a minute; those whose closed forms are stored take none."""
+    monkeypatch.setattr(job, "derive", lambda *_: {})
+    many = "".join(f"model mlp as m{i} optimizer=sgd precision=bf16 attention=math B={i}\n" for i in range(1, 30))
+
+    assert refused(tmp_path, f"```napkin\n{many}```\n1<!--= 1 -->\n") == (
+        "line 21: the document takes more than 200,000 operations up to here (tracing a model is 10,000): split it"
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import re
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
-from reports import cli, job, verify
+from reports import cli, job, lecture, verify
 from reports.inputs import Inputs, digest_of, embedded
 from reports.job import Request
 
@@ -23,9 +25,20 @@ EDITS = 100
 
 
 @pytest.fixture(scope="module")
-def texts() -> Mapping[str, str]:
-    """A small report with checks, by suffix."""
-    made = job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
+def made() -> job.Made:
+    """A small report with checks."""
+    return job.make(Request("mlp", {"B": 5, "d": 11, "f": 13, "K": 3}), "cpu", lambda _: None)
+
+
+@pytest.fixture
+def once(made: job.Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are not made again: they are what that one is."""
+    monkeypatch.setattr(job, "make", lambda *_: made)
+
+
+@pytest.fixture(scope="module")
+def texts(made: job.Made) -> Mapping[str, str]:
+    """Its texts by suffix."""
     return {Path(name).suffix: text for name, text in made.texts.items()}
 
 
@@ -43,11 +56,16 @@ def run(file: Path, *words: str) -> Result:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_was_not_touched_is_verified(suffix: str, report: Path) -> None:
-    """Made again, every character is the same."""
+    """Made again, every character is the same; what cannot be made again is listed as noted."""
     file = report / f"report{suffix}"
     found = run(file)
+    noted = json.loads((report / "report.json").read_text(encoding="utf-8"))["inputs"]
+    environment = Inputs("report", date=noted["date"], environment=noted["environment"]).noted
 
-    assert (found.exit_code, found.stdout) == (0, f"{file}: verified: made again from its inputs, every character is the same\n")
+    assert (found.exit_code, found.stdout) == (
+        0,
+        f"{file}: verified: made again from its inputs, every character is the same\n{file}: noted, not verified: {environment}\n",
+    )
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -123,6 +141,167 @@ def test_another_machine_is_said_and_is_no_difference(report: Path, texts: Mappi
     assert f"made with python 3.99.1, here it is {version}" in found.stderr
 
 
+# -- what another program made of a report -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_line_ends_and_a_byte_order_mark_are_read_as_what_they_are(suffix: str, report: Path, texts: Mapping[str, str], once: None) -> None:
+    """As git's autocrlf and some editors leave a report; an edited digit shows all the same."""
+    file = report / f"report{suffix}"
+    file.write_bytes(f"\ufeff{texts[suffix]}".replace("\n", "\r\n").encode())
+    same = run(file)
+    file.write_bytes(texts[suffix].replace("1,820", "1,829").replace("\n", "\r\n").encode())
+    edited = run(file)
+
+    assert (same.exit_code, same.stdout.splitlines()[0]) == (
+        0,
+        f"{file}: verified: made again from its inputs, every character is the same",
+    )
+    assert (edited.exit_code, texts[suffix].count("1,820") > 0) == ((1, True) if "1,820" in texts[suffix] else (0, False))
+
+
+NO_INPUTS = (
+    "is one of a report that Napkin wrote, but the inputs that would make it again are missing or cannot be read: make the report anew"
+)
+
+
+@pytest.mark.parametrize("without", [r"<!-- napkin-inputs.*-->", r"napkin-inputs", r"<!-- (?=napkin-inputs)"])
+def test_a_report_without_its_inputs_is_no_live_document(without: str, report: Path, texts: Mapping[str, str]) -> None:
+    """Nor with a claim that holds put into it."""
+    file = report / "report.md"
+    for claim in ("", "\n\n3<!--= 3 -->\n"):
+        file.write_text(re.sub(without, "", texts[".md"]) + claim, encoding="utf-8")
+        found = run(file)
+
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert re.fullmatch(rf"napkin: {re.escape(str(file))}: line \d+ {NO_INPUTS}\n", found.stderr)
+
+
+@pytest.mark.parametrize("sign", ["Made by Napkin on 2026-11-24 from one results object.", '<a id="q-parameters"></a>', "# a: b, derived"])
+def test_each_sign_of_a_report_tells(sign: str, tmp_path: Path) -> None:
+    """Its last sentence, an anchor of a quantity, its heading among anchors; quoted, they tell nothing."""
+    text = f'3<!--= 3 -->\n\n<a id="answers"></a>\n\n{sign}\n'
+    (tmp_path / "x.md").write_text(text)
+    (tmp_path / "quoted.md").write_text(f"3<!--= 3 -->\n```\n{text}```\n")
+
+    assert run(tmp_path / "x.md").stderr == f"napkin: {tmp_path / 'x.md'}: line 5 {NO_INPUTS}\n"
+    assert run(tmp_path / "quoted.md").exit_code == 0
+
+
+# -- what cannot be made again -------------------------------------------------------------------------------------------------------------
+
+PLANTED = "Audited: it needs 5 GB on an H100"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("date", f"2026-11-23. {PLANTED}"),
+        ("date", "2026-11-31"),
+        ("date", "demand"),
+        ("source", PLANTED),
+        ("source", f"{PLANTED}.py, sha256 0123456789abcdef"),
+        ("python", f"3.11.7 {PLANTED}"),
+        ("torch", "2.13.0+cpu.and.this.was.audited.by.a.third.party.today"),
+        ("check: device", f"cpu (x86_64). {PLANTED}"),
+        ("check: device", f"cpu ({'x' * 65})"),
+        ("check: platform", PLANTED),
+    ],
+)
+def test_prose_in_a_noted_field_is_refused(name: str, value: str, texts: Mapping[str, str], tmp_path: Path) -> None:
+    """It would agree with itself, and a reader would take it for verified."""
+    inputs = embedded(texts[".md"], ".md")
+    assert inputs is not None
+    old = inputs.date if name == "date" else inputs.environment[name]
+    (tmp_path / "x.md").write_text(texts[".md"].replace(old, value), encoding="utf-8")
+    found = run(tmp_path / "x.md")
+    shown = value[:60]
+    why = "which is no date" if name == "date" else "which Napkin never writes"
+
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert re.fullmatch(rf"napkin: x\.md: its (check: )?\w+ is noted as '{re.escape(shown)}', {why}: make the report anew\n", found.stderr)
+
+
+def test_another_source_of_the_model_is_not_verified(texts: Mapping[str, str], tmp_path: Path, once: None) -> None:
+    """It has the form of one, and is not that of the model."""
+    source = "LlamaForCausalLM of transformers 5.13.1, config sha256 0123456789abcdef"
+    (tmp_path / "x.md").write_text(texts[".md"].replace("built-in", source), encoding="utf-8")
+
+    assert run(tmp_path / "x.md").stdout == (
+        f"{tmp_path / 'x.md'}: not verified: it notes the model's source as {source}, which is built-in\n"
+    )
+
+
+def test_what_is_noted_by_another_name_is_a_difference(texts: Mapping[str, str], tmp_path: Path) -> None:
+    """In the inputs, where no reader sees it."""
+    (tmp_path / "x.md").write_text(texts[".md"].replace('"environment": {', f'"environment": {{"audit": "{PLANTED}", '), encoding="utf-8")
+    found = run(tmp_path / "x.md")
+
+    assert (found.exit_code, found.stdout.count("\n")) == (1, 1)
+
+
+def test_a_lecture_notes_versions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How chance was seeded is what it is here."""
+    monkeypatch.setattr(lecture, "make", lambda _, stamp: (None, {"lecture.md": stamp.text()}))
+    noted = Inputs("lecture", date="demand", environment={"torch": "2.1.0", "chance": PLANTED, "audit": PLANTED})
+    texts, here = verify._remade(noted, (), None, lambda _: None, (".md",))
+    again = json.loads(texts["lecture.md"])
+
+    assert again["environment"] == {**here, "torch": "2.1.0"}
+    assert PLANTED not in texts["lecture.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("torch", "2.13.0"), ("torch", "2.15.0.dev20261101+cu128"), ("torch", "2.6.0a0+ecf3bae40a.nv25.01"), ("python", "3.13.0rc1+"),
+        ("napkin", "not installed"), ("check: device", "cuda:0 (NVIDIA H100 80GB HBM3)"), ("check: device", "cpu ()"),
+        ("check: platform", "Windows"), ("transformers", "5.0.0.dev0"), ("source", "built-in"),
+        ("source", "BertModel of transformers 5.1.0, config sha256 0123456789abcdef"), ("check: seed", "0"),
+    ],
+)  # fmt: skip
+def test_versions_and_machines_as_they_are_keep_to_the_grammar(name: str, value: str) -> None:
+    """Releases, nightly builds, those of a vendor; devices as their drivers call them."""
+    Inputs("report", "mlp", date="2026-11-24", environment={name: value}).require_grammar()
+
+
+def test_what_is_noted_is_listed_for_a_program_and_a_pull_request_too(report: Path, once: None) -> None:
+    file = report / "report.md"
+    (found,) = json.loads(run(file, "--format", "json").stdout)["files"]
+
+    assert run(file, "--format", "github").stdout == f"::notice file={file}::noted, not verified: {found['noted']}\n"
+    assert found["noted"].startswith("20")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\n" * 2_000_000, "x" * 20_000_000, "x y" * 5_000_000, "<!-- napkin-inputs {" * 100_000],
+    ids=["lines", "word", "words", "inputs"],
+)
+def test_a_long_report_is_compared_in_time_proportional_to_its_length(text: str, texts: Mapping[str, str]) -> None:
+    """In front of the right one, after it, and in its place."""
+    right, started = texts[".md"], time.process_time()
+    for says in (text, text + right, right + text):
+        assert next(verify.differences(says, right))
+        assert list(itertools.islice(verify.differences(says, right), 10_000))
+        embedded(says, ".md")
+
+    assert time.process_time() - started < 20
+
+
+def test_lines_put_in_and_taken_out_in_several_places_are_one_difference_each(texts: Mapping[str, str]) -> None:
+    """Blank lines and rows of tables in between agree again."""
+    lines = texts[".md"].split("\n")
+    chance = random.Random(3)
+    for _ in range(20):
+        places = chance.sample([i for i, line in enumerate(lines) if len(line) > 30 and lines.count(line) == 1][::40], 5)
+        fewer = [line for i, line in enumerate(lines) if i not in places]
+        more = [each for i, line in enumerate(lines) for each in ([f"put in {i}", line] if i in places else [line])]
+
+        assert len(list(verify.differences("\n".join(fewer), texts[".md"]))) == 5
+        assert len(list(verify.differences("\n".join(more), texts[".md"]))) == 5
+
+
 # -- reports of a user's own files -----------------------------------------------------------------------------------------------------
 
 SPEC = """
@@ -172,8 +351,10 @@ def test_the_named_file_verifies_wherever_it_lies(own: Path, tmp_path: Path) -> 
     """A copy does."""
     shutil.copy(own / "mine.py", tmp_path / "mine.py")
 
-    assert run(own / "report.md", "--source", str(own / "mine.py")).exit_code == 0
-    assert run(own / "report.md", "--source", str(tmp_path / "mine.py")).exit_code == 0
+    beside, copied = (run(own / "report.md", "--source", str(folder / "mine.py")) for folder in (own, tmp_path))
+
+    assert (beside.exit_code, copied.exit_code) == (0, 0)
+    assert copied.stdout.endswith(f", file {own / 'mine.py'}\n")  # where it was is only noted
 
 
 NOT_OURS = "x.json: its inputs are not as Napkin writes them: make the report anew"
