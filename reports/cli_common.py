@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 import shlex
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from reports.process import FAILED, HELD
+from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
     from reports.request import Request
 
-HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
 class Integer(click.IntRange):
@@ -35,6 +39,35 @@ class Number(click.FloatRange):
 def option_of(command: click.Command, name: str) -> click.Option:
     """An option of a command, which shares it with others, to say what it is there."""
     return next(p for p in command.params if isinstance(p, click.Option) and p.name == name)
+
+
+def given_once(command: click.Command, args: Sequence[str]) -> None:
+    """Refuse an option that is given twice, of which click takes the last, and one that is given nothing."""
+    params = [copy.copy(param) for param in command.params]
+    options = {p.name: p for p in params if isinstance(p, click.Option) and not p.is_flag}
+    once = {name for name, option in options.items() if not option.multiple}
+    for option in options.values():
+        option.multiple = True  # so that every value is seen
+    gathering = click.Command(command.name, params=params, context_settings=command.context_settings)
+    try:
+        values, _, _ = gathering.make_parser(click.Context(gathering, **command.context_settings)).parse_args(list(args))
+    except click.UsageError:
+        return  # which click says in its own words
+    for name, option in options.items():
+        several, shown = values.get(str(name), ()), max(option.opts, key=len)
+        if name in once and len(several) > 1:
+            raise click.UsageError(f"{shown} is given twice, {several[0][:40]!r} and {several[1][:40]!r}: give it once")
+        if any(isinstance(value, str) and not value.strip() for value in several):
+            raise click.UsageError(f"{shown} is given an empty value: leave it out, or say which")
+
+
+def refuse_idle(because: str, *names: str) -> None:
+    """Refuse options of this call, by their parameters' names, that it would not look at."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = option_of(context.command, name)
+            raise click.UsageError(f"{max(option.opts, key=len)} has no effect {because}: leave it out")
 
 
 def output_folder(text: str) -> Path:
