@@ -141,8 +141,11 @@ def _drop_output() -> None:
 def _refuse(message: str) -> int:
     from reports.escape import brief
 
+    shown = brief(message)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[: _LONGEST // 2]}…{shown[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError, ValueError):  # a user's code may have closed it
-        click.echo(f"napkin: {brief(message)}", err=True)
+        click.echo(f"napkin: {shown}", err=True)
     return REFUSED
 
 
@@ -171,6 +174,7 @@ def _unexpected(error: BaseException) -> str:
 
 
 _DEBUG = "NAPKIN_DEBUG"
+_LONGEST = 1_500  # characters of a refusal, whatever names are in it
 
 # Objects between two searches for cycles. What a command makes it mostly keeps to its end, and a search goes through all of it;
 # at the default of 700 a derivation spends a fifth of its time on them.

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from reports.process import FAILED, HELD
+from reports.process import FAILED as FAILED
+from reports.process import HELD as HELD
 from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
     from reports.request import Request
-
 
 
 class Integer(click.IntRange):
