@@ -80,8 +80,7 @@ class Spec:
         self._require_mapping("unknown", str, "a text")
         for name, value in self.dims.items():
             if not _is(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
-                shown = repr(name) if _is(name, str) else _kind(name)
-                raise SpecError(f"spec {self.name!r}: {shown} cannot name a dimension: use letters, digits and _")
+                raise SpecError(f"spec {self.name!r}: {_shown(name)} cannot name a dimension: use letters, digits and _")
             self._require_dimension(name, value)
 
     def _require_texts(self, part: str, value: object) -> None:
@@ -162,4 +161,4 @@ def _kind(value: object) -> str:
 
 
 def _shown(key: object) -> str:
-    return repr(str(key)[:60]) if _is(key, str) else _kind(key)
+    return repr(key)[:60] if type(key) in (str, int, float, _NONE) else _kind(key)
