@@ -85,8 +85,12 @@ def _built_in(entry: Entry, options: str) -> Spec:
 def _options(entry: Entry, text: str) -> dict[str, float]:
     """``"dropout=0.1"`` as keyword arguments."""
     found: dict[str, float] = {}
+    given: dict[str, str] = {}
     for part in text.split(",") if text else ():
         option, _, value = part.partition("=")
+        if option in given:
+            raise BadInputError(f"{entry.name}: {option[:40]} is given twice, {given[option][:40]!r} and {value[:40]!r}: give it once")
+        given[option] = value
         if option not in entry.options:
             raise BadInputError(f"{entry.name} has no option {option[:40]!r}: it has {', '.join(entry.options)}")
         try:

@@ -70,12 +70,21 @@ def refuse_idle(because: str, *names: str) -> None:
             raise click.UsageError(f"{max(option.opts, key=len)} has no effect {because}: leave it out")
 
 
+def say_idle(file: Path, kind: str, *names: str) -> None:
+    """Say of options of this call that they have no effect on one of its files."""
+    from reports.escape import brief
+
+    context = click.get_current_context()
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in given:
+        option = max(option_of(context.command, name).opts, key=len)
+        click.echo(brief(f"{file}: {option} has no effect: the file is {kind}"), err=True)
+
+
 def output_folder(text: str) -> Path:
     """The folder that ``-o`` names, refused before any work where none can be written to there; nothing is made yet."""
     from calc.errors import BadInputError
 
-    if not text:
-        raise BadInputError("-o names no folder: give one, or . for this one")
     folder = Path(text)
     try:
         above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
@@ -157,10 +166,20 @@ def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: 
         show()
 
 
+_OF_TRAINING = ("optimizer", "implementation", "accumulation", "zero_grad", "checkpointing")
+
+
+def refuse_untrained(mode: str) -> None:
+    """Refuse what only a step that trains has, of one that does not."""
+    if mode in ("eval", "infer"):
+        refuse_idle(f"in mode {mode}, which trains nothing", *_OF_TRAINING)
+
+
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
     from calc.options import made
     from reports.request import Request, sizes_from
 
+    refuse_untrained(options["mode"])
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
 
 

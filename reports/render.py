@@ -52,6 +52,8 @@ def look_of(template: str, folder: str) -> Look:
     own = Path(folder) if folder else None
     if own is not None and not os.path.isdir(own):  # os.path, unlike Path, says no to names that no file can have
         raise BadInputError(f"{folder} is no folder of templates")
+    if own is not None and not any((*own.glob("*.j2"), *own.glob("report.css"))):
+        raise BadInputError(f"{folder} holds no template (.j2) and no report.css: leave --templates out, or name the folder that does")
     name = f"{template or 'report'}.j2"
     places = [TEMPLATES] if own is None else [own, TEMPLATES]
     if not re.fullmatch(r"[\w-]{1,60}", template or "report") or not any((place / name).is_file() for place in places):
