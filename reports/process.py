@@ -64,9 +64,13 @@ def _on_interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _unraisable(what: Any) -> None:
-    """An interrupt that arrives in a callback, which cannot raise it, arrives once more."""
+    """An interrupt that arrives in a callback, which cannot raise it, arrives once more when that is over."""
     if issubclass(what.exc_type, KeyboardInterrupt):
-        _thread.interrupt_main()
+        import threading
+
+        later = threading.Timer(0.01, _thread.interrupt_main)
+        later.daemon = True
+        later.start()
     else:
         sys.__unraisablehook__(what)
 
