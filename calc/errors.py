@@ -1,7 +1,7 @@
 """Every way Napkin refuses, each naming the cause and the way out.
 
 An error of this module is for the user: the command line prints its one line and exits with status 2.
-Anything else that escapes is a bug of ours and keeps its traceback.
+Of anything else that escapes the command line prints one line as well: whose code raised it, or that it is a bug of ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The command ``napkin``: data on standard output, talk on standard error, one line for every refusal.
 
-Exit status: 0 all held, 1 a check failed, 2 bad usage or input. Whatever is heavy is imported inside the commands.
+Exit status: 0 all held, 1 a check failed, 2 bad usage or input, or that of the shell's own for an interrupt (130) and a closed pipe (141).
+Whatever is heavy is imported inside the commands.
 """
 
 from __future__ import annotations
