@@ -354,8 +354,8 @@ def test_any_other_error_is_a_bug_that_says_so_in_one_line(error, monkeypatch):
     shown = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
 
     assert (2, "") == (found.exit_code, found.stdout)
-    line = rf"napkin: a bug of Napkin's own: {type(error).__name__}.* at test_cli\.py line \d+; please report it, with the traceback that NAPKIN_DEBUG=1 shows\n"
-    assert re.fullmatch(line, found.stderr)
+    line = rf"napkin: a bug of Napkin's own: {type(error).__name__}.* at test_cli\.py line \d+; please report it, "
+    assert re.fullmatch(line + r"with the traceback that NAPKIN_DEBUG=1 shows\n", found.stderr)
     assert "Traceback (most recent call last):" in shown.stderr
     assert found.stderr == shown.stderr[-len(found.stderr) :]
 
