@@ -72,22 +72,41 @@ def evaluate(text: str, values: Mapping[str, int]) -> Fraction:
     Fraction(3072, 1)
     """
     try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError):
-        raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names") from None
-    return _evaluate(tree.body, values, text)
+        return _evaluate(_parsed(text), values, text)
+    except RecursionError:
+        raise SpecError(_unreadable(text)) from None
 
 
 def names_in(text: str) -> list[str]:
     """Dimension names an expression mentions, in order of appearance."""
+    return [node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
+
+
+_LONGEST = 2_000  # characters of an expression
+_MOST_BITS = 4_096  # of a value on the way to a size, which has 63
+
+
+def _parsed(text: str) -> ast.expr:
+    if len(text) > _LONGEST:
+        raise SpecError(f"the dimension expression {_clip(text)!r} is too long: write it with at most {_LONGEST:,} characters")
     try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError):
-        raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names") from None
-    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SpecError(_unreadable(text)) from None
+
+
+def _unreadable(text: str) -> str:
+    return f"cannot read the dimension expression {_clip(text)!r}: write it with + - * / and dimension names"
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
+    value = _value(node, values, text)
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        raise SpecError(f"the dimension expression {_clip(text)!r} is too large: sizes are integers from 1 to 2**63 - 1")
+    return value
+
+
+def _value(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             return Fraction(number)
@@ -108,7 +127,7 @@ def _evaluate(node: ast.expr, values: Mapping[str, int], text: str) -> Fraction:
                     return a / b
                 case ast.Pow() if b.denominator == 1 and 0 <= b <= 8:
                     return Fraction(a ** int(b))
-    raise SpecError(f"cannot read the dimension expression {text!r}: write it with + - * / and dimension names")
+    raise SpecError(_unreadable(text))
 
 
 def follows(dim: Dim, value: int, sizes: Mapping[str, int]) -> bool:

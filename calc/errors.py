@@ -1,7 +1,7 @@
 """Every way Napkin refuses, each naming the cause and the way out.
 
 An error of this module is for the user: the command line prints its one line and exits with status 2.
-Anything else that escapes is a bug of ours and keeps its traceback.
+Of anything else that escapes the command line prints one line as well: whose code raised it, or that it is a bug of ours.
 """
 
 from __future__ import annotations
@@ -29,8 +29,29 @@ class NapkinError(Exception):
     """A refusal. ``str(error)`` is one line: what is wrong, where, and what to do about it."""
 
     def __str__(self) -> str:
-        """The message on one line: names in it are the user's text and may hold line breaks or control characters."""
-        return "".join(c if c.isprintable() else " " for c in super().__str__()).strip()
+        """The message on one line: names in it are the user's text and may hold line breaks or characters that nobody sees."""
+        return "".join(c if c.isprintable() else _shown(c) for c in super().__str__()).strip()
+
+
+def _shown(c: str) -> str:
+    """A character that is not printable: a blank for white space, else its escape, so that it is seen in a name."""
+    return " " if c.isspace() and c not in "\x1c\x1d\x1e\x1f\x85" else c.encode("unicode_escape").decode("ascii")
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, whatever its own code does when it is asked."""
+    try:
+        return str(error.msg if isinstance(error, SyntaxError) else error).strip()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return ""
+
+
+def words_of(error: BaseException) -> str:
+    """The type of an error and the first line of what it says."""
+    name, text = type(error).__name__, text_of(error).partition("\n")[0]
+    return f"{name}: {text[:200]}" if text else name
 
 
 class BadInputError(NapkinError):

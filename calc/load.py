@@ -12,13 +12,14 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from calc import files
 from calc.catalogue import CATALOGUE, CONFIGS, Entry, configs
-from calc.errors import BadInputError, NapkinError, SpecError
+from calc.errors import BadInputError, NapkinError, SpecError, words_of
 from calc.spec import Spec
 
 _CODE = files.Kind(2**26, "the code of")
@@ -40,7 +41,8 @@ def load(name: str) -> Spec:
         return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{rest}.json")), name=name), name)
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
-        return _checked(_from_file(Path(file), attribute), name)
+        with _users_own(name):
+            return _checked(_from_file(Path(file), attribute), name)
     raise BadInputError(_unknown(name))
 
 
@@ -85,8 +87,12 @@ def _built_in(entry: Entry, options: str) -> Spec:
 def _options(entry: Entry, text: str) -> dict[str, float]:
     """``"dropout=0.1"`` as keyword arguments."""
     found: dict[str, float] = {}
+    given: dict[str, str] = {}
     for part in text.split(",") if text else ():
         option, _, value = part.partition("=")
+        if option in given:
+            raise BadInputError(f"{entry.name}: {option[:40]} is given twice, {given[option][:40]!r} and {value[:40]!r}: give it once")
+        given[option] = value
         if option not in entry.options:
             raise BadInputError(f"{entry.name} has no option {option[:40]!r}: it has {', '.join(entry.options)}")
         try:
@@ -98,6 +104,28 @@ def _options(entry: Entry, text: str) -> dict[str, float]:
 
 # -- the user's own file ------------------------------------------------------------------------------------------------------
 
+_PREFIX = "napkin_user_"
+
+
+@contextlib.contextmanager
+def _users_own(name: str) -> Iterator[None]:
+    """Turns whatever a user's objects raise when they are looked at into one line that names the spec."""
+    try:
+        yield
+    except (NapkinError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise SpecError(f"{name}: {words_of(error)}") from None
+
+
+def line_of_user(error: BaseException) -> str:
+    """``FILE line 3`` where a user's own file, or one beside it, was the innermost to run as ``error`` arose; else nothing."""
+    modules = [(name, getattr(module, "__file__", None)) for name, module in [*sys.modules.items()] if name.startswith(_PREFIX)]
+    folders = {os.path.dirname(os.path.realpath(file)) for _, file in modules if file}
+    places = [(os.path.realpath(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in places if os.path.dirname(file) in folders]
+    return f"{own[-1][0]} line {own[-1][1]}" if own else ""
+
 
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
@@ -105,17 +133,18 @@ def _from_file(file: Path, attribute: str) -> Spec:
         raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file)
-    found = getattr(module, attribute, None)
-    if not isinstance(found, Spec):
-        specs = [name for name, value in vars(module).items() if isinstance(value, Spec)]
+    found: Any = getattr(module, attribute, None)
+    if not issubclass(type(found), Spec):  # isinstance would ask the object itself
+        specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
         what = f"{attribute!r} is of type {type(found).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
         raise SpecError(f"{file}: {what}; {has}")
-    return dataclasses.replace(found, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
+    spec: Spec = dataclasses.replace(found, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
+    return spec
 
 
 def _run(file: Path) -> ModuleType:
-    name = f"napkin_user_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]}"
+    name = f"{_PREFIX}{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]}"
     description = importlib.util.spec_from_file_location(name, file)
     if description is None or description.loader is None:
         raise BadInputError(f"{file} is not a Python file that can be run")
@@ -128,9 +157,11 @@ def _run(file: Path) -> ModuleType:
     try:
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for results
             description.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's code raises, they are told the line, not ours
-        del sys.modules[name]
-        raise SpecError(f"{file} line {_line(error, file)}: {_said(error)}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's code raises, they are told the line, not ours
+        sys.modules.pop(name, None)
+        raise SpecError(f"{file} line {_line(error, file)}: {words_of(error)}") from None
     return module
 
 
@@ -140,11 +171,6 @@ def _line(error: BaseException, file: Path) -> int | str:
         return error.lineno or "?"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
     return lines[-1] if lines and lines[-1] else "?"
-
-
-def _said(error: BaseException) -> str:
-    text = str(error.msg if isinstance(error, SyntaxError) else error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
 def _content(code: bytes) -> str:
@@ -164,7 +190,7 @@ def _content(code: bytes) -> str:
             continue
         if resolved.is_relative_to(own / "reports") or not resolved.is_file():
             continue
-        digest.update(f"{name}\n".encode() + _CODE.read_bytes(resolved))
+        digest.update(f"{name}\n".encode("utf-8", "surrogatepass") + _CODE.read_bytes(resolved))
     return digest.hexdigest()
 
 

@@ -22,13 +22,15 @@ class Cache:
         self._path: Path | None = None
         if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
-        root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+        root = _root()
+        if root is None:
+            return
         text = "\n".join([spec.key, repr(options), apart, *_versions()])
-        self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        self._path = root / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
 
     def read(self) -> Graph | None:
         """The kept graph; a file that is damaged or cannot be read is as good as none."""
-        if self._path is None:
+        if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
             return None
         try:
             return graph_json.load(self._path)
@@ -40,9 +42,20 @@ class Cache:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            graph_json.save(graph, self._path)
+            if not os.path.lexists(self._path) or os.path.isfile(self._path):  # what is no file was not made by us
+                graph_json.save(graph, self._path)
         except OSError:
             return  # a cache that cannot be written is no reason to fail
+
+
+def _root() -> Path | None:
+    """The folder of the cache; none for a user who has no home."""
+    if os.environ.get("NAPKIN_CACHE"):
+        return Path(os.environ["NAPKIN_CACHE"])
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+    except RuntimeError:
+        return None
 
 
 @functools.cache

@@ -57,19 +57,60 @@ class Spec:
     reduced: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dims, Mapping) or not self.dims:
+        """Refuse what no field of a spec can be, by the field's name: every later step may rely on the types above."""
+        if not _is(self.name, str):
+            raise SpecError(f"a spec's name must be a text, not {_kind(self.name)}")
+        if not _is(self.dims, Mapping) or not self.dims:
             raise SpecError(f"spec {self.name!r} names no dimension: give dims={{'B': 8, ...}}")
+        if len(self.dims) > _MOST_DIMENSIONS:
+            raise SpecError(f"spec {self.name!r} names {len(self.dims)} dimensions: give at most {_MOST_DIMENSIONS}")
         for part in ("build", "inputs", "loss"):
             if not callable(getattr(self, part)):
                 raise SpecError(f"spec {self.name!r}: {part} must be a function")
-        if self.predict is not None and not callable(self.predict):
-            raise SpecError(f"spec {self.name!r}: predict must be a function, or left out")
+        for part in ("predict", "optimizer"):
+            if getattr(self, part) is not None and not callable(getattr(self, part)):
+                raise SpecError(f"spec {self.name!r}: {part} must be a function, or left out")
+        for part in ("source", "key", "reduced"):
+            if not _is(getattr(self, part), str):
+                raise SpecError(f"spec {self.name!r}: {part} must be a text, not {_kind(getattr(self, part))}")
         for part in ("pinned", "notes", "walked"):
-            if isinstance(getattr(self, part), str):
-                raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, as ({getattr(self, part)[:40]!r},)")
-        for name in self.dims:
-            if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
-                raise SpecError(f"spec {self.name!r}: {name!r} cannot name a dimension: use letters, digits and _")
+            self._require_texts(part, getattr(self, part))
+        self._require_groups()
+        self._require_mapping("check_at", int, "an integer")
+        self._require_mapping("unknown", str, "a text")
+        for name, value in self.dims.items():
+            if not _is(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
+                raise SpecError(f"spec {self.name!r}: {_shown(name)} cannot name a dimension: use letters, digits and _")
+            self._require_dimension(name, value)
+
+    def _require_texts(self, part: str, value: object) -> None:
+        if _is(value, str):
+            raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, as ({str(value)[:40]!r},)")
+        wrong = value if not _is(value, (tuple, list, set, frozenset)) else next((v for v in value if not _is(v, str)), "")  # type: ignore[attr-defined]
+        if not _is(wrong, str):
+            raise SpecError(f"spec {self.name!r}: {part} must be a tuple of texts, with no {_kind(wrong)} in its place or in it")
+
+    def _require_groups(self) -> None:
+        if not _is(self.gives_way, (tuple, list)):
+            raise SpecError(f"spec {self.name!r}: gives_way must be a tuple of tuples of names, as (('T',),)")
+        for group in self.gives_way:
+            self._require_texts("each of gives_way", group)
+
+    def _require_mapping(self, part: str, kind: type, words: str) -> None:
+        value = getattr(self, part)
+        if not _is(value, Mapping):
+            raise SpecError(f"spec {self.name!r}: {part} must be a dict, not {_kind(value)}")
+        for key, item in value.items():
+            if not _is(key, str) or not _is(item, kind):
+                raise SpecError(f"spec {self.name!r}: {part} must give {words} to each name, not {_kind(item)} to {_shown(key)}")
+
+    def _require_dimension(self, name: str, value: object) -> None:
+        dim = value if _is(value, Dim) else Dim(value)  # type: ignore[arg-type]
+        for part, kinds, words in _PARTS:
+            item = getattr(dim, part)
+            if not _is(item, kinds):
+                what = f"dims[{name!r}]" if part == "default" else f"{part} of dims[{name!r}]"
+                raise SpecError(f"spec {self.name!r}: {what} must be {words}, not {_kind(item)}")
 
     @property
     def dimensions(self) -> dict[str, Dim]:
@@ -94,3 +135,30 @@ class Spec:
         own = {name: size for name, size in values.items() if name in self.dims}
         free = {name: size for name, size in own.items() if not dims_.follows(self.dimensions[name], size, own)}
         return self.sizes({**free, **given})
+
+
+_MOST_DIMENSIONS = 500  # which may follow from one another, one by one
+_NONE = type(None)
+_PARTS: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("default", (int, float, str), 'an integer, an expression such as "4*d", or a Dim'),
+    ("meaning", (str,), "a text"),
+    ("multiple_of", (int, str, _NONE), "an integer or the name of a dimension"),
+    ("tied", (bool,), "True or False"),
+    ("at_most", (str, _NONE), "the name of a dimension, or an expression"),
+    ("plus", (int,), "an integer"),
+    ("decided_at", (str,), "a text"),
+    ("because", (str,), "a text"),
+)
+
+
+def _is(value: object, kinds: type | tuple[type, ...]) -> bool:
+    """Whether a value is of one of these types, which its own ``__class__`` has no say in."""
+    return issubclass(type(value), kinds)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__[:60]
+
+
+def _shown(key: object) -> str:
+    return repr(key)[:60] if type(key) in (str, int, float, _NONE) else _kind(key)

@@ -60,6 +60,8 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
         if not equals or not key or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
         if key in found:
-            raise click.UsageError(f"{key[:40]} is given twice")
+            from reports.request import twice
+
+            raise click.UsageError(twice(key, found[key], value))
         found[key] = value
     return found

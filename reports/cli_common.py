@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 import shlex
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from reports.process import FAILED as FAILED
+from reports.process import HELD as HELD
+from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
     from reports.request import Request
-
-HELD, FAILED, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
 class Integer(click.IntRange):
@@ -37,12 +41,50 @@ def option_of(command: click.Command, name: str) -> click.Option:
     return next(p for p in command.params if isinstance(p, click.Option) and p.name == name)
 
 
+def given_once(command: click.Command, args: Sequence[str]) -> None:
+    """Refuse an option that is given twice, of which click takes the last, and one that is given nothing."""
+    params = [copy.copy(param) for param in command.params]
+    options = {p.name: p for p in params if isinstance(p, click.Option) and not p.is_flag}
+    once = {name for name, option in options.items() if not option.multiple}
+    for option in options.values():
+        option.multiple = True  # so that every value is seen
+    gathering = click.Command(command.name, params=params, context_settings=command.context_settings)
+    try:
+        values, _, _ = gathering.make_parser(click.Context(gathering, **command.context_settings)).parse_args(list(args))
+    except click.UsageError:
+        return  # which click says in its own words
+    for name, option in options.items():
+        several, shown = values.get(str(name), ()), max(option.opts, key=len)
+        if name in once and len(several) > 1:
+            raise click.UsageError(f"{shown} is given twice, {several[0][:40]!r} and {several[1][:40]!r}: give it once")
+        if any(isinstance(value, str) and not value.strip() for value in several):
+            raise click.UsageError(f"{shown} is given an empty value: leave it out, or say which")
+
+
+def refuse_idle(because: str, *names: str) -> None:
+    """Refuse options of this call, by their parameters' names, that it would not look at."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = option_of(context.command, name)
+            raise click.UsageError(f"{max(option.opts, key=len)} has no effect {because}: leave it out")
+
+
+def say_idle(file: Path, kind: str, *names: str) -> None:
+    """Say of options of this call that they have no effect on one of its files."""
+    from reports.escape import brief
+
+    context = click.get_current_context()
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in given:
+        option = max(option_of(context.command, name).opts, key=len)
+        click.echo(brief(f"{file}: {option} has no effect: the file is {kind}"), err=True)
+
+
 def output_folder(text: str) -> Path:
     """The folder that ``-o`` names, refused before any work where none can be written to there; nothing is made yet."""
     from calc.errors import BadInputError
 
-    if not text:
-        raise BadInputError("-o names no folder: give one, or . for this one")
     folder = Path(text)
     try:
         above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
@@ -123,10 +165,20 @@ def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: 
         show()
 
 
+_OF_TRAINING = ("optimizer", "implementation", "accumulation", "zero_grad", "checkpointing")
+
+
+def refuse_untrained(mode: str) -> None:
+    """Refuse what only a step that trains has, of one that does not."""
+    if mode in ("eval", "infer"):
+        refuse_idle(f"in mode {mode}, which trains nothing", *_OF_TRAINING)
+
+
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
     from calc.options import made
     from reports.request import Request, sizes_from
 
+    refuse_untrained(options["mode"])
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
 
 

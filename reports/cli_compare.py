@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from calc.errors import BadInputError
-from reports.cli_common import say_written, talk
+from reports.cli_common import refuse_idle, say_written, talk
 
 
 @click.command()
@@ -24,6 +24,8 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     LEFT and RIGHT are a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind them is set for both.
     A RIGHT that begins with no model is the left one with those changes: napkin compare llama3-8b g=32 compares with the usual 8.
     """
+    if as_json:
+        refuse_idle("beside --json, which has every quantity", "explain")
     from calc.contrast import document
     from reports import compared, job, terminal
     from reports import contrast as page

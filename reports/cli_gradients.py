@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from reports.cli_common import talk
+from reports.cli_common import refuse_idle, talk
 
 
 @click.command()
@@ -39,6 +39,8 @@ def gradients(
     from reports import gradients_shown as view
     from reports import job, terminal
 
+    if as_json:
+        refuse_idle("beside --json, which has both notations and every step", "notation", "steps")
     if notation not in ("index", "matrix"):
         raise click.UsageError(f"unknown notation {notation[:40]!r}: use index or matrix")
     options, given = made(attention=attention), job.sizes_from(sizes)

@@ -53,12 +53,16 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
 def _numbers(values: Sequence[str]) -> dict[str, float]:
     from calc.errors import BadInputError
     from calc.formats.numbers import read
+    from reports.request import twice
 
-    found = {}
+    found: dict[str, float] = {}
+    given: dict[str, str] = {}
     for text in values:
         name, equals, number = text.partition("=")
         value = read(number).value if equals else None
         if value is None or not name or abs(value) > sys.float_info.max:
             raise BadInputError(f"cannot read {text[:40]!r}: write a letter and its number, e.g. lr=0.1")
-        found[name] = float(value)
+        if name in found:
+            raise BadInputError(twice(name, given[name], number))
+        found[name], given[name] = float(value), number
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli_common import model_arguments, request_of, say_written, talk
+from reports.cli_common import model_arguments, refuse_idle, request_of, say_written, talk
 
 
 @click.command()
@@ -29,6 +29,8 @@ def roofline(
     from reports import job
     from reports import roofline as made
 
+    if as_json:
+        refuse_idle("beside --json, which has every operator", "top")
     if top < 1:
         raise click.UsageError(f"--top {top} shows nothing: give 1 or more")
     ceiling = made.ceiling(gpu, file, dtype, launch)

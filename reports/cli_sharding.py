@@ -81,6 +81,8 @@ def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         if not equals or not key.strip() or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. data=8")
         if key.strip() in found:
-            raise click.UsageError(f"{key.strip()[:40]} is given twice")
+            from reports.request import twice
+
+            raise click.UsageError(twice(key.strip(), found[key.strip()], value.strip()))
         found[key.strip()] = value.strip()
     return name, found

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from reports.cli_common import refuse_idle
+
 
 @click.command()
 @click.argument("model", required=False)
@@ -30,6 +32,7 @@ def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bo
         return _of_model(model, sizes, attention, checked, as_json)
     if sizes:
         raise click.UsageError("-d sets a dimension of a model: name one")
+    refuse_idle("without a model", "attention")
     return _of_tensor(checked, as_json, **words)
 
 

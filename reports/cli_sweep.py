@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reports.cli_common import HELD, REFUSED, Integer, step_options, talk
+from reports.cli_common import HELD, REFUSED, Integer, refuse_idle, refuse_untrained, step_options, talk
 
 if TYPE_CHECKING:
     from calc.sweep import Sweep
@@ -66,6 +66,11 @@ def sweep(
         raise click.UsageError("name a model, or give --expr: one of them")
     if expr is not None and quantities:
         raise click.UsageError("--quantity goes with a model: an expression says itself what it is")
+    if plot is None:
+        refuse_idle("without --plot", "over")
+    if expr is not None:
+        refuse_idle("beside --expr, which is of no model", "cases", "no_cache", *options)
+    refuse_untrained(options["mode"])
     if as_json and target is not None:
         raise click.UsageError("--json goes to standard output, and --csv to a file: give one of them")
     from calc import files

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reports.cli_common import FAILED, HELD, Integer, device_here, rate_of, require_gpu, talk, unmeasured
+from reports.cli_common import FAILED, HELD, Integer, device_here, rate_of, refuse_idle, require_gpu, talk, unmeasured
 
 _COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
 
@@ -47,6 +47,8 @@ def train_demo(
     from reports import demonstration, job, terminal
     from reports.request import sizes_from
 
+    if output is None:
+        refuse_idle("without -o, where checkpoints are kept", "save_every")
     here, absent = device_here(device)
     require_gpu(gpu, here)
     folder = None if output is None else Path(output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calc.errors import BadInputError
-from reports.cli_common import FAILED, HELD, Integer, talk
+from reports.cli_common import FAILED, HELD, Integer, say_idle, talk
 
 if TYPE_CHECKING:
     from calc.files import Output
@@ -66,9 +66,13 @@ def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, *
     text = reports_.read_text(file)
     inputs = reports_.inputs_of(file, text)
     if inputs is not None:
+        say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
+        if not inputs.templates:
+            say_idle(file, "made by no templates of your own", "templates")
         return _report(file, text, inputs, sources, templates, form)
     if file.suffix != ".md":
         raise BadInputError(f"{file.name} carries no inputs, so it is no report of Napkin's: nothing in it can be verified")
+    say_idle(file, "a live document", "templates")
     return _document(file, text, sources, form, **how)
 
 

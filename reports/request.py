@@ -36,9 +36,14 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in map(pair, words):
         if key in found:
-            raise BadInputError(f"{key[:40]} is given twice: give it once")
+            raise BadInputError(twice(key, found[key], value))
         found[key] = value
     return found
+
+
+def twice(key: str, first: str, second: str) -> str:
+    """What to say of a key that is given twice: with the last one taken, a slip of the finger would go unseen."""
+    return f"{key[:40]} is given twice, {first[:40]!r} and {second[:40]!r}: give it once"
 
 
 def asked(model: str, given: Mapping[str, str], cache: bool = True) -> Request:
@@ -54,7 +59,7 @@ def sizes_from(assignments: Sequence[str]) -> dict[str, int]:
     for text in assignments:
         name, value = dims.parse_assignment(text)
         if name in found:
-            raise BadInputError(f"{name[:40]} is given twice: give each size once")
+            raise BadInputError(twice(name, str(found[name]), str(value)))
         found[name] = value
     return found
 

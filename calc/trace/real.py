@@ -72,7 +72,9 @@ def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
             n = Sizes(**sizes)
             parameters = sum(p.numel() for p in spec.build(n).parameters())
             elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # of any type; the step that is recorded says it
         return all(sizes[name] == value for name, value in spec.check_at.items()) and bool(spec.check_at)
     return bool(parameters <= _MOST_PARAMETERS and elements <= _MOST_ELEMENTS)
 

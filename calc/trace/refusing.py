@@ -8,7 +8,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from calc.errors import DataDependentError, NapkinError, SizesError, TraceError
+from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, text_of
 from calc.spec import Spec
 from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.trace.lines import raising_line
@@ -20,17 +20,19 @@ def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
     """Turns whatever the model raises into one line that says where."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of any type: a model's own code may raise SystemExit or GeneratorExit
         known = _napkin_error(error)
         if known is not None:
             raise known from None
         where = raising_line(error)
-        if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in str(error).lower():
+        if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in text_of(error).lower():
             raise DataDependentError(
                 f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
                 "make it depend on sizes only"
             ) from None
-        if "saved tensor hooks" in str(error):
+        if "saved tensor hooks" in text_of(error):
             raise TraceError(
                 f"{spec.name} calls torch.func.grad, vjp or a kin of theirs at {where}: torch gives no account of what autograd keeps"
                 " there; take the gradient with torch.autograd.grad, or leave that part out"
@@ -51,7 +53,7 @@ _MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple
 
 def _first_words(error: BaseException) -> str:
     """The first line of a message, with the next one where it only announces that."""
-    lines = [line.strip() for line in str(error).strip().splitlines()] or ["no message"]
+    lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
 
 

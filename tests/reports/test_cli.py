@@ -16,6 +16,7 @@ from calc.errors import MeasurementError
 from calc.textbook import RULES
 from reports import cli, job
 from reports.cli_list import LISTS
+from reports.inputs import Inputs
 from tests.reports import sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -148,6 +149,8 @@ BAD = {
     "too large": ["derive", "gpt2", "-d", f"B={HUGE}"],
     "no value": ["derive", "gpt2", "-d", "B"],
     "twice": ["derive", "gpt2", "-d", "B=1", "-d", "B=2"],
+    "option twice": ["derive", "gpt2", "--optimizer", "sgd", "--optimizer", "adamw"],
+    "empty option": ["report", "gpt2", "--template", ""],
     "model": ["derive", "gpt3"],
     "hostile model": ["derive", "\x1b[31mevil\u202e\nname"],
     "missing config": ["derive", "hf:/nowhere/config.json"],
@@ -291,3 +294,166 @@ def test_derive_shows_how_far_off_rules_of_thumb_are(run):
     """On the terminal those that apply, in JSON all of them."""
     assert "+4.6\u00a0%" in next(line for line in run("derive", "tiny").stdout.split("\n") if line.startswith("2ND "))
     assert len(RULES) == len(json.loads(run("derive", "tiny", "--json").stdout)["textbook"])
+
+
+# -- the last net ------------------------------------------------------------------------------------------------------------------------
+
+
+class Odd(BaseException):
+    """No ``Exception``."""
+
+
+class Untold(Exception):
+    def __str__(self):
+        raise Odd
+
+
+ESCAPED = [
+    (MemoryError(), "there is not enough memory for this: choose smaller sizes, or a machine with more"),
+    (RecursionError("maximum depth"), "something is nested too deeply to be followed: make it flatter (RecursionError: maximum depth)"),
+    (OSError(28, "No space left on device"), "No space left on device"),
+    (PermissionError(13, "Permission denied", "a/\x1bb"), "Permission denied: a/\\x1bb"),
+    (UnicodeEncodeError("utf-8", "x\udce9y", 1, 2, "surrogates"), "'x\\udce9y' is no text that UTF-8 can write: choose another name"),
+]
+BUGS = [
+    KeyError("x"),
+    EOFError(),
+    SystemExit(0),
+    SystemExit("words"),
+    GeneratorExit(),
+    StopIteration(),
+    Odd("odd\x1b"),
+    Untold(),
+    AssertionError(),
+]
+
+
+def raising(error):
+    def derive(*_):
+        raise error
+
+    return derive
+
+
+@pytest.mark.parametrize(("error", "said"), ESCAPED, ids=lambda value: type(value).__name__)
+def test_what_the_machine_cannot_do_is_one_line(error, said, monkeypatch):
+    """Memory, depth, disk, rights, and names that cannot be written."""
+    monkeypatch.setattr(job, "derive", raising(error))
+    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+
+    assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
+
+
+@pytest.mark.parametrize("error", BUGS, ids=lambda error: type(error).__name__)
+def test_any_other_error_is_a_bug_that_says_so_in_one_line(error, monkeypatch):
+    """With its place; the traceback is there for whoever asks for it. Exit 1 would read as a failed check."""
+    monkeypatch.setattr(job, "derive", raising(error))
+    monkeypatch.delenv("NAPKIN_DEBUG", raising=False)
+    found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+    monkeypatch.setenv("NAPKIN_DEBUG", "1")
+    shown = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+
+    assert (2, "") == (found.exit_code, found.stdout)
+    line = rf"napkin: a bug of Napkin's own: {type(error).__name__}.* at test_cli\.py line \d+; please report it, "
+    assert re.fullmatch(line + r"with the traceback that NAPKIN_DEBUG=1 shows\n", found.stderr)
+    assert "Traceback (most recent call last):" in shown.stderr
+    assert found.stderr == shown.stderr[-len(found.stderr) :]
+
+
+def test_an_interrupt_is_130_and_a_closed_pipe_141(monkeypatch):
+    """Without a word."""
+    for error, status in ((KeyboardInterrupt(), 130), (BrokenPipeError(32, "Broken pipe"), 141)):
+        monkeypatch.setattr(job, "derive", raising(error))
+        found = CliRunner().invoke(cli.napkin, ["derive", "x", "--json"])
+
+        assert (status, "", "") == (found.exit_code, found.stdout, found.stderr)
+
+
+# -- what would be ignored -----------------------------------------------------------------------------------------------------------------
+
+IDLE = {
+    "derive linear --mode infer --optimizer sgd": "--optimizer has no effect in mode infer, which trains nothing",
+    "check linear --mode eval --zero-grad zero": "--zero-grad has no effect in mode eval, which trains nothing",
+    "sweep linear B=1,2 --mode infer --accumulation 2": "--accumulation has no effect in mode infer, which trains nothing",
+    "sweep linear B=1,2 --over B": "--over has no effect without --plot",
+    "sweep --expr B B=1,2 --precision bf16": "--precision has no effect beside --expr, which is of no model",
+    "sweep --expr B B=1,2 --no-cache": "--no-cache has no effect beside --expr, which is of no model",
+    "gradients mlp --json --notation matrix": "--notation has no effect beside --json, which has both notations and every step",
+    "gradients mlp --json --steps": "--steps has no effect beside --json, which has both notations and every step",
+    "roofline linear --gpu h100-sxm --json --top 3": "--top has no effect beside --json, which has every operator",
+    "compare linear mlp --json --explain parameters": "--explain has no effect beside --json, which has every quantity",
+    "train-demo --save-every 3": "--save-every has no effect without -o, where checkpoints are kept",
+    "storage --tensor 4x4 --attention math": "--attention has no effect without a model",
+}
+
+
+@pytest.mark.parametrize("words", IDLE)
+def test_an_option_that_this_call_would_ignore_is_refused(words):
+    """Before any work."""
+    found = CliRunner().invoke(cli.napkin, words.split())
+
+    assert (2, "", f"napkin: {IDLE[words]}: leave it out\n") == (found.exit_code, found.stdout, found.stderr)
+
+
+TWICE = {
+    "derive linear -d B=2 -d B=3": "B is given twice, '2' and '3': give it once",
+    "derive linear --optimizer sgd --optimizer adamw": "--optimizer is given twice, 'sgd' and 'adamw': give it once",
+    "derive gpt2:dropout=0.1,dropout=0.2": "gpt2: dropout is given twice, '0.1' and '0.2': give it once",
+    "ask training-time tokens=1 tokens=2": "tokens is given twice, '1' and '2': give it once",
+    "shard llama3-8b data=8 data=4": "data is given twice, '8' and '4': give it once",
+    "layout llama3-8b devices=8 devices=4": "devices is given twice, '8' and '4': give it once",
+    "compare linear mlp B=2 B=3": "B is given twice, '2' and '3': give it once",
+    "optimizer adamw lr=1 lr=2 --check": "lr is given twice, '1' and '2': give it once",
+    "dtype bf16 --bits 0x1 --bits=0x2": "--bits is given twice, '0x1' and '0x2': give it once",
+}
+
+
+@pytest.mark.parametrize("words", TWICE)
+def test_what_is_given_twice_is_refused_with_both_values(words):
+    """The last one would be taken in silence."""
+    found = CliRunner().invoke(cli.napkin, words.split())
+
+    assert (2, f"napkin: {TWICE[words]}") == (found.exit_code, found.stderr.rstrip("\n").split("\n")[-1])
+
+
+@pytest.mark.parametrize(
+    "words", [["report", "linear", "--template", ""], ["report", "linear", "--template="], ["report", "linear", "--template", " "]]
+)
+def test_an_option_without_a_value_is_refused(words):
+    found = CliRunner().invoke(cli.napkin, words)
+
+    assert (2, "napkin: --template is given an empty value: leave it out, or say which\n") == (found.exit_code, found.stderr)
+
+
+def test_a_folder_without_templates_is_refused(tmp_path):
+    found = CliRunner().invoke(cli.napkin, ["report", "linear", "--templates", str(tmp_path)])
+    said = f"napkin: {tmp_path} holds no template (.j2) and no report.css: leave --templates out, or name the folder that does\n"
+
+    assert (2, said) == (found.exit_code, found.stderr)
+
+
+def test_options_that_a_verified_file_has_no_use_for_are_said(tmp_path, monkeypatch):
+    """Of many files some may be reports; the verdict is what it was."""
+    monkeypatch.chdir(tmp_path)
+    Path("d.md").write_text("3<!--= 3 -->\n")
+    Path("r.md").write_text(f"# r\n\n<!-- napkin-inputs {Inputs('report', 'no.py:x', digest='0' * 64).text()} -->\n")
+    Path("own").mkdir()
+    found = CliRunner().invoke(cli.napkin, ["verify", "d.md", "r.md", "--require-claims", "1", "--fix", "--templates", "own"])
+
+    assert 1 == found.exit_code  # the report is not verified, as its model is not here
+    assert [
+        "d.md: --templates has no effect: the file is a live document",
+        "r.md: --fix has no effect: the file is a report",
+        "r.md: --require-claims has no effect: the file is a report",
+        "r.md: --templates has no effect: the file is made by no templates of your own",
+    ] == found.stderr.rstrip("\n").split("\n")
+
+
+def test_what_nobody_sees_in_a_name_is_shown_as_its_escape():
+    """A zero-width space, a control and a direction; a line break is a blank."""
+    found = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\x1b\u202e\nx"])
+
+    assert (
+        "napkin: no config at no\\u200bwhere\\x1b\\u202e x: give the path of a config.json or of its folder (nothing is downloaded)\n"
+        == (found.stderr.partition("…\n")[2])
+    )

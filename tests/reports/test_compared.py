@@ -147,4 +147,4 @@ def test_a_model_with_options_is_a_side_and_no_change() -> None:
     assert compared.sides("mlp B=5", "B=7 zero-grad=zero", {}).right == ("mlp", "B=7", "zero-grad=zero")
     for words in (("compare", "mlp B=5 B=7", "d=3"), ("compare", "mlp B=5", "mlp B=5 B=7"), ("compare", "mlp", "d=3", "B=5", "B=7")):
         found = run(*words)
-        assert (found.exit_code, found.stderr) == (2, "napkin: B is given twice: give it once\n")
+        assert (found.exit_code, found.stderr) == (2, "napkin: B is given twice, '5' and '7': give it once\n")

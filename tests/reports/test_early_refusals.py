@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused_at_once(words: str, said: str) -> None:
 @pytest.mark.parametrize("command", [("lecture",), ("report", "gpt2")])
 def test_an_empty_name_is_no_folder(command: tuple[str, ...]) -> None:
     """It would have been the current one."""
-    assert run(*command, "-o", "").stderr == "napkin: -o names no folder: give one, or . for this one\n"
+    assert run(*command, "-o", "").stderr == "napkin: --output is given an empty value: leave it out, or say which\n"
 
 
 def test_help_says_what_a_command_takes() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
-from reports import cli, html, job, markdown, tex
+from reports import cli, html, job, markdown, render, tex
 from reports.job import Request
 from reports.page import Page
 from reports.render import Look, look_of
@@ -90,6 +91,52 @@ def test_what_is_wrong_with_a_users_template_is_one_line(text: str, said: str, t
 
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
+
+
+LOOP = "{% for a in range(100000) %}"
+DOUBLED = "{% set ns = namespace(x='0123456789') %}{% for a in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ 'x'*10**10 }}", "a text or list of 10,000,000,000 elements, of 1,000,000 at most"),
+        ("{{ 10**7 * [0] }}", "a text or list of 10,000,000 elements, of 1,000,000 at most"),
+        ("{{ 10**(10**10) }}", "a number of 40,000,000,000 bits, of 10,000 at most"),
+        ("{{ (10**2000) * (10**2000) }}", "a number of 13,288 bits, of 10,000 at most"),
+        (LOOP + "{{ 'x' * 10**6 }}{% endfor %}", "a page of more than 50,000,000 characters"),
+        (DOUBLED, "it takes more memory than 0.25 GiB: make less of it"),
+        ("{{ 'x'.center(10**11) }}", "it takes more memory than 0.25 GiB: make less of it"),
+        (LOOP * 3 + "{% endfor %}" * 3, "it takes more than 0.5 s"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "maximum recursion depth exceeded"),
+    ],
+)
+def test_a_template_that_asks_for_too_much_is_refused(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory, time and output are bounded, whatever a template multiplies or repeats."""
+    monkeypatch.setattr(render, "_MOST_SECONDS", 0.5 if "0.5 s" in said else 60)
+    monkeypatch.setattr(render, "_MOST_MEMORY", 2**28)
+    (tmp_path / "own.j2").write_text(text)
+
+    with pytest.raises(BadInputError) as caught:
+        filled(tmp_path)
+
+    assert str(caught.value).startswith(f"template own.j2, line 1: {said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_template_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Bytes that are not UTF-8, and a folder of that name."""
+    (tmp_path / "own.j2").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(
+        BadInputError, match=r"^template own\.j2, line 1: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte$"
+    ):
+        filled(tmp_path)
+
+
+def filled(folder: Path) -> str:
+    """The template ``own`` of a folder over a page that holds nothing."""
+    return render.render(render.Format("markdown.j2", None, {}), SimpleNamespace(sections={}), look_of("own", str(folder)))
 
 
 def test_a_style_sheet_cannot_end_its_element(tmp_path: Path) -> None:

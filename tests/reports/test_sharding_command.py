@@ -163,7 +163,7 @@ def test_a_search_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         (("shard", "parameters=7e9", "tensor=2"),
          "so many parameters can be divided by data and ZeRO only, not by tensor: a number of parameters says nothing of matrices, heads or"
          " layers; name a model, or give its letters (L, d, h, f, V, T)"),
-        (("shard", "parameters=7e9", "data=2", "data=3"), "data is given twice"),
+        (("shard", "parameters=7e9", "data=2", "data=3"), "data is given twice, '2' and '3': give it once"),
         (("shard", "parameters=7e9", "data"), "cannot read 'data': write KEY=VALUE, e.g. data=8"),
         (("shard", "parameters=7e9", "L=3"), "L is a size of a model, and parameters=7e9 names none: name a model, or leave it out"),
         (("shard", "parameters=7e9", "data=2", "devices=8"),
