@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
@@ -110,17 +110,15 @@ RuleFunction = Callable[[Operator], Cost]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from."""
+    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``shapes`` of what shapes its
+    arguments and results are. Reports print all of them, so none is a docstring, which ``python -OO`` drops."""
 
     op: str
     function: RuleFunction
     statement: str
     source: str
     convention: str = ""
-
-    @property
-    def shapes(self) -> str:
-        return (self.function.__doc__ or "").strip()
+    shapes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class Registry:
     def with_rule(self, op: str, function: RuleFunction) -> Registry:
         """A copy in which ``op`` is counted by ``function``: how tests plant errors."""
         old = self.rules[op]
-        return Registry({**self.rules, op: Rule(op, function, old.statement, old.source, old.convention)}, dict(self.frees))
+        return Registry({**self.rules, op: replace(old, function=function)}, dict(self.frees))
 
     def without(self, op: str) -> Registry:
         return Registry({k: v for k, v in self.rules.items() if k != op}, {k: v for k, v in self.frees.items() if k != op})
@@ -182,12 +180,12 @@ class Registry:
 REGISTRY = Registry()
 
 
-def rule(*ops: str, statement: str, source: str, convention: str = "") -> Callable[[RuleFunction], RuleFunction]:
+def rule(*ops: str, statement: str, source: str, convention: str = "", shapes: str = "") -> Callable[[RuleFunction], RuleFunction]:
     """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
 
     def register(function: RuleFunction) -> RuleFunction:
         for op in ops:
-            REGISTRY.add(Rule(op, function, statement, source, convention))
+            REGISTRY.add(Rule(op, function, statement, source, convention, shapes))
         return function
 
     return register

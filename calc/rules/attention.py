@@ -25,9 +25,9 @@ CONVENTION = "attention in full T·S; elementwise work of the mathematical formu
     statement="O = softmax(Q Kᵀ · scale + mask) V",
     source=FORWARD,
     convention=CONVENTION,
+    shapes="Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T).",
 )
 def attention(op: Operator) -> Cost:
-    """Shapes: Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T)."""
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
@@ -56,9 +56,9 @@ def attention(op: Operator) -> Cost:
     statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P made again from Q Kᵀ",
     source=BACKWARD,
     convention=CONVENTION,
+    shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
 )
 def attention_backward(op: Operator) -> Cost:
-    """Shapes: dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V."""
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)

@@ -20,9 +20,9 @@ CONVENTION = "attention in full T·S; elementwise work of the mathematical formu
     statement="O = softmax(Q Kᵀ / √k) V Wₒ + bₒ, with Q, K, V = x W + b",
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
     convention=CONVENTION,
+    shapes="query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged.",
 )
 def multi_head_attention(op: Operator) -> Cost:
-    """Shapes: query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged."""
     heads = op.value("num_head")
     matmul, elementwise = _attention(op.tensor("query"), op.tensor("key"), heads)
     return Cost(matmul=matmul, elementwise=(*elementwise, *_average(op, heads)))
@@ -33,9 +33,9 @@ def multi_head_attention(op: Operator) -> Cost:
     statement="x + attention, normalised, and x + W₂ φ(W₁ x + b₁) + b₂, normalised; each norm before its part where norm_first",
     source=f"{KERNEL}/transformer.cpp, transformer_encoder_layer_forward; one multiply-add = 2 FLOP",
     convention=CONVENTION,
+    shapes="src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d).",
 )
 def encoder_layer(op: Operator) -> Cost:
-    """Shapes: src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d)."""
     x, wide = op.tensor("src"), op.shape("ffn_weight_1")[0]
     *rows, width = x.shape
     inner = (*rows, wide)

@@ -35,9 +35,9 @@ def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
     "aten.native_layer_norm.default",
     statement="y = (x - mean) / √(variance + ε) · weight + bias",
     source="torch._refs.native_layer_norm; its variance is one reduction",
+    shapes="x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1).",
 )
 def layer_norm(op: Operator) -> Cost:
-    """Shapes: x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1)."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     return Cost(
@@ -59,9 +59,9 @@ def layer_norm(op: Operator) -> Cost:
     statement="dx = rstd/N (N g - Σ g - x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
     source=DECOMPOSITION + "native_layer_norm_backward",
     convention="the bias itself is not read",
+    shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask asks.",
 )
 def layer_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask asks."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     of_input, of_weight, of_bias = op.value("output_mask")
@@ -94,9 +94,13 @@ def _down(name: str, shape: Shape, dims: tuple[int, ...]) -> tuple[Term, ...]:
     return (reducing(name, shape, dims),) if dims else ()
 
 
-@rule("aten._fused_rms_norm.default", statement="y = x / √(mean(x²) + ε) · weight", source=DECOMPOSITION + "_fused_rms_norm")
+@rule(
+    "aten._fused_rms_norm.default",
+    statement="y = x / √(mean(x²) + ε) · weight",
+    source=DECOMPOSITION + "_fused_rms_norm",
+    shapes="x (*M, *N), weight (*N) → y (*M, *N), rstd (*M, 1).",
+)
 def rms_norm(op: Operator) -> Cost:
-    """Shapes: x (*M, *N), weight (*N) → y (*M, *N), rstd (*M, 1)."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     return Cost(
@@ -116,9 +120,9 @@ def rms_norm(op: Operator) -> Cost:
     "aten._fused_rms_norm_backward.default",
     statement="dx = (g - x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
     source=DECOMPOSITION + "_fused_rms_norm_backward",
+    shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask asks.",
 )
 def rms_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask asks."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     of_input, of_weight = op.value("output_mask")
@@ -153,9 +157,9 @@ def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
     statement="y = (x - mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
     source=DECOMPOSITION + "native_batch_norm_helper",
     convention="in training the running statistics are read and written",
+    shapes="x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C).",
 )
 def batch_norm(op: Operator) -> Cost:
-    """Shapes: x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C)."""
     channels, size = _channels(op, "input")
     shape = op.shape("input")
     if not op.value("training"):
@@ -189,9 +193,9 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     statement="dx = (dy - (x - mean) rstd² Σ dy (x - mean)/m - Σ dy/m) rstd weight; dweight = rstd Σ dy (x - mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
     convention="reads the statistics it uses: those of the batch in training, the running ones else; dx counts, asked for or not",
+    shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks.",
 )
 def batch_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks."""
     channels, size = _channels(op, "input")
     shape = op.shape("input")
     train, of_weight = op.value("train"), op.value("output_mask")[1]
@@ -231,9 +235,9 @@ def batch_norm_backward(op: Operator) -> Cost:
     "aten.native_group_norm.default",
     statement="y = (x - mean) / √(variance + ε) · weight + bias, per group of channels",
     source="torch._refs.native_group_norm, as written for devices other than CPU",
+    shapes="x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G).",
 )
 def group_norm(op: Operator) -> Cost:
-    """Shapes: x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G)."""
     shape = op.shape("input")
     groups = (shape[0], op.value("group"))
     whole_reduction = math.prod(shape) - math.prod(groups)
@@ -255,9 +259,9 @@ def group_norm(op: Operator) -> Cost:
     "aten.native_group_norm_backward.default",
     statement="dx = dy rstd weight + x c₂ + c₃, c₂ and c₃ from Σ dy x weight and Σ dy weight of the group; dweight, dbias over the batch",
     source=DECOMPOSITION + "native_group_norm_backward",
+    shapes="dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask asks.",
 )
 def group_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask asks."""
     shape = op.shape("input")
     batch, channels, *rest = shape
     count = op.value("group")
