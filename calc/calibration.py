@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.document import SCHEMA, number
 from calc.errors import BadInputError
 
@@ -34,7 +35,7 @@ PRODUCT = "aten.mm"
 ATTENTION, ATTENTION_BACKWARD, CAUSAL = "attention", "attention backward", ", causal"
 
 _MOST = 10**18
-_LARGEST_FILE = 64 * 2**20
+_FILE = files.Kind(64 * 2**20, "a calibration from", "make one with napkin calibrate -o FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +152,8 @@ class Calibration:
 def read(path: Path) -> Calibration:
     """A calibration from a file; what is none is refused in one line."""
     try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise BadInputError(f"{path} is larger than any calibration: make one with napkin calibrate -o FILE")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        document = json.loads(_FILE.read_text(path))
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"cannot read a calibration from {path}: {error}; make one with napkin calibrate -o FILE") from None
     try:
         return from_json(document)

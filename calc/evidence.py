@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.errors import BadInputError
 from calc.times import Times
 
@@ -23,11 +24,13 @@ KIND = "measurement of a training step"
 # What else Napkin writes, and may lie in the same folder.
 OTHER_KINDS = ("measurement of matrix products", "measurement of transfers", "calibration", "prediction", "training run")
 VARIABLE = "NAPKIN_MEASUREMENTS"
-_MOST_BYTES = 2**24
 
 
 class EvidenceError(BadInputError):
     """A record of a measurement is missing, malformed, or contradicts itself."""
+
+
+_FILE = files.Kind(2**24, error=EvidenceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,7 @@ def recorded(folders: Iterable[Path]) -> tuple[Record, ...]:
 def read(file: Path) -> Record | None:
     """The record in ``file``; ``None`` where it is a measurement of another kind."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise EvidenceError(f"{file}: {_MOST_BYTES:,} bytes are the most that a record may have")
-        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except OSError as error:
-        raise EvidenceError(f"cannot read {file}: {error.strerror or error}") from None
+        data = json.loads(_FILE.read_text(file), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise EvidenceError(f"{file} is not JSON: {str(error) or 'nested too deeply'}") from None
     top = _Entry(str(file), "the record", data)

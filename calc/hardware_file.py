@@ -14,12 +14,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.errors import BadInputError
 from calc.hardware import Accelerator, Peak, Price
 
 _TERA = 10**12
 _LARGEST = 10**18  # of any amount: a device of 10**18 bytes, bytes/s or TFLOP/s is a slip of the pen
-_LONGEST = 10**6  # characters of a file
+_FILE = files.Kind(10**6, "the accelerators of")
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _FORMAT = re.compile(r"[a-z][a-z0-9_]{0,23}")
 _REQUIRED = ("name", "vendor", "architecture", "year", "memory", "bandwidth", "source", "peak")
@@ -31,17 +32,11 @@ _OPTIONAL = (
 
 def read(path: Path) -> dict[str, Accelerator]:
     """The entries of a user's file, by id."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"cannot read the accelerators of {path}: {error}") from None
-    return parse(text, str(path))
+    return parse(_FILE.read_text(path), str(path))
 
 
 def parse(text: str, where: str) -> dict[str, Accelerator]:
     """The entries of ``text``, by id; ``where`` names the file in refusals."""
-    if len(text) > _LONGEST:
-        raise BadInputError(f"{where} has more than {_LONGEST:,} characters: a file of accelerators is far shorter")
     try:
         entries = tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError, ArithmeticError) as error:

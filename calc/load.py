@@ -16,10 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from calc import files
 from calc.catalogue import CATALOGUE, CONFIGS, Entry, configs
 from calc.errors import BadInputError, NapkinError, SpecError
 from calc.spec import Spec
 
+_CODE = files.Kind(2**26, "the code of")
 _FORMS = "give a built-in name, hf:PATH of a config.json, or FILE.py:NAME"
 
 
@@ -77,7 +79,7 @@ def _built_in(entry: Entry, options: str) -> Spec:
     spec: Spec = made(**_options(entry, options)) if entry.options else made
     if options and not entry.options:
         raise BadInputError(f"{entry.name} has no options, so nothing may follow its name: {entry.name}")
-    return dataclasses.replace(spec, key=f"{spec.name}:{_digest(Path(str(module.__file__)))}")
+    return dataclasses.replace(spec, key=f"{spec.name}:{_sha256(Path(str(module.__file__)).read_bytes())}")
 
 
 def _options(entry: Entry, text: str) -> dict[str, float]:
@@ -99,8 +101,9 @@ def _options(entry: Entry, text: str) -> dict[str, float]:
 
 def _from_file(file: Path, attribute: str) -> Spec:
     """The spec named ``attribute`` of a Python file, which is run as it is."""
-    if not os.path.isfile(file):  # unlike Path.is_file, this holds for names that are too long to be one
+    if not os.path.exists(file):  # unlike Path.exists, this holds for names that are too long to be one
         raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
+    code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file)
     found = getattr(module, attribute, None)
     if not isinstance(found, Spec):
@@ -108,7 +111,7 @@ def _from_file(file: Path, attribute: str) -> Spec:
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
         what = f"{attribute!r} is of type {type(found).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
         raise SpecError(f"{file}: {what}; {has}")
-    return dataclasses.replace(found, source=f"{file.name}, sha256 {_digest(file)[:16]}", key=f"{attribute}:{_content(file)}")
+    return dataclasses.replace(found, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
 
 
 def _run(file: Path) -> ModuleType:
@@ -144,12 +147,12 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
 
 
-def _content(file: Path) -> str:
-    """A digest of the file and of every module beside or outside the installed ones that has been imported for it.
+def _content(code: bytes) -> str:
+    """A digest of a file's code and of every module beside or outside the installed ones that has been imported for it.
 
     What a model reads while it runs (other files, the environment) is not seen: turn the cache off for such a model.
     """
-    digest = hashlib.sha256(file.read_bytes())
+    digest = hashlib.sha256(code)
     installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
     own = Path(__file__).resolve().parent.parent
     for name, module in sorted(sys.modules.items()):
@@ -161,9 +164,9 @@ def _content(file: Path) -> str:
             continue
         if resolved.is_relative_to(own / "reports") or not resolved.is_file():
             continue
-        digest.update(f"{name}\n".encode() + resolved.read_bytes())
+        digest.update(f"{name}\n".encode() + _CODE.read_bytes(resolved))
     return digest.hexdigest()
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -39,8 +39,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
         found = run(here, processor_time=processor_time, tf32=tf32, progress=say)
     text = job.json_text(found.to_json())
     if output is not None:
-        job.write_all(Path(output).parent, {Path(output).name: text})
-        say_written(output)
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: text}))
     if as_json:
         click.echo(text, nl=False)
     else:

@@ -116,8 +116,7 @@ def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: 
     from reports import job
 
     if output is not None:
-        job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)})
-        say_written(output)
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)}))
     if as_json:
         click.echo(job.json_text(made), nl=False)
     else:

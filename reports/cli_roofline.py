@@ -38,8 +38,7 @@ def roofline(
     if output is not None:
         from reports import roofline_page
 
-        job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)})
-        say_written(output)
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)}))
     if as_json:
         click.echo(job.json_text(made.document(found)), nl=False)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST = 20_000_000
 _CASES = 12
+_LARGEST_FILE = 2**30  # 20 million points of several sizes
 
 
 @click.command()
@@ -66,6 +68,9 @@ def sweep(
         raise click.UsageError("--quantity goes with a model: an expression says itself what it is")
     if as_json and target is not None:
         raise click.UsageError("--json goes to standard output, and --csv to a file: give one of them")
+    from calc import files
+
+    files.judge(*filter(None, (target, plot)))
     given, listed = _points(sizes, source, most)
     from reports import swept
 
@@ -77,15 +82,13 @@ def sweep(
     for gap in found.gaps:
         at = ", ".join(f"{name} = {size:,}" for name, size in gap.first.items())
         click.echo(f"{gap.points:,} of {found.points:,} points have no value, the first at {at}: {gap.because}", err=True)
+    contents = ((target, swept.as_csv(found)), (plot, drawing))
+    files.write(*(files.Output(path, content) for path, content in contents if path is not None))
     if as_json:
         click.echo(swept.as_json(found), nl=False)
-    elif target is not None:
-        swept.write(target, swept.as_csv(found))
-    elif plot is None:
+    elif target is None and plot is None:
         for line in swept.as_csv(found):
             click.echo(line, nl=False)
-    if plot is not None:
-        swept.write(plot, [drawing])
     nothing = sum(gap.points for gap in found.gaps) == found.points
     return REFUSED if nothing or any(gap.possible for gap in found.gaps) else HELD
 
@@ -113,14 +116,14 @@ def _points(sizes: Sequence[str], source: str | None, most: int) -> tuple[Mappin
 
 
 def _read(source: str, most: int) -> dict[str, list[int]]:
-    from calc import grid
+    from calc import files, grid
     from calc.errors import BadInputError
 
+    content = io.BytesIO(files.Kind(_LARGEST_FILE).read_bytes(source))
     try:
-        with open(source, encoding="utf-8", newline="") as file:
-            return grid.read(file, source[:200], most)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise BadInputError(f"cannot read {source[:200]}: {getattr(error, 'strerror', None) or 'not text'}") from None
+        return grid.read(io.TextIOWrapper(content, "utf-8", newline=""), files.shown(source), most)
+    except UnicodeDecodeError:
+        raise BadInputError(f"cannot read {files.shown(source)}: it is not UTF-8") from None
 
 
 def _expression(text: str, given: Mapping[str, Sequence[int]], listed: bool, most: int) -> Sweep:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,12 @@ from calc.errors import BadInputError
 from reports.cli_common import FAILED, HELD, Integer, talk
 
 if TYPE_CHECKING:
+    from calc.files import Output
     from reports.live.document import Document
     from reports.live.verify import Finding
+
+    Rewriting = tuple[Output, int]
+    """A document with the right numbers, and how many of them it had wrong."""
 
 _FORMATS = ("text", "github", "json")
 
@@ -43,7 +47,9 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
         raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
     if how["fix"] and how["diff"]:
         raise click.UsageError("--diff shows what --fix would do: give one of them")
-    outcomes = [_one(Path(file), form, **how) for file in files]
+    rewritten: dict[Path, Rewriting] = {}
+    outcomes = [_one(Path(file), form, rewritten=rewritten, **how) for file in files]
+    _put_in_place(rewritten)  # once every file is judged
     if form == "json":
         from reports.job import json_text
 
@@ -90,13 +96,25 @@ def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], template
 
 
 def _document(
-    file: Path, text: str, sources: Sequence[str], form: str, fix: bool, diff: bool, require_claims: int, unmarked: bool, no_cache: bool
+    file: Path,
+    text: str,
+    sources: Sequence[str],
+    form: str,
+    fix: bool,
+    diff: bool,
+    require_claims: int,
+    unmarked: bool,
+    no_cache: bool,
+    rewritten: dict[Path, Rewriting],
 ) -> tuple[bool, dict[str, Any]]:
+    from calc import files
     from reports.live.document import read
     from reports.live.engine import Engine
     from reports.live.verify import judge
     from reports.live.verify import unmarked as unmarked_in
 
+    if fix:
+        files.judge(file)
     try:
         document = read(text)
         with talk() as say:
@@ -109,7 +127,9 @@ def _document(
     few = len(findings) < require_claims
     _tell(file, form, findings, bare, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
     if diff or fix:
-        _rewrite(file, text, document, findings, diff)
+        new = _rewrite(file, text, document, findings, diff)
+        if new is not None:
+            rewritten.setdefault(file.resolve(), new)
     left = [f for f in wrong if not (fix and f.right)]
     listed = [
         {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
@@ -141,11 +161,11 @@ def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tup
     _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")
 
 
-def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> None:
+def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> Rewriting | None:
+    """The document with the right numbers, where it has wrong ones; with ``diff`` they are only shown."""
     import difflib
 
-    from reports.escape import brief
-    from reports.job import write_all
+    from calc.files import Output
     from reports.live.verify import fixed
 
     new = fixed(document, findings)
@@ -154,8 +174,18 @@ def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Findi
         for line in lines:
             _say(line)
     elif new != text:
-        write_all(file.resolve().parent, {file.name: new})
-        click.echo(brief(f"rewrote {sum(bool(f.right) for f in findings)} numbers of {file}"), err=True)
+        return Output(file, new, expected=text.encode()), sum(bool(f.right) for f in findings)
+    return None
+
+
+def _put_in_place(rewritten: Mapping[Path, Rewriting]) -> None:
+    """Write the documents, all or none; one that has changed since it was read is refused."""
+    from calc.files import write
+    from reports.escape import brief
+
+    places = write(*(output for output, _ in rewritten.values()))
+    for file, (_, numbers) in zip(places, rewritten.values(), strict=True):
+        click.echo(brief(f"rewrote {numbers} numbers of {file}"), err=True)
 
 
 def _say(line: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from calc import files
 from calc.errors import BadInputError
 from reports import inline, mathml, prose
 from reports.escape import visible
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from reports.roofline_page import RooflinePage
 
 _SHEET = "report.css"
+_OWN = files.Kind(10**6, "the style sheet")
 _LONG_PART = 20  # characters of a part of a dotted name
 _LONG = 28  # characters of a product beyond which it may not fit a phone's screen
 _DATA = Path(__file__).resolve().parent / "data"
@@ -71,7 +73,7 @@ def _style(folder: Path | None = None) -> str:
     """The style sheet, a user's own where there is one, with the font in it. It stands in the policy by its hash, so it is made before
     the page."""
     own = folder / _SHEET if folder is not None else None
-    css = (own if own is not None and own.is_file() else TEMPLATES / _SHEET).read_text(encoding="utf-8")
+    css = (TEMPLATES / _SHEET).read_text(encoding="utf-8") if own is None or not own.exists() else _OWN.read_text(own)
     if "<" in css:
         raise BadInputError(f"{own}: a style sheet with < could end its element: leave it out")
     css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)

@@ -15,10 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.errors import BadInputError
 
 FORMATS = (".md", ".html", ".tex", ".json")
 _LONGEST = 200_000
+_OWN = files.Kind(2**26)
 _HTML = re.compile(r'<meta name="napkin-inputs" content="(?P<inputs>[^"]{1,200000})">')
 _LATEX = re.compile(r"^% napkin-inputs (?P<inputs>\{.{1,200000}\})$", re.MULTILINE)
 _MARKDOWN = re.compile(r"^<!-- napkin-inputs (?P<inputs>\{.{1,200000}\}) -->$", re.MULTILINE)
@@ -68,16 +70,13 @@ class Inputs:
 def digest_of(file: Path) -> str:
     """SHA-256 of a file's bytes; of a folder, those of its ``config.json``."""
     file = file / "config.json" if os.path.isdir(file) else file  # os.path, unlike Path, says no to names that no file can have
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+    return hashlib.sha256(_OWN.read_bytes(file)).hexdigest()
 
 
 def folder_digest(folder: Path) -> str:
     """SHA-256 of the templates and style sheets of a folder, names included."""
-    files = sorted(file for file in folder.glob("*") if file.suffix in (".j2", ".css"))
-    return hashlib.sha256("".join(f"{file.name}:{digest_of(file)};" for file in files).encode()).hexdigest()
+    own = sorted(file for file in folder.glob("*") if file.suffix in (".j2", ".css"))
+    return hashlib.sha256("".join(f"{file.name}:{digest_of(file)};" for file in own).encode()).hexdigest()
 
 
 def file_of(model: str) -> Path | None:

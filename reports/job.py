@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import shlex
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import calc
-from calc import pipeline
+from calc import files, pipeline
 from calc.coverage import Ledger
 from calc.derivation import Derivation
 from calc.document import number, to_json, verdict
@@ -310,33 +308,12 @@ def check_json(checks: Any, specialized: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_all(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write each file beside its place, then move all into place: a reader never sees half a report."""
-    waiting: list[tuple[Path, Path]] = []
+    """Write all files or none; those behind symbolic links are written, and returned. A reader never sees half a report."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            handle, path = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
-            waiting.append((Path(path), directory / name))
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            os.chmod(path, 0o666 & ~_umask())
-        for _, place in waiting:
-            if place.is_dir():  # seen before the first of them is replaced
-                raise BadInputError(f"cannot write a report to {place}: it is a folder")
-        for temporary, place in waiting:
-            os.replace(temporary, place)
     except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
-        raise BadInputError(f"cannot write a report to {directory}: {getattr(error, 'strerror', None) or error}") from None
-    finally:
-        for temporary, _ in waiting:
-            temporary.unlink(missing_ok=True)
-    return tuple(place for _, place in waiting)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        raise BadInputError(f"cannot write a report to {files.shown(directory)}: {getattr(error, 'strerror', None) or error}") from None
+    return files.write(*(files.Output(directory / name, text) for name, text in texts.items()), what="a report to")
 
 
 # -- commands that a report names ----------------------------------------------------------------------------------------

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from html import escape
 from itertools import pairwise, product
-from pathlib import Path
 
 from calc.document import number
 from calc.errors import BadInputError
@@ -53,19 +50,6 @@ def as_json(found: Sweep) -> str:
         "gaps": [{"points": gap.points, "first": dict(gap.first), "because": gap.because} for gap in found.gaps],
     }
     return json.dumps(document, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def write(path: str, parts: Iterable[str]) -> None:
-    """A file, whole or not at all."""
-    partial = Path(f"{path}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(parts)
-        os.replace(partial, path)
-    except (OSError, ValueError) as error:
-        with contextlib.suppress(OSError, ValueError):  # no file can have a name of that length, or with a zero byte
-            partial.unlink(missing_ok=True)
-        raise BadInputError(f"cannot write {path[:200]}: {getattr(error, 'strerror', None) or error}") from None
 
 
 # -- drawing ----------------------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from calc import files
 from calc.errors import BadInputError, NapkinError
 from reports.inputs import FORMATS, Inputs, digest_of, embedded, file_of, folder_digest
 
 Progress = Callable[[str], None]
-_LONGEST = 50_000_000
+_FILE = files.Kind(50_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +46,14 @@ class Verified:
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, or one line on why there is none."""
-    try:
-        if file.stat().st_size > _LONGEST:
-            raise BadInputError(f"{file} has {file.stat().st_size:,} bytes: {_LONGEST:,} are the most that is read")
-        return file.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"cannot read {file}: byte {error.start} is not UTF-8") from None
-    except ValueError as error:  # a name that no file can have
-        raise BadInputError(f"cannot read {file}: {error}") from None
+    """The text of a file, every character as it is there; what can be neither report nor document is refused by its name."""
+    if file.suffix not in FORMATS:
+        raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
+    return _FILE.read_text(file)
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
-    if file.suffix not in FORMATS:
-        raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
     try:
         return embedded(text, file.suffix)
     except BadInputError as error:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calc import evidence
+from calc import evidence, files
 from calc.evidence import EvidenceError, evidence_for, read
 from calc.times import Times
 from reports.evidence import recorded as section
@@ -153,8 +153,8 @@ def test_what_is_no_record_at_all_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EvidenceError, match=r"^cannot read .*gone.json: No such file or directory$"):
         read(tmp_path / "gone.json")
-    monkeypatch.setattr(evidence, "_MOST_BYTES", 10)
-    with pytest.raises(EvidenceError, match=r": 10 bytes are the most that a record may have$"):
+    monkeypatch.setattr(evidence, "_FILE", files.Kind(10, error=EvidenceError))
+    with pytest.raises(EvidenceError, match=r"^cannot read .*one.json: it has more than 10 bytes, the most that is read$"):
         read(kept(tmp_path, record()))
 
 

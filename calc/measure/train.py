@@ -6,15 +6,15 @@ checkpoint meets the very batches that an unbroken one does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from calc import files
 from calc.errors import BadInputError, MeasurementError
 from calc.measure.counter import flop_counter
 from calc.measure.flops import MAPPING, uncounted
@@ -110,18 +110,12 @@ def _accounted(run: Training) -> tuple[float, Account]:
 
 def save(run: Training, done: int, losses: list[float], folder: Path) -> Path:
     """Everything that the run needs to go on, whole or not at all."""
-    path = folder / CHECKPOINT
     state = {**state_of(run, done), "losses": torch.tensor(losses, dtype=torch.float64), "of": _identity(run)}
-    waiting = path.with_suffix(".tmp")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save(state, waiting)
-        os.replace(waiting, path)
-    except (OSError, RuntimeError) as error:
-        with suppress(OSError):
-            waiting.unlink(missing_ok=True)
+        return files.write(files.Output(folder / CHECKPOINT, lambda file: torch.save(state, file)), what="a checkpoint to")[0]
+    except (OSError, RuntimeError) as error:  # torch's writer raises a RuntimeError where the disk is full
         raise BadInputError(f"cannot write a checkpoint to {folder}: {' '.join(str(error).split())[:200]}") from None
-    return path
 
 
 def resumed(run: Training, folder: Path) -> tuple[int, list[float]]:

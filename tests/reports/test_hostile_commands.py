@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from calc import files
 from calc.errors import BadInputError
-from reports import cli, job, swept, terminal
+from reports import cli, job, terminal
 from reports.inputs import Inputs
 from tests.reports import hostile, sample
 from tests.reports.inert import Elements, controls
@@ -128,7 +129,7 @@ def test_a_table_goes_into_the_file_of_that_name_whole_or_not_at_all(tmp_path: P
         monkeypatch.chdir(room)
         refused = ""
         try:
-            swept.write(text.replace("/", "∕"), ["a\n", "1\n"])
+            files.write(files.Output(text.replace("/", "∕"), ["a\n", "1\n"]))
         except BadInputError as error:
             refused = str(error)
         assert [file.read_text() for file in room.iterdir()] == ([] if refused else ["a\n1\n"])

@@ -91,7 +91,7 @@ BAD = {
     ),
     "no calibration": (
         ("predict", "two-layer", "--calibration", "/nowhere.json"),
-        "napkin: cannot read a calibration from /nowhere.json: [Errno 2] No such file or directory: '/nowhere.json'; make one with",
+        "napkin: cannot read a calibration from /nowhere.json: No such file or directory; make one with",
     ),
 }
 

@@ -118,7 +118,7 @@ BAD = {
     "top": (("--gpu", "l4", "--top", "0"), "napkin: --top 0 shows nothing: give 1 or more"),
     "file": (
         ("--gpu", "mine", "--hardware", "/nowhere.toml"),
-        "napkin: cannot read the accelerators of /nowhere.toml: [Errno 2] No such file or directory: '/nowhere.toml'",
+        "napkin: cannot read the accelerators of /nowhere.toml: No such file or directory",
     ),
 }
 

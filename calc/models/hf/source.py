@@ -11,8 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from calc import files
 from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
+
+_FILE = files.Kind(2**23, "the config", error=ConfigError)
 
 
 @dataclass(frozen=True)
@@ -122,16 +125,13 @@ def file_of(path: str) -> Path:
     file = Path(path)
     if os.path.isdir(file):  # os.path, unlike Path, says no to names that are too long to be one
         file = file / "config.json"
-    if not os.path.isfile(file):
+    if not os.path.exists(file):
         raise ConfigError(f"no config at {path[:200]}: give the path of a config.json or of its folder (nothing is downloaded)")
     return file
 
 
 def read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}") from None
+    return _FILE.read_bytes(file)
 
 
 def parse(where: str, text: bytes) -> Mapping[str, Any]:
