@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.cost import Cost, Factor, Operator, Term, rule
-from calc.rules.shapes import Shape, broadcast, each, optional, reducing, whole
+from calc.rules.shapes import Shape, broadcast, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."
 NONE, MEAN, SUM = 0, 1, 2
@@ -211,7 +211,7 @@ def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
 def ctc_loss(op: Operator) -> Cost:
     """Shapes: x (T, B, C), labels (B, S) or (all) → L (B), α (B, T, 2 S + 1)."""
     batch, steps, places = op.outputs[1].shape
-    later = (batch, steps - 1, places)
+    later = (batch, reductions(steps), places)
     ends = (*_log_sum("end", 2, (batch,)), each("-log Σ", (batch,)))
     return Cost(elementwise=(*_log_sum("α", 3, later), each("+ x[t, l[s]]", later), *ends))
 
@@ -226,7 +226,7 @@ def ctc_loss(op: Operator) -> Cost:
 def ctc_loss_backward(op: Operator) -> Cost:
     """Shapes: dL (B), x (T, B, C), L (B), α (B, T, 2 S + 1) → dx (T, B, C)."""
     batch, steps, places = op.shape("log_alpha")
-    earlier, scores = (batch, steps - 1, places), op.shape("log_probs")
+    earlier, scores = (batch, reductions(steps), places), op.shape("log_probs")
     names = ("exp x", "log Σ + L", "- x", "exp(…)", "exp x - exp(…)", "· dL")
     return Cost(
         elementwise=(

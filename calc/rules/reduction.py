@@ -6,7 +6,7 @@ import math
 
 from calc.cost import Cost, Operator, Term, rule, term
 from calc.errors import NapkinError
-from calc.rules.shapes import each, reducing, split
+from calc.rules.shapes import each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n - 1 operations"
 
@@ -78,6 +78,8 @@ def logsumexp(op: Operator) -> Cost:
     """Shapes: x (*) → y (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     kept, _ = split(shape, dims)
+    if math.prod(shape) == 0:  # the reference then takes no maximum
+        return Cost(elementwise=(each("log", kept),))
     return Cost(
         elementwise=(
             reducing("max x", shape, dims),
@@ -129,7 +131,7 @@ def log_cumulative(op: Operator) -> Cost:
     """Shapes: x (*) → y (*)."""
     kept, reduced = split(op.shape("self"), op.value("dim"))
     names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
-    return Cost(elementwise=tuple(term(name, *kept, math.prod(reduced) - 1) for name in names))
+    return Cost(elementwise=tuple(term(name, *kept, reductions(math.prod(reduced))) for name in names))
 
 
 @rule(
@@ -175,7 +177,7 @@ def trace(op: Operator) -> Cost:
     n, columns = op.shape("self")
     if n != columns:
         raise NapkinError(f"{op.name} of a matrix that is not square has no rule: sum its diagonal with torch.diagonal(x).sum()")
-    return Cost(elementwise=(term("Σ x[i,i]", n - 1),))
+    return Cost(elementwise=(term("Σ x[i,i]", reductions(n)),))
 
 
 # -- rows reduced segment by segment -------------------------------------------------------------------------------------------
