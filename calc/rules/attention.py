@@ -10,7 +10,7 @@ log-sum-exp that the kernel keeps and the exponentials that its backward repeats
 from __future__ import annotations
 
 from calc.cost import Cost, Factor, Operator, Term, rule, term
-from calc.rules.shapes import each, optional
+from calc.rules.shapes import each, optional, reductions
 
 FORWARD = "two matrix products; one multiply-add = 2 FLOP"
 BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matrix products, the first repeats the forward's"
@@ -37,10 +37,10 @@ def attention(op: Operator) -> Cost:
         elementwise=(
             each("S = Q Kᵀ · scale", scores),
             *mask,
-            term("max S", *rows, keys - 1),
+            term("max S", *rows, reductions(keys)),
             each("S - max S", scores),
             each("exp", scores),
-            term("Σ exp", *rows, keys - 1),
+            term("Σ exp", *rows, reductions(keys)),
             each("P = exp / Σ exp", scores),
             *_dropout(op, scores),
         ),
@@ -73,7 +73,7 @@ def attention_backward(op: Operator) -> Cost:
         ),
         elementwise=(
             each("P dP", scores),
-            term("Σ P dP", *rows, keys - 1),
+            term("Σ P dP", *rows, reductions(keys)),
             each("P Σ P dP", scores),
             each("P dP - P Σ P dP", scores),
             each("dS = … · scale", scores),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, rule, term
-from calc.rules.shapes import each, whole
+from calc.rules.shapes import each, reductions, whole
 
 GATHER = "reads one table element per result element, and the indices"
 
@@ -91,6 +91,6 @@ def embedding_bag_weights_backward(op: Operator) -> Cost:
     rows = _looked_up(op, weight.shape[-1])
     others = (view for name, view in op.tensors() if name != "weight")
     return Cost(
-        elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), weight.shape[-1] - 1)),
+        elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), reductions(weight.shape[-1]))),
         reads=((math.prod(rows), weight.dtype), *whole(*others)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from calc.cost import Cost, Factor, Operator, Term, View, rule, term
 from calc.rules.normalization import layer_norm
 from calc.rules.pointwise import gelu
-from calc.rules.shapes import each
+from calc.rules.shapes import each, reductions
 
 KERNEL = "aten/src/ATen/native/transformers"
 CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
@@ -72,10 +72,10 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
         each("+ bq", query.shape),
         term("+ [bk bv]", batch, keys, 2 * width),
         each("Q / √k", query.shape),
-        term("max S", *rows, keys - 1),
+        term("max S", *rows, reductions(keys)),
         each("S - max S", scores),
         each("exp", scores),
-        term("Σ exp", *rows, keys - 1),
+        term("Σ exp", *rows, reductions(keys)),
         each("P = exp / Σ exp", scores),
         each("+ bₒ", query.shape),
     )
@@ -87,7 +87,7 @@ def _average(op: Operator, heads: Factor) -> tuple[Term, ...]:
     if not op.value("need_weights", True) or not op.value("average_attn_weights", True):
         return ()
     batch, queries, keys = op.outputs[1].shape
-    return term("Σ P over heads", batch, queries, keys, heads - 1), term("/ h", batch, queries, keys)
+    return term("Σ P over heads", batch, queries, keys, reductions(heads)), term("/ h", batch, queries, keys)
 
 
 def _activation(op: Operator, inner: tuple[Factor, ...], dtype: str) -> tuple[Term, ...]:

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from calc.cost import Cost, Factor, Operator, Term, free, rule, term
-from calc.rules.shapes import each
+from calc.rules.shapes import each, reductions
 
 GOLUB = "Golub & Van Loan, Matrix Computations, 4th ed., "
 SUBSTITUTION = GOLUB + "section 3.1: n(n - 1)/2 multiply-adds and n divisions for each right-hand side"
@@ -117,7 +117,7 @@ def determinant(op: Operator) -> Cost:
     *batch, n, _ = op.shape("A")
     return Cost(
         matmul=(_elimination(tuple(batch), n),),
-        elementwise=(_pivots(tuple(batch), n), term("Π U[i,i]", *op.out.shape, n - 1)),
+        elementwise=(_pivots(tuple(batch), n), term("Π U[i,i]", *op.out.shape, reductions(n))),
     )
 
 
@@ -131,7 +131,7 @@ def determinant(op: Operator) -> Cost:
 def logarithm_of_determinant(op: Operator) -> Cost:
     *batch, n, _ = op.shape("A")
     diagonal = (term("|U[i,i]|", *batch, n), term("log |U[i,i]|", *batch, n))
-    folded = (term("Σ log |U[i,i]|", *op.out.shape, n - 1), term("Π sign U[i,i]", *op.out.shape, n - 1))
+    folded = (term("Σ log |U[i,i]|", *op.out.shape, reductions(n)), term("Π sign U[i,i]", *op.out.shape, reductions(n)))
     return Cost(matmul=(_elimination(tuple(batch), n),), elementwise=(_pivots(tuple(batch), n), *diagonal, *folded))
 
 
@@ -232,7 +232,7 @@ def distance(op: Operator) -> Cost:
         elementwise=(
             term("x - y", *pairs, width),
             *((term("|x - y|ᵖ", *pairs, width),) if powers else ()),
-            term("Σ |x - y|ᵖ", *pairs, width - 1),
+            term("Σ |x - y|ᵖ", *pairs, reductions(width)),
             *((each("(…)^(1/p)", pairs),) if powers and order != 1 else ()),
         )
     )
@@ -264,9 +264,9 @@ def euclidean(op: Operator) -> Cost:
         matmul=(term("(-2x, |x|², 1) (y, 1, |y|²)", 2, *x[:-2], x[-2], y[-2], x[-1] + 2),),
         elementwise=(
             each("x²", x),
-            term("|x|² = Σ x²", *x[:-1], x[-1] - 1),
+            term("|x|² = Σ x²", *x[:-1], reductions(x[-1])),
             each("y²", y),
-            term("|y|² = Σ y²", *y[:-1], y[-1] - 1),
+            term("|y|² = Σ y²", *y[:-1], reductions(y[-1])),
             each("-2x", x),
             each("√", op.out.shape),
         ),

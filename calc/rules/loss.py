@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.cost import Cost, Factor, Operator, Term, rule
-from calc.rules.shapes import Shape, broadcast, each, optional, reducing, whole
+from calc.rules.shapes import Shape, broadcast, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."
 NONE, MEAN, SUM = 0, 1, 2
@@ -225,7 +225,7 @@ def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
 )
 def ctc_loss(op: Operator) -> Cost:
     batch, steps, places = op.outputs[1].shape
-    later = (batch, steps - 1, places)
+    later = (batch, reductions(steps), places)
     ends = (*_log_sum("end", 2, (batch,)), each("-log Σ", (batch,)))
     return Cost(elementwise=(*_log_sum("α", 3, later), each("+ x[t, l[s]]", later), *ends))
 
@@ -240,7 +240,7 @@ def ctc_loss(op: Operator) -> Cost:
 )
 def ctc_loss_backward(op: Operator) -> Cost:
     batch, steps, places = op.shape("log_alpha")
-    earlier, scores = (batch, steps - 1, places), op.shape("log_probs")
+    earlier, scores = (batch, reductions(steps), places), op.shape("log_probs")
     names = ("exp x", "log Σ + L", "- x", "exp(…)", "exp x - exp(…)", "· dL")
     return Cost(
         elementwise=(

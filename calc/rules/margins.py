@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calc.cost import Cost, Operator, Term, rule, term
 from calc.rules.loss import MEAN, NONE, reduction
-from calc.rules.shapes import Shape, each, reducing
+from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
 AGAIN = "the margins found again, one addition for each to its class and one to the target's"
@@ -118,10 +118,10 @@ def multilabel_margin_loss(op: Operator) -> Cost:
     scores = op.shape("self")
     *rows, classes = scores
     pairs = (*scores, classes)
-    summed = (term("Σ z / C over pairs", *rows, classes * classes - 1), *reduction(op, tuple(rows)))
+    summed = (term("Σ z / C over pairs", *rows, reductions(classes * classes)), *reduction(op, tuple(rows)))
     return Cost(
         elementwise=(
-            term("where the targets end", *rows, classes - 1),
+            term("where the targets end", *rows, reductions(classes)),
             each("1 - x[t]", scores),
             each("z = 1 - x[t] + x[j]", pairs),
             each("z / C", pairs),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, Term, rule, term
-from calc.rules.shapes import Shape, each, optional, reducing, whole
+from calc.rules.shapes import Shape, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."
 
@@ -21,7 +21,7 @@ def _rows(op: Operator, name: str) -> tuple[Shape, Shape]:
 
 
 def _row_sum(name: str, rows: Shape, row: Shape) -> Term:
-    return term(name, *rows, math.prod(row) - 1)
+    return term(name, *rows, reductions(math.prod(row)))
 
 
 def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
@@ -168,8 +168,8 @@ def batch_norm(op: Operator) -> Cost:
     running = tuple(optional(op, name) for name in ("running_mean", "running_var"))
     return Cost(
         elementwise=(
-            term("variance", channels, size - 1),
-            term("Σ x", channels, size - 1),
+            term("variance", channels, reductions(size)),
+            term("Σ x", channels, reductions(size)),
             term("mean = Σ x / m", channels),
             term("variance + ε", channels),
             term("rstd = 1/√", channels),
@@ -215,10 +215,10 @@ def batch_norm_backward(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             *statistics,
-            term("Σ dy", channels, size - 1),
+            term("Σ dy", channels, reductions(size)),
             each("x - mean, for Σ", shape),
             each("dy (x - mean)", shape),
-            term("Σ dy (x - mean)", channels, size - 1),
+            term("Σ dy (x - mean)", channels, reductions(size)),
             term("mean of dy = Σ dy / m", channels),
             term("Σ dy (x - mean) / m", channels),
             term("rstd²", channels),
@@ -231,6 +231,11 @@ def batch_norm_backward(op: Operator) -> Cost:
     )
 
 
+def _down_to(elements: Factor, groups: Factor) -> Factor:
+    """Operations that reduce so many elements to one for each group: none where there are no elements."""
+    return elements - groups if elements != 0 else 0
+
+
 @rule(
     "aten.native_group_norm.default",
     statement="y = (x - mean) / √(variance + ε) · weight + bias, per group of channels",
@@ -240,7 +245,7 @@ def batch_norm_backward(op: Operator) -> Cost:
 def group_norm(op: Operator) -> Cost:
     shape = op.shape("input")
     groups = (shape[0], op.value("group"))
-    whole_reduction = math.prod(shape) - math.prod(groups)
+    whole_reduction = _down_to(math.prod(shape), math.prod(groups))
     return Cost(
         elementwise=(
             term("variance", whole_reduction),
@@ -267,7 +272,7 @@ def group_norm_backward(op: Operator) -> Cost:
     count = op.value("group")
     planes, groups = (batch, channels), (batch, count)
     of_input, of_weight, of_bias = op.value("output_mask")
-    per_group = batch * channels - batch * count
+    per_group = _down_to(batch * channels, batch * count)
     weighted = (each("weight Σ dy x", planes), each("weight Σ dy", planes)) if op.has("weight") else ()
     input_gradient = (
         *weighted,
@@ -294,9 +299,9 @@ def group_norm_backward(op: Operator) -> Cost:
         each("Σ dy · mean, per channel", planes),
         each("Σ dy x - …", planes),
         each("(…) rstd", planes),
-        term("dweight = Σ over the batch", batch - 1, channels),
+        term("dweight = Σ over the batch", reductions(batch), channels),
     )
-    positions = math.prod(rest) - 1
+    positions = reductions(math.prod(rest))
     return Cost(
         elementwise=(
             each("dy x", shape),
@@ -304,6 +309,6 @@ def group_norm_backward(op: Operator) -> Cost:
             term("Σ dy", batch, channels, positions),
             *(input_gradient if of_input else ()),
             *(weight_gradient if of_weight else ()),
-            *((term("dbias = Σ over the batch", batch - 1, channels),) if of_bias else ()),
+            *((term("dbias = Σ over the batch", reductions(batch), channels),) if of_bias else ()),
         )
     )

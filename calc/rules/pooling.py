@@ -75,7 +75,7 @@ def average_pool_backward(op: Operator) -> Cost:
 def _in_windows(op: Operator, large: Shape, small: Shape) -> tuple[Any, ...]:
     """Factors of the number of elements in all adaptive windows together."""
     axes = 3 if "3d" in op.name else 2
-    lengths: tuple[Factor, ...] = tuple(n + m - 1 for n, m in zip(large[-axes:], small[-axes:], strict=True))
+    lengths: tuple[Factor, ...] = tuple(n + m - 1 if n != 0 and m != 0 else 0 for n, m in zip(large[-axes:], small[-axes:], strict=True))
     return (*large[:-axes], *lengths)
 
 

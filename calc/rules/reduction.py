@@ -6,7 +6,7 @@ import math
 
 from calc.cost import Cost, Operator, Term, rule, term
 from calc.errors import NapkinError
-from calc.rules.shapes import each, reducing, split
+from calc.rules.shapes import each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n - 1 operations"
 
@@ -95,6 +95,8 @@ def var_mean(op: Operator) -> Cost:
 def logsumexp(op: Operator) -> Cost:
     shape, dims = op.shape("self"), op.value("dim")
     kept, _ = split(shape, dims)
+    if math.prod(shape) == 0:  # the reference then takes no maximum
+        return Cost(elementwise=(each("log", kept),))
     return Cost(
         elementwise=(
             reducing("max x", shape, dims),
@@ -150,7 +152,7 @@ def cumulative(op: Operator) -> Cost:
 def log_cumulative(op: Operator) -> Cost:
     kept, reduced = split(op.shape("self"), op.value("dim"))
     names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
-    return Cost(elementwise=tuple(term(name, *kept, math.prod(reduced) - 1) for name in names))
+    return Cost(elementwise=tuple(term(name, *kept, reductions(math.prod(reduced))) for name in names))
 
 
 @rule(
@@ -208,7 +210,7 @@ def trace(op: Operator) -> Cost:
     n, columns = op.shape("self")
     if n != columns:
         raise NapkinError(f"{op.name} of a matrix that is not square has no rule: sum its diagonal with torch.diagonal(x).sum()")
-    return Cost(elementwise=(term("Σ x[i,i]", n - 1),))
+    return Cost(elementwise=(term("Σ x[i,i]", reductions(n)),))
 
 
 # -- rows reduced segment by segment -------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, rule, term
-from calc.rules.shapes import Shape, each
+from calc.rules.shapes import Shape, each, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
 
@@ -28,7 +28,7 @@ def weight_norm(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             each("v²", shape),
-            term("Σ v²", slices, elements - 1),
+            term("Σ v²", slices, reductions(elements)),
             term("|v| = √", slices),
             term("g / |v|", slices),
             each("v g / |v|", shape),
@@ -48,7 +48,7 @@ def weight_norm_backward(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             each("dw v", shape),
-            term("Σ dw v", slices, elements - 1),
+            term("Σ dw v", slices, reductions(elements)),
             term("dg = Σ dw v / |v|", slices),
             term("dg / |v|", slices),
             each("v dg/|v|", shape),
