@@ -8,12 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from calc import graph_reading
+from calc import files, graph_reading
 from calc.errors import BadInputError
 from calc.graph import Graph, Record, Tensor
 
 KIND = "napkin graph"
 SCHEMA = 1
+
+_FILE = files.Kind(2**31, "the graph")
 
 
 def dumps(graph: Graph) -> str:
@@ -23,7 +25,8 @@ def dumps(graph: Graph) -> str:
 
 
 def loads(text: str, where: str = "the text") -> Graph:
-    """The graph of ``dumps``; anything else is refused in one line, with its place (``records[0].ops[3][4]``) and what is expected there."""
+    """The graph of ``dumps``; anything else is refused in one line, with its place (``records[0].ops[3][4]``) and what is expected
+    there."""
     if not isinstance(text, str):
         raise BadInputError(f"{where} is {type(text).__name__}, not text: give the text of a graph, as calc.graph_json.dumps writes it")
     try:
@@ -67,19 +70,20 @@ def _as_saved(text: str, data: dict[str, Any], digest: object) -> bool:
 
 def save(graph: Graph, path: str | Path) -> None:
     """Write the graph to a file, whole or not at all."""
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    partial.write_text(dumps(graph), encoding="utf-8")
-    partial.replace(target)
+    if not isinstance(graph, Graph):
+        raise BadInputError(f"graph is {type(graph).__name__}: give a graph, as calc.trace returns it")
+    files.write(files.Output(_path(path), dumps(graph)), what="the graph")
 
 
 def load(path: str | Path) -> Graph:
-    """Read a graph written by ``save``."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"cannot read the graph {str(path)!r}: {getattr(error, 'strerror', None) or 'not text'}") from None
-    return loads(text, repr(str(path)))
+    """Read a graph written by ``save``: a regular file of at most 2 GiB."""
+    return loads(_FILE.read_text(_path(path)), repr(str(path)))
+
+
+def _path(path: object) -> str | Path:
+    if not isinstance(path, str | Path):
+        raise BadInputError(f"path is {type(path).__name__}: give the name of a file")
+    return path
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

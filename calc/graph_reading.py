@@ -8,6 +8,7 @@ Nothing here, or behind it, runs a text as code.
 from __future__ import annotations
 
 import ast
+import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
@@ -79,7 +80,7 @@ def _wrong(value: Any, expected: str) -> NoReturn:
         case str():
             shown = repr(_clipped(value, 60))
         case _:
-            shown = {None: "null", True: "true", False: "false"}.get(value, str(value))
+            shown = json.dumps(value)
     raise Wrong(f"is {shown}, expected {expected}")
 
 
@@ -123,7 +124,7 @@ def _whole(least: int, below: int = NUMBER) -> Read[int]:
 
 def _one_of(known: Collection[Any], what: str) -> Read[Any]:
     def read(value: Any) -> Any:
-        if isinstance(value, list | dict) or value not in known:
+        if type(value) not in (str, int) or value not in known:
             _wrong(value, f"{what}: {', '.join(map(str, known))}" if known else f"{what}, of which there is none")
         return value
 
@@ -336,7 +337,7 @@ def _graph(data: Any, depth: int) -> Graph:
     folds = _part(
         data, "folds", _each(_row(dim, lambda part: _whole(1)(part) if type(part) is int else dim(part), _name, _whole(0), least=3))
     )
-    _part(data, "symbols", _each(_one_of({*named, *(fold[2] for fold in folds)}, "a dimension or the quotient of a fold")))
+    _part(data, "symbols", _each(_one_of(dict.fromkeys((*named, *(fold[2] for fold in folds))), "a dimension or the quotient of a fold")))
     symbol = _one_of(symbols, "a symbol")
     basis = _part(data, "basis", _mapping(dim, _expression(symbols)))
     if len(basis) < len(named):
@@ -454,9 +455,7 @@ def _listed(table: Sequence[T]) -> Read[T]:
     index = _whole(0, len(table))
 
     def read(value: Any) -> T:
-        if type(value) is not int or not 0 <= value < len(table):
-            index(value)
-        return table[value]
+        return table[value if type(value) is int and 0 <= value < len(table) else index(value)]
 
     return read
 

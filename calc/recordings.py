@@ -1,13 +1,19 @@
-"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free."""
+"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free.
+
+An entry is believed only where it is a graph as it was saved, of the very model, options and versions that are asked for; anything else
+is deleted and made again. What is no regular file was not made here: it is neither read nor replaced.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from calc import graph_json
+from calc import files, graph_json
 from calc.errors import BadInputError
 from calc.graph import Graph
 from calc.options import Options
@@ -15,6 +21,7 @@ from calc.spec import Spec
 
 # Code and the tables that it reads: a recording depends on both.
 _READ = ("*.py", "*.toml")
+_ENTRY = files.Kind(2**31)
 
 
 class Cache:
@@ -25,27 +32,49 @@ class Cache:
         self._path: Path | None = None
         if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
             return
-        root = os.environ.get("NAPKIN_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+        root = _root()
+        if root is None:
+            return
         text = "\n".join([spec.key, repr(options), apart, *_versions()])
-        self._path = Path(root) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        self._path = root / f"{self._key[:32]}.graph"
 
-    def read(self) -> Graph | None:
-        """The kept graph; a file that is damaged or cannot be read is as good as none."""
-        if self._path is None:
+    def read(self, progress: Callable[[str], None]) -> Graph | None:
+        """The kept graph; ``None`` where there is none, or one that is damaged, which is said and deleted."""
+        if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
             return None
         try:
-            return graph_json.load(self._path)
+            key, _, text = _ENTRY.read_text(self._path).partition("\n")
+            if key != self._key:
+                raise BadInputError("of another model, or of other options or versions")
+            return graph_json.loads(text)
         except BadInputError:
+            self.discard(progress)
             return None
+
+    def discard(self, progress: Callable[[str], None]) -> None:
+        """Delete an entry that cannot be believed, and say so."""
+        progress("recording in the cache damaged: deleted")
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
 
     def write(self, graph: Graph) -> None:
-        if self._path is None:
+        if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
             return
-        try:
+        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is no reason to fail
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            graph_json.save(graph, self._path)
-        except OSError:
-            return  # a cache that cannot be written is no reason to fail
+            files.write(files.Output(self._path, f"{self._key}\n{graph_json.dumps(graph)}"))
+
+
+def _root() -> Path | None:
+    """The folder of the cache; none for a user who has no home."""
+    if os.environ.get("NAPKIN_CACHE"):
+        return Path(os.environ["NAPKIN_CACHE"])
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+    except RuntimeError:
+        return None
 
 
 @functools.cache
