@@ -211,9 +211,8 @@ def test_a_graph_with_a_damaged_spot_is_refused(data: st.DataObject) -> None:
 SIZE = "expected an expression with + - * / // % ** and floor, ceiling, Max, Min, Mod"
 WRONG = [
     (("model",), 7, "model is 7, expected text"),
-    (("model",), "\ud800", "model is '\\ud800', expected text"),
-    (("dims",), [], "it has 0 names of 0 dimensions, expected as many, from 1 to 200"),
-    (("dims", 1, "name"), "B", "it has 2 names of 3 dimensions, expected as many, from 1 to 200"),
+    (("dims",), [], "it has 0 names of 0 dimensions, expected as many, from 1 to 1000"),
+    (("dims", 1, "name"), "B", "it has 2 names of 3 dimensions, expected as many, from 1 to 1000"),
     (("dims", 0, "value"), 2**63, "dims[0].value is 9223372036854775808, expected an integer from 1 to 9223372036854775807"),
     (("dims", 0, "value"), True, "dims[0].value is true, expected an integer from 1 to 9223372036854775807"),
     (("dims", 0, "surprise"), 1, "dims[0] has 'surprise', which no dimension has"),
@@ -357,9 +356,3 @@ def test_a_refusal_of_a_file_names_it(tmp_path: Path) -> None:
     assert refusal(lambda: graph_json.load(file)) == f"{str(file)!r} is no saved graph: give a file written by calc.graph_json.save"
 
 
-@pytest.mark.parametrize("source", [None, 7, "gpt2", {"kind": "napkin graph"}])
-def test_only_a_graph_or_a_spec_derives(source: object) -> None:
-    """A name must be loaded first."""
-    message = refusal(lambda: calc.derive(source))  # type: ignore[arg-type]  # the mistake that is tested
-
-    assert message == f"derive needs a graph or a spec, not {type(source).__name__}"
