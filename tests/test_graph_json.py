@@ -208,6 +208,13 @@ def test_a_graph_with_a_damaged_spot_is_refused(data: st.DataObject) -> None:
     assert loaded == graph("linear") or "\n" not in message  # what it was replaced by may have been the same
 
 
+AT = "records[0].storages[0][0]"
+LISTS: list[Any] = [[[[[[[[[[[1]]]]]]]]]]]
+BYTES = ("records", 0, "storages", 0, 0)
+ARGUMENT = ("records", 0, "ops", 0, 4, 0, 1)
+FUNCTIONS = "expected an expression with the functions floor, ceiling, Max, Min, Mod"
+LARGE = "expected an expression of at most 500 terms and 20,000 bits"
+ROLES = "parameter, buffer, input, gradient, optimizer state, master weight, activation, temporary"
 SIZE = "expected an expression with + - * / // % ** and floor, ceiling, Max, Min, Mod"
 WRONG = [
     (("model",), 7, "model is 7, expected text"),
@@ -229,23 +236,23 @@ WRONG = [
     (("records",), {}, "records is an object of 0, expected a list"),
     (("records", 0, "sizes"), {"Q": 1}, "records[0].sizes.Q is 'Q', expected a symbol: B, D, K"),
     (("certificates", 0, "sizes"), {"D": 1, "K": 1}, "it lacks certificates[0].sizes.B"),
-    (("records", 0, "storages", 0, 0), None, "records[0].storages[0][0] is null, expected an integer from 0 on"),
-    (("records", 0, "storages", 0, 0), 10**4000, "records[0].storages[0][0] is a number of about 3986 digits, expected an integer from 0 on"),
-    (("records", 0, "storages", 0, 0), "sin(B)", "records[0].storages[0][0] is 'sin(B)', expected an expression with the functions floor, ceiling, Max, Min, Mod"),
-    (("records", 0, "storages", 0, 0), "Mod(B)", "records[0].storages[0][0] is 'Mod(B)', expected an expression with the functions floor, ceiling, Max, Min, Mod"),
-    (("records", 0, "storages", 0, 0), "B.real", f"records[0].storages[0][0] is 'B.real', {SIZE}"),
-    (("records", 0, "storages", 0, 0), "B if B else B", f"records[0].storages[0][0] is 'B if B else B', {SIZE}"),
-    (("records", 0, "storages", 0, 0), "B**B", "records[0].storages[0][0] is 'B**B', expected whole powers up to 64"),
-    (("records", 0, "storages", 0, 0), "9**9**9", "records[0].storages[0][0] is '9**9**9', expected whole powers up to 64"),
-    (("records", 0, "storages", 0, 0), "(B + D + K)**64", "records[0].storages[0][0] is '(B + D + K)**64', expected an expression of at most 500 terms and 20,000 bits"),
-    (("records", 0, "storages", 0, 0), "((B**64)**64)**64", "records[0].storages[0][0] is '((B**64)**64)**64', expected an expression of at most 500 terms and 20,000 bits"),
-    (("records", 0, "storages", 0, 0), "-" * 70 + "B", f"records[0].storages[0][0] is '{'-' * 59}…', expected an expression of at most 60 levels"),
-    (("records", 0, "storages", 0, 0), "(" * 3000, f"records[0].storages[0][0] is '{'(' * 59}…', expected an expression"),
-    (("records", 0, "storages", 0, 1), "rubbish", "records[0].storages[0][1] is 'rubbish', expected a role: parameter, buffer, input, gradient, optimizer state, master weight, activation, temporary"),
+    (BYTES, None, f"{AT} is null, expected an integer from 0 on"),
+    (BYTES, 10**4000, f"{AT} is a number of about 3986 digits, expected an integer from 0 on"),
+    (BYTES, "sin(B)", f"{AT} is 'sin(B)', {FUNCTIONS}"),
+    (BYTES, "Mod(B)", f"{AT} is 'Mod(B)', {FUNCTIONS}"),
+    (BYTES, "B.real", f"{AT} is 'B.real', {SIZE}"),
+    (BYTES, "B if B else B", f"{AT} is 'B if B else B', {SIZE}"),
+    (BYTES, "B**B", f"{AT} is 'B**B', expected whole powers up to 64"),
+    (BYTES, "9**9**9", f"{AT} is '9**9**9', expected whole powers up to 64"),
+    (BYTES, "(B + D + K)**64", f"{AT} is '(B + D + K)**64', {LARGE}"),
+    (BYTES, "((B**64)**64)**64", f"{AT} is '((B**64)**64)**64', {LARGE}"),
+    (BYTES, "-" * 70 + "B", f"{AT} is '{'-' * 59}…', expected an expression of at most 60 levels"),
+    (BYTES, "(" * 3000, f"{AT} is '{'(' * 59}…', expected an expression"),
+    (("records", 0, "storages", 0, 1), "rubbish", f"records[0].storages[0][1] is 'rubbish', expected a role: {ROLES}"),
     (("records", 0, "ops", 0, 1), 10**6, None),
-    (("records", 0, "ops", 0, 4, 0, 1), {"t": 10**6}, None),
-    (("records", 0, "ops", 0, 4, 0, 1), {}, "records[0].ops[0][4][0][1] lacks 't'"),
-    (("records", 0, "ops", 0, 4, 0, 1), [[[[[[[[[[[1]]]]]]]]]]], f"records[0].ops[0][4][0][1]{'[0]' * 9} is a list of 1, expected lists in at most 8 others"),
+    (ARGUMENT, {"t": 10**6}, None),
+    (ARGUMENT, {}, "records[0].ops[0][4][0][1] lacks 't'"),
+    (ARGUMENT, LISTS, f"records[0].ops[0][4][0][1]{'[0]' * 9} is a list of 1, expected lists in at most 8 others"),
     (("records", 0, "ops", 0, 8), 0, "records[0].ops[0][8] is 0, expected nothing: there is none to refer to"),
     (("records", 0, "events", 0, 0), 2, "records[0].events[0][0] is 2, expected a change: 1, -1"),
     (("records", 0, "windows"), [[0, 1]], "records[0].windows is a list of 1, expected a list of 2"),
@@ -354,5 +361,3 @@ def test_a_refusal_of_a_file_names_it(tmp_path: Path) -> None:
     file.write_text("{}")
 
     assert refusal(lambda: graph_json.load(file)) == f"{str(file)!r} is no saved graph: give a file written by calc.graph_json.save"
-
-

@@ -31,10 +31,8 @@ def test_nothing_that_is_shown_is_a_docstring() -> None:
         str(path.relative_to(ROOT))
         for path in files
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-        and node.attr in ("__doc__", "getdoc", "cleandoc")
-        or isinstance(node, ast.Name)
-        and node.id == "__doc__"
+        if (isinstance(node, ast.Attribute) and node.attr in ("__doc__", "getdoc", "cleandoc"))
+        or (isinstance(node, ast.Name) and node.id == "__doc__")
     }
 
     assert found <= NOT_SHOWN
