@@ -215,7 +215,16 @@ def _expression(names: Collection[str]) -> Read[str]:
 def _size(names: Collection[str]) -> Read[Size]:
     """A size: a number, or its text."""
     number, text = _whole(0), _expression(names)
-    return lambda value: text(value) if type(value) is str else number(value)
+    seen: set[Size] = set()  # nearly all of a graph's sizes are a few, so they are judged once
+
+    def read(value: Any) -> Size:
+        if type(value) in (int, str) and value in seen:
+            return value  # type: ignore[no-any-return]  # it is one of those
+        found = text(value) if type(value) is str else number(value)
+        seen.add(found)
+        return found
+
+    return read
 
 
 def _question(names: Collection[str]) -> Read[str]:
@@ -457,6 +466,8 @@ def _argument(tensor: Read[Tensor], symbols: Collection[str]) -> Read[Any]:
 
     def read(value: Any, depth: int = 0) -> Any:
         kind = type(value)
+        if value is None or kind is bool or kind is float:
+            return value
         if kind is dict:
             return _part(value, "t", tensor)
         if kind is list:
