@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from calc import arguments
 from calc.dims import Dim as Dim
+from calc.errors import BadInputError
 from calc.errors import NapkinError as NapkinError
 from calc.spec import Spec as Spec
 
@@ -30,13 +32,17 @@ if TYPE_CHECKING:
     from calc.questions import Answer
     from calc.sweep import Sweep
 
+__all__ = ["Dim", "NapkinError", "Progress", "Spec", "ask", "check", "derive", "gradients", "load", "sweep", "trace"]
+
 Progress = Callable[[str], None]
+_SPEC = "a spec, e.g. calc.load('gpt2')"
 
 
 def load(name: str) -> Spec:
     """The spec that ``name`` stands for: a built-in name, ``hf:PATH`` or ``FILE.py:NAME``."""
     from calc.load import load as load_spec
 
+    arguments.instance("name", name, str, "the name of a model, e.g. 'gpt2', 'hf:PATH' or 'FILE.py:NAME'")
     return load_spec(name)
 
 
@@ -55,7 +61,9 @@ def trace(
     from calc.options import made
     from calc.pipeline import trace as trace_step
 
-    return trace_step(spec, sizes, options=made(**options), cache=cache, progress=progress or _silent)
+    arguments.instance("spec", spec, Spec, _SPEC)
+    arguments.flag("cache", cache)
+    return trace_step(spec, arguments.sizes(sizes), options=made(**options), cache=cache, progress=arguments.progress(progress))
 
 
 def derive(
@@ -70,19 +78,26 @@ def derive(
 
     ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
     """
+    from calc.graph import Graph
     from calc.options import made
     from calc.pipeline import derive as derive_step
 
-    if options and not isinstance(source, Spec):
-        raise NapkinError("a graph has its options already, which stand: leave them out, or derive from a spec")
-    return derive_step(source, sizes, options=made(**options), cache=cache, progress=progress or _silent)
+    arguments.instance("source", source, Spec | Graph, f"a graph or {_SPEC}")
+    if options and isinstance(source, Graph):
+        raise BadInputError("a graph has its options already, which stand: leave them out, or derive from a spec")
+    arguments.flag("cache", cache)
+    chosen, say = made(**options), arguments.progress(progress)
+    return derive_step(source, arguments.sizes(sizes), options=chosen, cache=cache, progress=say)
 
 
 def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, **sizes: int) -> Report:
     """Run the derived step for real at ``sizes`` and compare every quantity with what was derived."""
     from calc.check import check as check_derivation
+    from calc.derivation import Derivation
 
-    return check_derivation(derivation, device=device, progress=progress, **sizes)
+    arguments.instance("derivation", derivation, Derivation, "what calc.derive returns")
+    arguments.instance("device", device, str, "'cpu' or 'cuda'")
+    return check_derivation(derivation, device=device, progress=arguments.progress(progress), **arguments.sizes(sizes))
 
 
 def ask(question: str, /, *, progress: Progress | None = None, **given: int | float | str | Fraction) -> Answer:
@@ -92,9 +107,14 @@ def ask(question: str, /, *, progress: Progress | None = None, **given: int | fl
     Raises ``BadInputError`` for what makes no sense, is missing, or has no solution. Needs neither torch nor SymPy, but for a model
     of which no closed form is stored.
     """
+    from fractions import Fraction
+
     from calc.questions import ask as answer
 
-    return answer(question, progress=progress or _silent, **given)
+    arguments.instance("question", question, str, "the name of a question, e.g. 'training-time'")
+    for key, value in given.items():
+        arguments.instance(key, value, int | float | str | Fraction, "a number, or a text with a unit, e.g. '80GB'")
+    return answer(question, progress=arguments.progress(progress), **given)
 
 
 def sweep(
@@ -115,7 +135,12 @@ def sweep(
     from calc.options import made
     from calc.sweep import of_model
 
-    return of_model(model, sizes, quantities, made(**options), listed=listed, cache=cache, progress=progress or _silent)
+    arguments.instance("model", model, str, "the name of a model, e.g. 'gpt2'")
+    axes = arguments.keys("sizes", sizes, "a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}")
+    names, say = arguments.names("quantities", quantities, "memory.peak"), arguments.progress(progress)
+    arguments.flag("listed", listed)
+    arguments.flag("cache", cache)
+    return of_model(model, axes, names, made(**options), listed=listed, cache=cache, progress=say)
 
 
 def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: Progress | None = None, **options: str | int) -> Derived:
@@ -126,11 +151,8 @@ def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: P
     from calc.differentiate import gradients as derive_gradients
     from calc.options import made
 
-    return derive_gradients(spec, sizes, made(**options), progress)
-
-
-def _silent(_: str) -> None:
-    pass
+    arguments.instance("spec", spec, Spec, _SPEC)
+    return derive_gradients(spec, arguments.sizes(sizes), made(**options), arguments.progress(progress))
 
 
 class _Package(ModuleType):

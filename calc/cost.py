@@ -111,18 +111,16 @@ RuleFunction = Callable[[Operator], Cost]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``module`` states it."""
+    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``shapes`` of what shapes its
+    arguments and results are. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``module`` states the rule."""
 
     op: str
     function: RuleFunction
     statement: str
     source: str
     convention: str = ""
+    shapes: str = ""
     module: str = ""
-
-    @property
-    def shapes(self) -> str:
-        return (self.function.__doc__ or "").strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +183,14 @@ class Registry:
 REGISTRY = Registry()
 
 
-def rule(*ops: str, statement: str, source: str, convention: str = "") -> Callable[[RuleFunction], RuleFunction]:
+def rule(*ops: str, statement: str, source: str, convention: str = "", shapes: str = "") -> Callable[[RuleFunction], RuleFunction]:
     """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
 
     module = _calling()
 
     def register(function: RuleFunction) -> RuleFunction:
         for op in ops:
-            REGISTRY.add(Rule(op, function, statement, source, convention, module))
+            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module))
         return function
 
     return register

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from calc import arguments
 from calc.coverage import CoverageRow as CoverageRow
 from calc.coverage import Ledger
 from calc.display import Display
@@ -166,7 +167,10 @@ class Quantity:
         """
         if self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
-        return self._evaluator.value(self._evaluator.sizes(sizes))
+        try:
+            return self._evaluator.value(self._evaluator.sizes(arguments.sizes(sizes)))
+        except ArithmeticError as error:  # of a graph that somebody wrote: a closed form that was traced divides by no size that is 0
+            raise BadInputError(f"{self.name} has no value at these sizes ({error}): choose others") from error
 
     @property
     def reason(self) -> str:
@@ -231,18 +235,23 @@ class Derivation:
         cannot have, and where a case is missing in a graph that was loaded without its spec.
         """
         around = self._elsewhere()
-        values = around.sizes(sizes)
+        values = around.sizes(arguments.sizes(sizes))
         return self if values == self.sizes else around.at(values)
 
     def holds_at(self, sizes: Mapping[str, int]) -> bool:
         """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces:
         what looks at many sizes (a figure, a search) asks this first."""
         evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
-        return evaluator is not None and evaluator.holds(evaluator.sizes(sizes))
+        given = arguments.sizes(sizes)
+        return evaluator is not None and evaluator.holds(evaluator.sizes(given))
 
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
-        return self._elsewhere().usual(sizes, free)
+        given, names = arguments.sizes(sizes), arguments.names("free", free, "B")
+        missing = [name for name in self.sizes if name not in given]
+        if missing:
+            raise BadInputError(f"sizes has no {missing[0]}: give all of {', '.join(self.sizes)}")
+        return self._elsewhere().usual(given, names)
 
     def _elsewhere(self) -> Elsewhere:
         if self.elsewhere is None:
@@ -252,8 +261,8 @@ class Derivation:
     def __getitem__(self, name: str) -> Quantity:
         try:
             return self.quantities[name]
-        except KeyError:
-            raise UnknownQuantityError(f"no quantity {name!r}: there are {', '.join(self.quantities)}") from None
+        except (KeyError, TypeError):
+            raise UnknownQuantityError(f"no quantity {arguments.shown(name)}: there are {', '.join(self.quantities)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.quantities)

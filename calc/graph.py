@@ -28,7 +28,7 @@ ROLES = ("parameter", "buffer", "input", "gradient", "optimizer state", "master 
 class Tensor:
     """One tensor as an operator saw it.
 
-    ``distinct`` is the number of distinct elements it addresses: the product of the sizes whose stride is not 0.
+    ``distinct`` is the number of distinct elements it addresses: the product of the sizes whose stride is not 0, and 0 if a size is.
     """
 
     storage: int

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from calc import files, graph_reading
 from calc.errors import BadInputError
-from calc.folds import Fold
-from calc.graph import Assumption, Call, Condition, DimRecord, Event, Graph, Op, Record, Saved, Special, Storage, Tensor
+from calc.graph import Graph, Record, Tensor
 
 KIND = "napkin graph"
 SCHEMA = 1
+
+_FILE = files.Kind(2**31, "the graph")
 
 
 def dumps(graph: Graph) -> str:
@@ -24,21 +25,25 @@ def dumps(graph: Graph) -> str:
 
 
 def loads(text: str, where: str = "the text") -> Graph:
-    """The graph of ``dumps``; anything else is refused in one line."""
+    """The graph of ``dumps``; anything else is refused in one line, with its place (``records[0].ops[3][4]``) and what is expected
+    there."""
+    if not isinstance(text, str):
+        raise BadInputError(f"{where} is {type(text).__name__}, not text: give the text of a graph, as calc.graph_json.dumps writes it")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{where} is not JSON ({str(error)[:60]}): give a graph saved by calc.save") from None
+        raise BadInputError(f"{where} is not JSON ({str(error)[:60]}): give a graph saved by calc.graph_json.save") from None
     if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise BadInputError(f"{where} is no saved graph: give a file written by calc.save")
+        raise BadInputError(f"{where} is no saved graph: give a file written by calc.graph_json.save")
     if data.get("schema") != SCHEMA:
-        raise BadInputError(f"{where} is a graph of schema {data.get('schema')!r}, this version reads {SCHEMA}: trace the model again")
+        schema = repr(data.get("schema"))[:40]
+        raise BadInputError(f"{where} is a graph of schema {schema}, this version reads {SCHEMA}: trace the model again")
     try:
-        graph, digest = _graph_from_json(data), data["sha256"]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise BadInputError(f"{where} is a damaged graph ({type(error).__name__}: {str(error)[:60]}): trace the model again") from None
-    # What is of the right form may still not fit together, or be another number than was recorded: nothing is derived from that.
-    if not _as_saved(text, data, digest):
+        graph = graph_reading.graph(data)
+    except (graph_reading.Wrong, BadInputError) as error:
+        raise BadInputError(f"{where} is a damaged graph: {error}: trace the model again") from None
+    # What is of the right form may still be another number than was recorded: nothing is derived from that.
+    if not _as_saved(text, data, data.get("sha256")):
         raise BadInputError(f"{where} is a graph that was changed after it was saved: trace the model again")
     return graph
 
@@ -65,19 +70,20 @@ def _as_saved(text: str, data: dict[str, Any], digest: object) -> bool:
 
 def save(graph: Graph, path: str | Path) -> None:
     """Write the graph to a file, whole or not at all."""
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    partial.write_text(dumps(graph), encoding="utf-8")
-    partial.replace(target)
+    if not isinstance(graph, Graph):
+        raise BadInputError(f"graph is {type(graph).__name__}: give a graph, as calc.trace returns it")
+    files.write(files.Output(_path(path), dumps(graph)), what="the graph")
 
 
 def load(path: str | Path) -> Graph:
-    """Read a graph written by ``save``."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"cannot read the graph {str(path)!r}: {getattr(error, 'strerror', None) or 'not text'}") from None
-    return loads(text, repr(str(path)))
+    """Read a graph written by ``save``: a regular file of at most 2 GiB."""
+    return loads(_FILE.read_text(_path(path)), repr(str(path)))
+
+
+def _path(path: object) -> str | Path:
+    if not isinstance(path, str | Path):
+        raise BadInputError(f"path is {type(path).__name__}: give the name of a file")
+    return path
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -150,66 +156,3 @@ def _record_to_json(record: Record) -> dict[str, Any]:
         "tensors": [[t.storage, list(t.shape), t.dtype, t.distinct] for t in tensors.index],
         "texts": list(texts.index),
     }
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _graph_from_json(data: dict[str, Any]) -> Graph:
-    return Graph(
-        model=data["model"],
-        source=data["source"],
-        dims=tuple(DimRecord(**d) for d in data["dims"]),
-        basis=data["basis"],
-        symbols=tuple(data["symbols"]),
-        folds=tuple(Fold(*f) for f in data["folds"]),
-        loops=tuple(data["loops"]),
-        options=data["options"],
-        assumptions=tuple(Assumption(*a) for a in data["assumptions"]),
-        conditions=tuple(Condition(*c) for c in data["conditions"]),
-        records=tuple(_record_from_json(r) for r in data["records"]),
-        certificates=tuple(_record_from_json(r) for r in data["certificates"]),
-        provenance=data["provenance"],
-        notes=tuple(data["notes"]),
-        pins=data["pins"],
-        held={name: (value, why) for name, (value, why) in data["held"].items()},
-        rewrites=data.get("rewrites", True),
-        unknown=data.get("unknown", {}),
-        reads_numbers=data.get("reads_numbers", False),
-        special=tuple(Special(equal, _graph_from_json(inner)) for equal, inner in data["special"]),
-    )
-
-
-def _record_from_json(data: dict[str, Any]) -> Record:
-    tensors = [Tensor(s, tuple(shape), dtype, distinct) for s, shape, dtype, distinct in data["tensors"]]
-    texts: Sequence[str] = data["texts"]
-
-    def value(v: Any) -> Any:
-        if isinstance(v, dict):
-            return tensors[v["t"]]
-        return tuple(value(x) for x in v) if isinstance(v, list) else v
-
-    def named(key: str) -> tuple[tuple[str, Tensor], ...]:
-        return tuple((name, tensors[t]) for name, t in data[key])
-
-    return Record(
-        sizes=data["sizes"],
-        storages=tuple(Storage(i, *s) for i, s in enumerate(data["storages"])),
-        ops=tuple(
-            Op(
-                i, texts[name], texts[phase], step, texts[site], tuple((texts[n], value(v)) for n, v in args),
-                tuple(tensors[t] for t in outputs), tuple(texts[m] for m in mutates), texts[node], call,
-            )
-            for i, (name, phase, step, site, args, outputs, mutates, node, call) in enumerate(data["ops"])
-        ),
-        events=tuple(Event(*e) for e in data["events"]),
-        saved=tuple(Saved(tensors[t], site, op) for t, site, op in data["saved"]),
-        calls=tuple(Call(*c) for c in data["calls"]),
-        parameters=named("parameters"),
-        gradients=named("gradients"),
-        buffers=named("buffers"),
-        state=tuple((n, k, tensors[t]) for n, k, t in data["state"]),
-        persistent=tuple(data["persistent"]),
-        windows=tuple((a, b) for a, b in data["windows"]),
-        masters=named("masters"),
-    )  # fmt: skip

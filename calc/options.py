@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from calc.arguments import given, shown
 from calc.errors import BadInputError
 from calc.optimizers import KNOWN, REFUSED
 
@@ -52,7 +53,7 @@ class Options:
     zero_grad: str = "none"
 
     def __post_init__(self) -> None:
-        if self.optimizer in REFUSED:
+        if isinstance(self.optimizer, str) and self.optimizer in REFUSED:
             raise BadInputError(REFUSED[self.optimizer])
         _check("optimizer", self.optimizer, OPTIMIZERS)
         _check("precision", self.precision, PRECISIONS)
@@ -60,9 +61,9 @@ class Options:
         _check("mode", self.mode, MODES)
         _check("implementation", self.implementation, IMPLEMENTATIONS)
         _check("zero_grad", self.zero_grad, ZEROING)
-        if not _CHECKPOINTING.fullmatch(str(self.checkpointing)):
+        if not isinstance(self.checkpointing, str) or not _CHECKPOINTING.fullmatch(self.checkpointing):
             known = "none, block, block/2 and so on, attention"
-            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)!r}: known are {known}")
+            raise BadInputError(f"unknown checkpointing {_clipped(self.checkpointing)}: known are {known}")
         object.__setattr__(self, "accumulation", _count("accumulation", self.accumulation, _MOST_ACCUMULATED))
 
     @property
@@ -94,25 +95,27 @@ def made(**given: Any) -> Options:
     known = [f.name for f in fields(Options)]
     for name in given:
         if name not in known:
-            raise BadInputError(f"unknown option {_clipped(name)!r}: known are {', '.join(known)}")
+            raise BadInputError(f"unknown option {_clipped(name)}: known are {', '.join(known)}")
     return Options(**given)
 
 
 def _check(option: str, value: object, known: tuple[str, ...]) -> None:
-    if value in known:
+    if isinstance(value, str) and value in known:
         return
-    if value in _PLANNED.get(option, ()):
+    if isinstance(value, str) and value in _PLANNED.get(option, ()):
         raise BadInputError(f"{option} {value!r} is not built yet: use {', '.join(known)}")
-    raise BadInputError(f"unknown {option} {_clipped(value)!r}: known are {', '.join(known)}")
+    raise BadInputError(f"unknown {option} {_clipped(value)}: known are {', '.join(known)}")
 
 
 def _count(option: str, value: object, most: int) -> str:
-    text = str(value)
-    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,5}", text) or int(text) > most:
-        raise BadInputError(f"{option} = {_clipped(value)} is no count: give an integer from 1 to {most}")
-    return text
+    count = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and re.fullmatch(r"[1-9]\d{0,5}", value, re.ASCII):
+        count = int(value)
+    if count is None or not 1 <= count <= most:
+        said = f"{option} = {value[:40]} is no count" if isinstance(value, str) else given(option, value)
+        raise BadInputError(f"{said}: give an integer from 1 to {most}")
+    return str(count)
 
 
 def _clipped(value: object) -> str:
-    written = str(value)
-    return written if len(written) <= 40 else f"{written[:39]}…"
+    return repr(f"{value[:39]}…") if isinstance(value, str) and len(value) > 40 else shown(value)

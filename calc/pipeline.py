@@ -60,6 +60,7 @@ class _Run:
     cache: bool
     progress: Progress
     made: dict[tuple[str, str], _Made] = field(default_factory=dict)
+    read: list[Cache] = field(default_factory=list)  # entries of the cache that graphs were taken from
 
     def kept(self, spec: Spec, apart: str, make: Callable[[], _Made], usable: Callable[[Graph], bool] = lambda _: True) -> _Made:
         """What ``make`` traces, from memory or the cache where it is there already. ``apart`` names the case that it is of."""
@@ -67,14 +68,25 @@ class _Run:
         if key in self.made and usable(self.made[key][0]):
             return self.made[key]
         store = Cache(spec, self.options, self.cache, apart)
-        known = store.read()
+        known = store.read(self.progress)
         if known is not None and usable(known):
             self.progress("recording found in the cache")
             self.made[key] = known, None
+            self.read.append(store)
         else:
             self.made[key] = make()
             store.write(self.made[key][0])
         return self.made[key]
+
+    def discards(self) -> bool:
+        """Whether graphs were taken from the cache, which are forgotten, there and here, so that they are traced anew."""
+        if not self.read:
+            return False
+        for store in self.read:
+            store.discard(self.progress)
+        self.read.clear()
+        self.made.clear()
+        return True
 
     def has_general(self, spec: Spec) -> bool:
         """Whether the general graph of ``spec`` as it is was traced."""
@@ -137,10 +149,29 @@ def derive(
 
     if isinstance(source, Spec):
         run = _Run(options or Options(), cache, progress)
-        return derived_anywhere(source, sizes or {}, lambda asked: _with_closed_forms(source, asked, run, registry))
+        return derived_anywhere(source, sizes or {}, lambda asked: _believed(source, asked, run, registry))
     if not isinstance(source, Graph):
         raise BadInputError(f"derive needs a graph or a spec, not {type(source).__name__}")
-    return derive_graph(source, sizes, registry)
+    try:
+        return derive_graph(source, sizes, registry)
+    except _UNFIT as error:  # of a graph that was traced here, a fault of ours: it is the cause that a traceback shows
+        said = f"{type(error).__name__}: {str(error)[:60]}"
+        raise BadInputError(f"the graph of {source.model[:60]} does not fit together ({said}): trace the model again") from error
+
+
+# What a graph raises that has the form of one and that no step gives: an operator with a shape too few, say.
+_UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
+    """``_with_closed_forms``. Where graphs of the cache do not fit together, or their closed forms fail a certificate, they are not what
+    was written there: the step is traced anew."""
+    try:
+        return _with_closed_forms(spec, sizes, run, registry)
+    except (CertificateError, *_UNFIT):
+        if registry is not REGISTRY or not run.discards():
+            raise
+    return _with_closed_forms(spec, sizes, run, registry)
 
 
 def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
@@ -170,8 +201,8 @@ def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> Reco
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
     """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
-    found = store.read()
-    if found is None:
+    found = store.read(run.progress)
+    if found is None or replace(found, certificates=(), special=(), dims=()) != replace(graph, certificates=(), special=(), dims=()):
         try:
             found = where_degenerate(decided.as_recorded(spec, graph), graph, analysis, run.progress)
         except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before

@@ -1,17 +1,25 @@
-"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free."""
+"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free.
+
+An entry is believed only where it is a graph as it was saved, of the very model, options and versions that are asked for; anything else
+is deleted and made again. What is no regular file was not made here: it is neither read nor replaced.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from calc import graph_json
+from calc import files, graph_json
 from calc.errors import BadInputError
 from calc.graph import Graph
 from calc.options import Options
 from calc.spec import Spec
+
+_ENTRY = files.Kind(2**31)
 
 
 class Cache:
@@ -26,26 +34,35 @@ class Cache:
         if root is None:
             return
         text = "\n".join([spec.key, repr(options), apart, *_versions()])
-        self._path = root / f"{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.json"
+        self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        self._path = root / f"{self._key[:32]}.graph"
 
-    def read(self) -> Graph | None:
-        """The kept graph; a file that is damaged or cannot be read is as good as none."""
+    def read(self, progress: Callable[[str], None]) -> Graph | None:
+        """The kept graph; ``None`` where there is none, or one that is damaged, which is said and deleted."""
         if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
             return None
         try:
-            return graph_json.load(self._path)
+            key, _, text = _ENTRY.read_text(self._path).partition("\n")
+            if key != self._key:
+                raise BadInputError("of another model, or of other options or versions")
+            return graph_json.loads(text)
         except BadInputError:
+            self.discard(progress)
             return None
 
+    def discard(self, progress: Callable[[str], None]) -> None:
+        """Delete an entry that cannot be believed, and say so."""
+        progress("recording in the cache damaged: deleted")
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
     def write(self, graph: Graph) -> None:
-        if self._path is None:
+        if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
             return
-        try:
+        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is no reason to fail
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            if not os.path.lexists(self._path) or os.path.isfile(self._path):  # what is no file was not made by us
-                graph_json.save(graph, self._path)
-        except OSError:
-            return  # a cache that cannot be written is no reason to fail
+            files.write(files.Output(self._path, f"{self._key}\n{graph_json.dumps(graph)}"))
 
 
 def _root() -> Path | None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calc import dims
+from calc.arguments import given as as_given
 from calc.arrays import Array, Mesh, UnevenError, evaluate, holds, side
 from calc.dims import LARGEST, Dim, names_in
 from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
@@ -260,9 +261,11 @@ def _axes(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dic
 
 def _axis(name: str, sizes: Sequence[int]) -> Array:
     if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str):
-        raise BadInputError(f"{name} has {sizes!r:.40} for sizes: give a list of them")
-    if not len(sizes):
+        raise BadInputError(f"{as_given(name[:40], sizes)}: give a list of its sizes, e.g. [1, 2, 4]")
+    if not sizes if isinstance(sizes, range) else not len(sizes):
         raise BadInputError(f"{name} has no sizes: give at least one")
+    if isinstance(sizes, range) and not sizes[: MOST + 1][-1] == sizes[-1]:  # of which there may be more than a length can say
+        raise BadInputError(f"{name[:40]} has more than {MOST:,} sizes: give fewer")
     axis = np.asarray(sizes)
     if axis.ndim != 1 or axis.dtype.kind not in "iu":  # one by one: millions of plain integers need not be
         return np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64)

@@ -53,8 +53,9 @@ def find(operator: str) -> RuleEntry | None:
     untested = tested.get("because", "" if tested else "no test of this program")
     if isinstance(known, Free):
         return RuleEntry(operator, "free", "", known.because, "", "stated free", "", calls, model, untested)
-    shapes = " ".join(known.shapes.removeprefix("Shapes: ").split())
-    return RuleEntry(operator, "counted", _family(known), known.statement, shapes, known.source, known.convention, calls, model, untested)
+    return RuleEntry(
+        operator, "counted", _family(known), known.statement, known.shapes, known.source, known.convention, calls, model, untested
+    )
 
 
 def table(words: Sequence[str] = ()) -> Iterator[RuleEntry]:

@@ -197,7 +197,7 @@ REFUSED = {
     "zero": ({"B": [4, 0]}, ["parameters"], DimensionError, "B = 0 is not positive: sizes are integers from 1 to 2**63 - 1"),
     "no integers": ({"B": [1.5, 2.7]}, ["parameters"], DimensionError,
                     "B = 1.5 is not an integer: sizes are integers from 1 to 2**63 - 1"),
-    "one size": ({"B": 8}, ["parameters"], BadInputError, "B has 8 for sizes: give a list of them"),
+    "one size": ({"B": 8}, ["parameters"], BadInputError, "B = 8: give a list of its sizes, e.g. [1, 2, 4]"),
     "nothing to work out": ({"B": [4]}, [], BadInputError, "nothing to sweep: name a quantity, e.g. memory.peak"),
     "a quantity there is not": ({"B": [4]}, ["master_weights.bytes"], UnknownQuantityError,
                                 "master_weights.bytes is unknown: precision fp32 keeps no copies of the weights"),

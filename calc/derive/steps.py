@@ -297,8 +297,8 @@ def _statement(rule: Rule) -> str:
 
 def _argument(rule: Rule) -> str:
     """What the operator computes, of which shapes, and why that takes what is counted."""
-    shapes = " ".join(rule.shapes.removeprefix("Shapes: ").split()).rstrip(".")
-    return f"{rule.statement}, with {shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
+    shapes = f", with {rule.shapes.rstrip('.')}" if rule.shapes else ""
+    return f"{rule.statement}{shapes}{f' ({rule.convention})' if rule.convention else ''}: {rule.source}"
 
 
 @dataclass(frozen=True, slots=True)

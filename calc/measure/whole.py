@@ -59,7 +59,7 @@ def _float_mask(args: Args) -> bool:
 def _attention(args: Args, outputs: Any) -> int:
     scores, rows = _scores(args)
     mask = scores if _float_mask(args) else 0
-    softmax = (scores - rows) + scores + scores + (scores - rows) + scores
+    softmax = reduced(scores, rows) + scores + scores + reduced(scores, rows) + scores
     return scores + mask + softmax + _dropout(args, scores)
 
 
@@ -67,7 +67,7 @@ def _attention_backward(args: Args, outputs: Any) -> int:
     scores, rows = _scores(args)
     query_heads, key_heads = args["query"].shape[-3], args["key"].shape[-3]
     shared = int((query_heads // key_heads - 1) * (args["key"].numel() + args["value"].numel()))
-    softmax_backward = scores + (scores - rows) + scores + scores
+    softmax_backward = scores + reduced(scores, rows) + scores + scores
     return softmax_backward + scores + shared + _dropout(args, scores)
 
 

@@ -51,7 +51,7 @@ def _sources(args: Args, outputs: Any) -> int:
 def _in_windows(shape: Any, small: Any, axes: int) -> int:
     """Elements of all adaptive windows together, each as often as windows hold it."""
     lengths = zip(shape[-axes:], small[-axes:], strict=True)
-    return int(math.prod(shape[:-axes]) * math.prod(n + m - 1 for n, m in lengths))
+    return int(math.prod(shape[:-axes]) * math.prod(n + m - 1 if n and m else 0 for n, m in lengths))
 
 
 def _adaptive_max(axes: int) -> Count:

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from calc.measure.kinds import Args, Count, as_meta, results
+from calc.measure.kinds import Args, Count, as_meta, reduced, results
 
 _SUM, _MEAN, _MAX = 0, 1, 2
 
@@ -47,7 +47,7 @@ def _log_cumulative(args: Args, outputs: Any) -> int:
 
 def _weight_norm_backward(args: Args, outputs: Any) -> int:
     elements, slices = int(args["saved_v"].numel()), int(args["saved_g"].numel())
-    return elements + (elements - slices) + 2 * slices + 3 * elements + slices
+    return elements + reduced(elements, slices) + 2 * slices + 3 * elements + slices
 
 
 def _bag(args: Args, outputs: Any) -> int:
@@ -69,7 +69,8 @@ def _bag_backward(args: Args, outputs: Any) -> int:
 
 
 def _bag_weights_backward(args: Args, outputs: Any) -> int:
-    return int(args["indices"].numel()) * (2 * int(args["grad"].shape[-1]) - 1)
+    width = int(args["grad"].shape[-1])
+    return int(args["indices"].numel()) * (width + reduced(width, 1))
 
 
 def _put(args: Args, outputs: Any) -> int:
@@ -99,7 +100,7 @@ def _distance(args: Args, outputs: Any) -> int:
     pairs, width = _pairs(args)
     power = 0 if args["p"] in (0, float("inf")) else pairs * width
     root = 0 if args["p"] in (0, 1, float("inf")) else pairs
-    return pairs * width + power + pairs * (width - 1) + root
+    return pairs * width + power + reduced(pairs * width, pairs) + root
 
 
 def _distance_backward(args: Args, outputs: Any) -> int:
@@ -155,7 +156,7 @@ def _cholesky(args: Args, outputs: Any) -> int:
 
 def _log_determinant(args: Args, outputs: Any) -> int:
     batch, n = _systems(args["A"])
-    return _lu(args, outputs) + 2 * batch * n + 2 * batch * (n - 1)
+    return _lu(args, outputs) + 2 * batch * n + 2 * reduced(batch * n, batch)
 
 
 def _segments(args: Args, outputs: Any) -> int:
@@ -169,12 +170,12 @@ def _segments_backward(args: Args, outputs: Any) -> int:
 
 def _ctc(args: Args, outputs: Any) -> int:
     rows, steps, places = (int(size) for size in outputs[1].shape)
-    return 11 * rows * (steps - 1) * places + 8 * rows
+    return 11 * rows * reduced(steps, 1) * places + 8 * rows
 
 
 def _ctc_backward(args: Args, outputs: Any) -> int:
     rows, steps, places = (int(size) for size in args["log_alpha"].shape)
-    return 19 * rows * (steps - 1) * places + 2 * rows + 6 * results(outputs)
+    return 19 * rows * reduced(steps, 1) * places + 2 * rows + 6 * results(outputs)
 
 
 def _two_triangles(args: Args, outputs: Any) -> int:
@@ -214,5 +215,5 @@ NUMERICS: dict[str, Count] = {
     "_ctc_loss_backward": _ctc_backward,
     "segment_reduce": _segments,
     "_segment_reduce_backward": _segments_backward,
-    "_linalg_det": lambda args, outputs: _lu(args, outputs) + results(outputs) * (int(args["A"].shape[-1]) - 1),
+    "_linalg_det": lambda args, outputs: _lu(args, outputs) + results(outputs) * reduced(int(args["A"].shape[-1]), 1),
 }

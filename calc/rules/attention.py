@@ -10,7 +10,7 @@ log-sum-exp that the kernel keeps and the exponentials that its backward repeats
 from __future__ import annotations
 
 from calc.cost import Cost, Factor, Operator, Term, rule, term
-from calc.rules.shapes import each, optional
+from calc.rules.shapes import each, optional, reductions
 
 FORWARD = "two matrix products; one multiply-add = 2 FLOP"
 BACKWARD = "FlashAttention-2 (arXiv:2307.08691), algorithm 2: five matrix products, the first repeats the forward's"
@@ -25,9 +25,9 @@ CONVENTION = "attention in full T·S; elementwise work of the mathematical formu
     statement="O = softmax(Q Kᵀ · scale + mask) V",
     source=FORWARD,
     convention=CONVENTION,
+    shapes="Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T).",
 )
 def attention(op: Operator) -> Cost:
-    """Shapes: Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → O (B, h, T, v), logsumexp (B, h, T)."""
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
@@ -37,10 +37,10 @@ def attention(op: Operator) -> Cost:
         elementwise=(
             each("S = Q Kᵀ · scale", scores),
             *mask,
-            term("max S", *rows, keys - 1),
+            term("max S", *rows, reductions(keys)),
             each("S - max S", scores),
             each("exp", scores),
-            term("Σ exp", *rows, keys - 1),
+            term("Σ exp", *rows, reductions(keys)),
             each("P = exp / Σ exp", scores),
             *_dropout(op, scores),
         ),
@@ -56,9 +56,9 @@ def attention(op: Operator) -> Cost:
     statement="dV = Pᵀ dO, dP = dO Vᵀ, dS = P (dP - Σ P dP) · scale, dQ = dS K, dK = dSᵀ Q, with P made again from Q Kᵀ",
     source=BACKWARD,
     convention=CONVENTION,
+    shapes="dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V.",
 )
 def attention_backward(op: Operator) -> Cost:
-    """Shapes: dO (B, h, T, v), Q (B, h, T, k), K (B, g, S, k), V (B, g, S, v) → dQ, dK, dV as Q, K, V."""
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
@@ -73,7 +73,7 @@ def attention_backward(op: Operator) -> Cost:
         ),
         elementwise=(
             each("P dP", scores),
-            term("Σ P dP", *rows, keys - 1),
+            term("Σ P dP", *rows, reductions(keys)),
             each("P Σ P dP", scores),
             each("P dP - P Σ P dP", scores),
             each("dS = … · scale", scores),

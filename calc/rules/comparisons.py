@@ -51,9 +51,15 @@ free("aten.is_same_size.default", because="compares shapes: no element is read")
 free(*_aten("floor.default ceil.default round.default trunc.default"), because="rounds, which is a cast: no arithmetic", moves=True)
 
 
-@rule("aten.maximum.out", "aten.minimum.out", statement="out = max(a, b), or min", source=COMPARES, convention="out is only written")
+@rule(
+    "aten.maximum.out",
+    "aten.minimum.out",
+    statement="out = max(a, b), or min",
+    source=COMPARES,
+    convention="out is only written",
+    shapes="a and b broadcast to out (*).",
+)
 def extremum_into(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to out (*)."""
     return Cost(reads=whole(op.tensor("self"), op.tensor("other")))
 
 

@@ -9,17 +9,27 @@ SOURCE = "a matrix product of patches with the kernel; one multiply-add = 2 FLOP
 CONVENTION = "positions in the padding are counted; a group sees only its own channels, forward and backward"
 
 
-@rule("aten.convolution.default", statement="y = x ⋆ w + b", source=SOURCE, convention=CONVENTION)
+@rule(
+    "aten.convolution.default",
+    statement="y = x ⋆ w + b",
+    source=SOURCE,
+    convention=CONVENTION,
+    shapes="x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t); transposed: w (C, O/groups, *k).",
+)
 def convolution(op: Operator) -> Cost:
-    """Shapes: x (N, C, *s), w (O, C/groups, *k), b (O) → y (N, O, *t); transposed: w (C, O/groups, *k)."""
     batch, _, *positions = op.shape("input") if op.value("transposed") else op.out.shape
     bias = (each("+ b", op.out.shape),) if op.has("bias") else ()
     return Cost(matmul=(term("x ⋆ w", 2, batch, *positions, *op.shape("weight")),), elementwise=bias)
 
 
-@rule("aten.convolution_backward.default", statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy", source=SOURCE, convention=CONVENTION)
+@rule(
+    "aten.convolution_backward.default",
+    statement="dx = dy ⋆ᵀ w, dw = x ⋆ dy, db = Σ dy",
+    source=SOURCE,
+    convention=CONVENTION,
+    shapes="dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask asks.",
+)
 def convolution_backward(op: Operator) -> Cost:
-    """Shapes: dy (N, O, *t), x (N, C, *s), w (O, C/groups, *k) → dx, dw, db as output_mask asks."""
     dy = op.tensor("grad_output")
     batch, _, *positions = op.shape("input") if op.value("transposed") else dy.shape
     of_input, of_weight, of_bias = op.value("output_mask")

@@ -28,9 +28,14 @@ free("aten._pack_padded_sequence.default", because="copies what is no padding, s
 free("aten._local_scalar_dense.default", because="reads one element as a Python number: no arithmetic", moves=True)
 
 
-@rule("aten.copy_.default", statement="x = source", source="moves elements: no arithmetic", convention="x is only written")
+@rule(
+    "aten.copy_.default",
+    statement="x = source",
+    source="moves elements: no arithmetic",
+    convention="x is only written",
+    shapes="x (*), source broadcast to (*).",
+)
 def copy_(op: Operator) -> Cost:
-    """Shapes: x (*), source broadcast to (*)."""
     return Cost(reads=whole(op.tensor("src")))
 
 
@@ -38,9 +43,9 @@ def copy_(op: Operator) -> Cost:
     "aten.unfold_backward.default",
     statement="dx[i] = Σ dy over the windows that hold i",
     source="torch._decomp.decompositions.unfold_backward: one addition per source element",
+    shapes="dy (*, windows, *, size) → dx (*).",
 )
 def unfold_backward(op: Operator) -> Cost:
-    """Shapes: dy (*, windows, *, size) → dx (*)."""
     return Cost(elementwise=(each("dx[i] += dy", op.shape("grad_in")),))
 
 
@@ -55,7 +60,12 @@ free(
 free("aten.repeat_interleave.Tensor", because="writes each position as often as it is said: no arithmetic", moves=True)
 
 
-@rule("aten.div.out", statement="out = a / b", source="torch._refs.div", convention="out is only written")
+@rule(
+    "aten.div.out",
+    statement="out = a / b",
+    source="torch._refs.div",
+    convention="out is only written",
+    shapes="a and b broadcast to out (*).",
+)
 def div_into(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to out (*)."""
     return Cost(elementwise=(each("a / b", op.shape("out")),), reads=whole(op.tensor("self"), op.tensor("other")))

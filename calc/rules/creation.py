@@ -73,9 +73,9 @@ free(
     statement="y = constants or random numbers, in the shape of x or another",
     source=WRITES,
     convention="x is not read",
+    shapes="x (*) → y (*).",
 )
 def like(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     return Cost(reads=())
 
 
@@ -91,8 +91,8 @@ def like(op: Operator) -> Cost:
     statement="x = a constant, or random numbers",
     source=WRITES,
     convention="x is only written",
+    shapes="x (*), a value or probabilities broadcast to (*).",
 )
 def fill_(op: Operator) -> Cost:
-    """Shapes: x (*), a value or probabilities broadcast to (*)."""
     source = op.value("value", op.value("p"))
     return Cost(reads=whole(source if isinstance(source, View) else None))

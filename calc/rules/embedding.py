@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, rule, term
-from calc.rules.shapes import each, whole
+from calc.rules.shapes import each, reductions, whole
 
 GATHER = "reads one table element per result element, and the indices"
 
 
-@rule("aten.embedding.default", statement="y[i] = weight[indices[i]]", source="moves elements: no arithmetic", convention=GATHER)
+@rule(
+    "aten.embedding.default",
+    statement="y[i] = weight[indices[i]]",
+    source="moves elements: no arithmetic",
+    convention=GATHER,
+    shapes="weight (V, d), indices (*) → y (*, d).",
+)
 def embedding(op: Operator) -> Cost:
-    """Shapes: weight (V, d), indices (*) → y (*, d)."""
     return Cost(reads=((op.out.numel, op.tensor("weight").dtype), *whole(op.tensor("indices"))))
 
 
@@ -21,9 +26,9 @@ def embedding(op: Operator) -> Cost:
     statement="dweight[indices[i]] += dy[i]",
     source="torch._decomp.decompositions.embedding_dense_backward: one addition per source element",
     convention="writes all of the gradient, which starts at zero",
+    shapes="dy (*, d), indices (*) → dweight (V, d).",
 )
 def embedding_backward(op: Operator) -> Cost:
-    """Shapes: dy (*, d), indices (*) → dweight (V, d)."""
     shape = op.shape("grad_output")
     scaling = (each("count each word", op.shape("indices")), each("dy / count", shape)) if op.value("scale_grad_by_freq") else ()
     return Cost(elementwise=(*scaling, each("dweight[indices] += dy", shape)))
@@ -46,9 +51,9 @@ def _looked_up(op: Operator, width: Factor) -> tuple[Factor, ...]:
     statement="y[b] = Σ weight[indices[i]] (or its mean, or largest) over the indices of bag b",
     source=BAGS,
     convention=GATHER + "; " + NO_EMPTY,
+    shapes="weight (V, d), indices (n), offsets (bags) → y (bags, d), and which index is of which bag.",
 )
 def embedding_bag(op: Operator) -> Cost:
-    """Shapes: weight (V, d), indices (n), offsets (bags) → y (bags, d), and which index is of which bag."""
     weight = op.tensor("weight")
     rows, mode = _looked_up(op, weight.shape[-1]), op.value("mode", SUM)
     weighted = (each("w · row", rows),) if op.has("per_sample_weights") else ()
@@ -62,9 +67,9 @@ def embedding_bag(op: Operator) -> Cost:
     statement="dweight[indices[i]] += dy[bag of i] (divided for a mean, times the weight of i)",
     source=BAGS + ": its gradient goes back to each of them",
     convention="writes all of the gradient; " + NO_EMPTY,
+    shapes="dy (bags, d), indices (n) → dweight (V, d).",
 )
 def embedding_bag_backward(op: Operator) -> Cost:
-    """Shapes: dy (bags, d), indices (n) → dweight (V, d)."""
     dy, mode = op.tensor("grad"), op.value("mode")
     if mode == MAX:
         return Cost(elementwise=(each("dweight[largest] += dy", dy.shape),))
@@ -79,13 +84,13 @@ def embedding_bag_backward(op: Operator) -> Cost:
     statement="dw[i] = dy[bag of i] · weight[indices[i]]",
     source="one product of two rows for each index",
     convention=GATHER,
+    shapes="dy (bags, d), weight (V, d), indices (n) → dw (n).",
 )
 def embedding_bag_weights_backward(op: Operator) -> Cost:
-    """Shapes: dy (bags, d), weight (V, d), indices (n) → dw (n)."""
     weight = op.tensor("weight")
     rows = _looked_up(op, weight.shape[-1])
     others = (view for name, view in op.tensors() if name != "weight")
     return Cost(
-        elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), weight.shape[-1] - 1)),
+        elementwise=(each("dy row", rows), term("Σ dy row", *op.shape("indices"), reductions(weight.shape[-1]))),
         reads=((math.prod(rows), weight.dtype), *whole(*others)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from calc.cost import Cost, Factor, Operator, Term, View, rule, term
 from calc.rules.normalization import layer_norm
 from calc.rules.pointwise import gelu
-from calc.rules.shapes import each
+from calc.rules.shapes import each, reductions
 
 KERNEL = "aten/src/ATen/native/transformers"
 CONVENTION = "attention in full T·S; elementwise work of the mathematical formulation"
@@ -20,9 +20,9 @@ CONVENTION = "attention in full T·S; elementwise work of the mathematical formu
     statement="O = softmax(Q Kᵀ / √k) V Wₒ + bₒ, with Q, K, V = x W + b",
     source=f"{KERNEL}/attention.cpp, native_multi_head_attention_cpu; one multiply-add = 2 FLOP",
     convention=CONVENTION,
+    shapes="query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged.",
 )
 def multi_head_attention(op: Operator) -> Cost:
-    """Shapes: query (B, T, d), key and value (B, S, d), h heads → O (B, T, d), weights (B, T, S), or (B, h, T, S) where not averaged."""
     heads = op.value("num_head")
     matmul, elementwise = _attention(op.tensor("query"), op.tensor("key"), heads)
     return Cost(matmul=matmul, elementwise=(*elementwise, *_average(op, heads)))
@@ -33,9 +33,9 @@ def multi_head_attention(op: Operator) -> Cost:
     statement="x + attention, normalised, and x + W₂ φ(W₁ x + b₁) + b₂, normalised; each norm before its part where norm_first",
     source=f"{KERNEL}/transformer.cpp, transformer_encoder_layer_forward; one multiply-add = 2 FLOP",
     convention=CONVENTION,
+    shapes="src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d).",
 )
 def encoder_layer(op: Operator) -> Cost:
-    """Shapes: src (B, T, d), h heads, W₁ (f, d), W₂ (d, f) → (B, T, d)."""
     x, wide = op.tensor("src"), op.shape("ffn_weight_1")[0]
     *rows, width = x.shape
     inner = (*rows, wide)
@@ -72,10 +72,10 @@ def _attention(query: View, key: View, heads: Factor) -> tuple[tuple[Term, ...],
         each("+ bq", query.shape),
         term("+ [bk bv]", batch, keys, 2 * width),
         each("Q / √k", query.shape),
-        term("max S", *rows, keys - 1),
+        term("max S", *rows, reductions(keys)),
         each("S - max S", scores),
         each("exp", scores),
-        term("Σ exp", *rows, keys - 1),
+        term("Σ exp", *rows, reductions(keys)),
         each("P = exp / Σ exp", scores),
         each("+ bₒ", query.shape),
     )
@@ -87,7 +87,7 @@ def _average(op: Operator, heads: Factor) -> tuple[Term, ...]:
     if not op.value("need_weights", True) or not op.value("average_attn_weights", True):
         return ()
     batch, queries, keys = op.outputs[1].shape
-    return term("Σ P over heads", batch, queries, keys, heads - 1), term("/ h", batch, queries, keys)
+    return term("Σ P over heads", batch, queries, keys, reductions(heads)), term("/ h", batch, queries, keys)
 
 
 def _activation(op: Operator, inner: tuple[Factor, ...], dtype: str) -> tuple[Term, ...]:

@@ -25,15 +25,20 @@ def _transforms(op: Operator, lines: View) -> tuple[Term, ...]:
     "aten.fft_rfftfreq.default",
     statement="f[k] = k/(n d), for the frequencies that a transform of n samples has",
     source="torch's kernel: positions, multiplied by 1/(n d)",
+    shapes="→ f (n), or (⌊n/2⌋ + 1) of a real signal.",
 )
 def frequencies(op: Operator) -> Cost:
-    """Shapes: → f (n), or (⌊n/2⌋ + 1) of a real signal."""
     return Cost(elementwise=(each("k · 1/(n d)", op.out.shape),), reads=())
 
 
-@rule("aten._fft_c2c.default", statement="y[k] = Σₙ x[n] exp(∓2πi k n/N), along each axis", source=STAGES, convention=BY_AXES)
+@rule(
+    "aten._fft_c2c.default",
+    statement="y[k] = Σₙ x[n] exp(∓2πi k n/N), along each axis",
+    source=STAGES,
+    convention=BY_AXES,
+    shapes="x (*), complex → y (*), complex.",
+)
 def complex_to_complex(op: Operator) -> Cost:
-    """Shapes: x (*), complex → y (*), complex."""
     return Cost(elementwise=_transforms(op, op.out))
 
 
@@ -42,9 +47,9 @@ def complex_to_complex(op: Operator) -> Cost:
     statement="y[k] = Σₙ x[n] exp(-2πi k n/N), along each axis",
     source=STAGES,
     convention="frequencies that are returned are counted: ⌊N/2⌋ + 1 of N on the last axis, or all if all are asked for; " + BY_AXES,
+    shapes="x (*, N), real → y (*, ⌊N/2⌋ + 1) or (*, N), complex.",
 )
 def real_to_complex(op: Operator) -> Cost:
-    """Shapes: x (*, N), real → y (*, ⌊N/2⌋ + 1) or (*, N), complex."""
     return Cost(elementwise=_transforms(op, op.out))
 
 
@@ -53,7 +58,7 @@ def real_to_complex(op: Operator) -> Cost:
     statement="x[n] = Σₖ y[k] exp(2πi k n/N), along each axis, where y[N - k] is the conjugate of y[k]",
     source=STAGES,
     convention="frequencies that are given are counted: ⌊N/2⌋ + 1 of N on the last axis; " + BY_AXES,
+    shapes="y (*, ⌊N/2⌋ + 1), complex → x (*, N), real.",
 )
 def complex_to_real(op: Operator) -> Cost:
-    """Shapes: y (*, ⌊N/2⌋ + 1), complex → x (*, N), real."""
     return Cost(elementwise=_transforms(op, op.tensor("self")))

@@ -86,15 +86,18 @@ free("aten.complex.default", because="puts two real tensors side by side: no ari
 free("aten.ceil_.default", "aten.floor_.default", because="rounds, which is a cast: no arithmetic", moves=True)
 
 
-@rule("aten.special_xlog1py.default", statement="y = a log(1 + b), or 0 where a = 0", source=REFS + "special.xlog1py")
+@rule(
+    "aten.special_xlog1py.default",
+    statement="y = a log(1 + b), or 0 where a = 0",
+    source=REFS + "special.xlog1py",
+    shapes="a and b broadcast to (*) → y (*).",
+)
 def xlog1py(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     return Cost(elementwise=(each("log(1 + b)", op.shape("other") if op.has("other") else ()), each("a log(1 + b)", op.out.shape)))
 
 
-@rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", source=REFS + "ldexp")
+@rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", source=REFS + "ldexp", shapes="a and b broadcast to (*) → y (*).")
 def ldexp(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     other = op.value("other")
     return Cost(elementwise=(each("2ᵇ", other.shape if isinstance(other, View) else ()), each("a · 2ᵇ", op.out.shape)))
 
@@ -104,7 +107,7 @@ def ldexp(op: Operator) -> Cost:
     statement="y = x, or r x where x ≤ 0, r random",
     source="one product per element; random numbers and their comparison are 0",
     convention="the random numbers are written, and kept for the backward",
+    shapes="x (*) → y (*), r (*).",
 )
 def rrelu(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*), r (*)."""
     return Cost(elementwise=(each("r x", op.out.shape),), reads=whole(op.tensor("self")), writes=whole(op.out, op.tensor("noise")))

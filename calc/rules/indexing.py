@@ -34,15 +34,27 @@ def _taken(op: Operator, *indices: View | None) -> Cost:
     return Cost(reads=((op.out.numel, op.tensor("self").dtype), *whole(*indices)))
 
 
-@rule("aten.index.Tensor", "aten._unsafe_index.Tensor", statement="y = x[i, j, …]", source=MOVES, convention=TAKES)
+@rule(
+    "aten.index.Tensor",
+    "aten._unsafe_index.Tensor",
+    statement="y = x[i, j, …]",
+    source=MOVES,
+    convention=TAKES,
+    shapes="x (*), integer indices that broadcast to (n) → y (n, * the axes not indexed).",
+)
 def index(op: Operator) -> Cost:
-    """Shapes: x (*), integer indices that broadcast to (n) → y (n, * the axes not indexed)."""
     return _taken(op, *indices_of(op))
 
 
-@rule("aten.index_select.default", "aten.gather.default", statement="y[i] = x[index[i]] along dim", source=MOVES, convention=TAKES)
+@rule(
+    "aten.index_select.default",
+    "aten.gather.default",
+    statement="y[i] = x[index[i]] along dim",
+    source=MOVES,
+    convention=TAKES,
+    shapes="x (*), index → y, with the axis dim of the index's size.",
+)
 def select(op: Operator) -> Cost:
-    """Shapes: x (*), index → y, with the axis dim of the index's size."""
     return _taken(op, op.tensor("index"))
 
 
@@ -77,15 +89,20 @@ def _fills(op: Operator) -> bool:
     statement="y = x, then y[i, j, …] = v, or += v",
     source=ADDS,
     convention=MASKS,
+    shapes="x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed) → y (*).",
 )
 def index_put(op: Operator) -> Cost:
-    """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed) → y (*)."""
     return Cost(elementwise=_added(op, _put_shape(op)) if op.value("accumulate", False) else ())
 
 
-@rule("aten.index_put_.default", statement="x[i, j, …] = v, or += v", source=ADDS, convention=f"{TOUCHES}; {MASKS}; {FILLS}")
+@rule(
+    "aten.index_put_.default",
+    statement="x[i, j, …] = v, or += v",
+    source=ADDS,
+    convention=f"{TOUCHES}; {MASKS}; {FILLS}",
+    shapes="x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed).",
+)
 def index_put_(op: Operator) -> Cost:
-    """Shapes: x (*), integer indices that broadcast to (n), v broadcast to (n, * the axes not indexed)."""
     accumulate = bool(op.value("accumulate", False))
     if _fills(op):
         return Cost()
@@ -98,44 +115,73 @@ def index_put_(op: Operator) -> Cost:
     )
 
 
-@rule("aten.index_add.default", statement="y = x, then y[index[i]] += alpha source[i] along dim", source=ADDS)
+@rule(
+    "aten.index_add.default",
+    statement="y = x, then y[index[i]] += alpha source[i] along dim",
+    source=ADDS,
+    shapes="x (*), index (n), source like x with n along dim → y (*).",
+)
 def index_add(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source like x with n along dim → y (*)."""
     return Cost(elementwise=_added(op, op.shape("source")))
 
 
-@rule("aten.index_add_.default", statement="x[index[i]] += alpha source[i] along dim", source=ADDS, convention=TOUCHES)
+@rule(
+    "aten.index_add_.default",
+    statement="x[index[i]] += alpha source[i] along dim",
+    source=ADDS,
+    convention=TOUCHES,
+    shapes="x (*), index (n), source like x with n along dim.",
+)
 def index_add_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source like x with n along dim."""
     source, touched = op.tensor("source"), ((op.tensor("source").numel, op.tensor("self").dtype),)
     return Cost(elementwise=_added(op, source.shape), reads=(*whole(op.tensor("index"), source), *touched), writes=touched)
 
 
-@rule("aten.scatter_add.default", statement="y = x, then y[index[i]] += source[i] along dim", source=ADDS)
+@rule(
+    "aten.scatter_add.default",
+    statement="y = x, then y[index[i]] += source[i] along dim",
+    source=ADDS,
+    shapes="x (*), index (n), source at least (n) → y (*).",
+)
 def scatter_add(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n) → y (*)."""
     return Cost(elementwise=_added(op, op.shape("index")))
 
 
-@rule("aten.scatter_add_.default", statement="x[index[i]] += source[i] along dim", source=ADDS, convention=TOUCHES)
+@rule(
+    "aten.scatter_add_.default",
+    statement="x[index[i]] += source[i] along dim",
+    source=ADDS,
+    convention=TOUCHES,
+    shapes="x (*), index (n), source at least (n).",
+)
 def scatter_add_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n)."""
     index_, touched = op.tensor("index"), ((op.tensor("index").numel, op.tensor("self").dtype),)
     source = ((index_.numel, op.tensor("src").dtype),)
     return Cost(elementwise=_added(op, index_.shape), reads=(*whole(index_), *source, *touched), writes=touched)
 
 
-@rule("aten.scatter_.src", "aten.scatter_.value", statement="x[index[i]] = source[i] along dim", source=MOVES, convention=TOUCHES)
+@rule(
+    "aten.scatter_.src",
+    "aten.scatter_.value",
+    statement="x[index[i]] = source[i] along dim",
+    source=MOVES,
+    convention=TOUCHES,
+    shapes="x (*), index (n), source at least (n) or one number.",
+)
 def scatter_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n) or one number."""
     index_ = op.tensor("index")
     source = ((index_.numel, op.tensor("src").dtype),) if op.has("src") else ()
     return Cost(reads=(*whole(index_), *source), writes=((index_.numel, op.tensor("self").dtype),))
 
 
-@rule("aten.index_copy_.default", statement="x[index[i]] = source[i] along dim", source=MOVES, convention=TOUCHES)
+@rule(
+    "aten.index_copy_.default",
+    statement="x[index[i]] = source[i] along dim",
+    source=MOVES,
+    convention=TOUCHES,
+    shapes="x (*), index (n), source like x with n along dim.",
+)
 def index_copy_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source like x with n along dim."""
     source = op.tensor("source")
     return Cost(reads=whole(op.tensor("index"), source), writes=((source.numel, op.tensor("self").dtype),))
 
@@ -146,9 +192,9 @@ def index_copy_(op: Operator) -> Cost:
     statement="x[index[i]] = value along dim",
     source=MOVES,
     convention=TOUCHES,
+    shapes="x (*), index (n), value one number.",
 )
 def index_fill_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), value one number."""
     kept, _ = split(op.shape("self"), op.value("dim"))
     index_ = op.tensor("index")
     value = whole(op.tensor("value")) if op.has("value") else ()
@@ -164,15 +210,24 @@ free(
 )
 
 
-@rule("aten.take.default", statement="y[i] = x[index[i]], x as one line", source=MOVES, convention=TAKES)
+@rule(
+    "aten.take.default",
+    statement="y[i] = x[index[i]], x as one line",
+    source=MOVES,
+    convention=TAKES,
+    shapes="x (*), index (n) → y (n).",
+)
 def take(op: Operator) -> Cost:
-    """Shapes: x (*), index (n) → y (n)."""
     return _taken(op, op.tensor("index"))
 
 
-@rule("aten.put.default", statement="y = x, then y[index[i]] = source[i], or +=, x as one line", source=ADDS)
+@rule(
+    "aten.put.default",
+    statement="y = x, then y[index[i]] = source[i], or +=, x as one line",
+    source=ADDS,
+    shapes="x (*), index (n), source (n) → y (*).",
+)
 def put(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source (n) → y (*)."""
     return Cost(elementwise=(each("x[index] += source", op.shape("index")),) if op.value("accumulate", False) else ())
 
 
@@ -185,9 +240,9 @@ ACCUMULATES = "one operation per source element; a mean counts them too and divi
     "aten.scatter.value_reduce",
     statement="y = x, then y[index[i]] = y[index[i]] + source[i] along dim; or their product, largest, least or mean",
     source=ACCUMULATES,
+    shapes="x (*), index (n), source at least (n) or one number → y (*).",
 )
 def scatter_reduce(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n) or one number → y (*)."""
     shape = op.shape("index")
     if op.value("reduce") != "mean":
         return Cost(elementwise=(each("x[index] ∘ source", shape),))
@@ -201,9 +256,9 @@ def scatter_reduce(op: Operator) -> Cost:
     statement="x[index[i]] = x[index[i]] + source[i] along dim; or their product, largest, least or mean",
     source=ACCUMULATES,
     convention=TOUCHES,
+    shapes="x (*), index (n), source at least (n) or one number.",
 )
 def scatter_reduce_(op: Operator) -> Cost:
-    """Shapes: x (*), index (n), source at least (n) or one number."""
     index_, touched = op.tensor("index"), ((op.tensor("index").numel, op.tensor("self").dtype),)
     source = ((index_.numel, op.tensor("src").dtype),) if op.has("src") else ()
     return Cost(elementwise=scatter_reduce(op).elementwise, reads=(*whole(index_), *source, *touched), writes=touched)

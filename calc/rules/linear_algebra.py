@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from calc.cost import Cost, Factor, Operator, Term, free, rule, term
-from calc.rules.shapes import each
+from calc.rules.shapes import each, reductions
 
 GOLUB = "Golub & Van Loan, Matrix Computations, 4th ed., "
 SUBSTITUTION = GOLUB + "section 3.1: n(n - 1)/2 multiply-adds and n divisions for each right-hand side"
@@ -42,9 +42,9 @@ def _pivots(batch: tuple[Any, ...], n: Factor) -> Term:
     statement="X with T X = B (or X T = B), T triangular",
     source=SUBSTITUTION,
     convention="half of T is read, but all of it is counted; " + BATCHED,
+    shapes="T (*, n, n), B (*, n, m) → X (*, n, m); from the right B (*, m, n) → X (*, m, n).",
 )
 def solve_triangular(op: Operator) -> Cost:
-    """Shapes: T (*, n, n), B (*, n, m) → X (*, n, m); from the right B (*, m, n) → X (*, m, n)."""
     *batch, rows, columns = op.out.shape
     n, right = (rows, columns) if op.value("left", True) else (columns, rows)
     divided = () if op.value("unitriangular", False) else (each("/ T[i,i]", op.out.shape),)
@@ -52,10 +52,13 @@ def solve_triangular(op: Operator) -> Cost:
 
 
 @rule(
-    "aten.linalg_inv_ex.default", statement="A⁻¹, by L U = A and the solution for every column of 1", source=ELIMINATION, convention=BATCHED
+    "aten.linalg_inv_ex.default",
+    statement="A⁻¹, by L U = A and the solution for every column of 1",
+    source=ELIMINATION,
+    convention=BATCHED,
+    shapes="A (*, n, n) → A⁻¹ (*, n, n), errors (*).",
 )
 def inverse(op: Operator) -> Cost:
-    """Shapes: A (*, n, n) → A⁻¹ (*, n, n), errors (*)."""
     *batch, n, _ = op.shape("A")
     return Cost(
         matmul=(
@@ -67,9 +70,14 @@ def inverse(op: Operator) -> Cost:
     )
 
 
-@rule("aten._linalg_solve_ex.default", statement="X with A X = B, by L U = A", source=ELIMINATION, convention=BATCHED)
+@rule(
+    "aten._linalg_solve_ex.default",
+    statement="X with A X = B, by L U = A",
+    source=ELIMINATION,
+    convention=BATCHED,
+    shapes="A (*, n, n), B (*, n, m) → X (*, n, m), L U (*, n, n), exchanges (*, n), errors (*).",
+)
 def solve(op: Operator) -> Cost:
-    """Shapes: A (*, n, n), B (*, n, m) → X (*, n, m), L U (*, n, n), exchanges (*, n), errors (*)."""
     *batch, n, _ = op.shape("A")
     right = math.prod(op.out.shape[len(batch) + 1 :])
     return Cost(
@@ -82,9 +90,14 @@ def solve(op: Operator) -> Cost:
     )
 
 
-@rule("aten.linalg_lu_solve.default", statement="X with L U X = B", source=SUBSTITUTION + ", twice", convention=BATCHED)
+@rule(
+    "aten.linalg_lu_solve.default",
+    statement="X with L U X = B",
+    source=SUBSTITUTION + ", twice",
+    convention=BATCHED,
+    shapes="L U (*, n, n), exchanges (*, n), B (*, n, m) → X (*, n, m).",
+)
 def lu_solve(op: Operator) -> Cost:
-    """Shapes: L U (*, n, n), exchanges (*, n), B (*, n, m) → X (*, n, m)."""
     *batch, rows, columns = op.out.shape
     n, right = (rows, columns) if op.value("left", True) else (columns, rows)
     return Cost(
@@ -93,13 +106,18 @@ def lu_solve(op: Operator) -> Cost:
     )
 
 
-@rule("aten._linalg_det.default", statement="det A = ± Π U[i,i], by L U = A", source=ELIMINATION, convention=BATCHED)
+@rule(
+    "aten._linalg_det.default",
+    statement="det A = ± Π U[i,i], by L U = A",
+    source=ELIMINATION,
+    convention=BATCHED,
+    shapes="A (*, n, n) → det (*), L U (*, n, n), exchanges (*, n).",
+)
 def determinant(op: Operator) -> Cost:
-    """Shapes: A (*, n, n) → det (*), L U (*, n, n), exchanges (*, n)."""
     *batch, n, _ = op.shape("A")
     return Cost(
         matmul=(_elimination(tuple(batch), n),),
-        elementwise=(_pivots(tuple(batch), n), term("Π U[i,i]", *op.out.shape, n - 1)),
+        elementwise=(_pivots(tuple(batch), n), term("Π U[i,i]", *op.out.shape, reductions(n))),
     )
 
 
@@ -108,12 +126,12 @@ def determinant(op: Operator) -> Cost:
     statement="log |det A| = Σ log |U[i,i]| and its sign, by L U = A",
     source=ELIMINATION,
     convention=BATCHED + "; the sign of an element is 0",
+    shapes="A (*, n, n) → sign (*), log |det| (*), L U (*, n, n), exchanges (*, n).",
 )
 def logarithm_of_determinant(op: Operator) -> Cost:
-    """Shapes: A (*, n, n) → sign (*), log |det| (*), L U (*, n, n), exchanges (*, n)."""
     *batch, n, _ = op.shape("A")
     diagonal = (term("|U[i,i]|", *batch, n), term("log |U[i,i]|", *batch, n))
-    folded = (term("Σ log |U[i,i]|", *op.out.shape, n - 1), term("Π sign U[i,i]", *op.out.shape, n - 1))
+    folded = (term("Σ log |U[i,i]|", *op.out.shape, reductions(n)), term("Π sign U[i,i]", *op.out.shape, reductions(n)))
     return Cost(matmul=(_elimination(tuple(batch), n),), elementwise=(_pivots(tuple(batch), n), *diagonal, *folded))
 
 
@@ -122,9 +140,9 @@ def logarithm_of_determinant(op: Operator) -> Cost:
     statement="L with L Lᵀ = A",
     source=GOLUB + "section 4.2: n(n² - 1)/6 multiply-adds, n(n - 1)/2 divisions, n roots",
     convention=BATCHED,
+    shapes="A (*, n, n) → L (*, n, n), errors (*).",
 )
 def cholesky(op: Operator) -> Cost:
-    """Shapes: A (*, n, n) → L (*, n, n), errors (*)."""
     *batch, n, _ = op.shape("self")
     return Cost(
         matmul=(term("A - L Lᵀ", *batch, _part(n * (n - 1) * (n + 1), 3)),),
@@ -132,9 +150,14 @@ def cholesky(op: Operator) -> Cost:
     )
 
 
-@rule("aten.cholesky_solve.default", statement="X with L Lᵀ X = B", source=SUBSTITUTION + ", twice", convention=BATCHED)
+@rule(
+    "aten.cholesky_solve.default",
+    statement="X with L Lᵀ X = B",
+    source=SUBSTITUTION + ", twice",
+    convention=BATCHED,
+    shapes="B (*, n, m), L (*, n, n) → X (*, n, m).",
+)
 def cholesky_solve(op: Operator) -> Cost:
-    """Shapes: B (*, n, m), L (*, n, n) → X (*, n, m)."""
     *batch, n, right = op.out.shape
     return Cost(
         matmul=(_substitution("Σ L[i,k] Y[k]", tuple(batch), n, right), _substitution("Σ L[k,i] X[k]", tuple(batch), n, right)),
@@ -149,9 +172,9 @@ def cholesky_solve(op: Operator) -> Cost:
     "aten._trilinear.default",
     statement="y = Σ i1 i2 i3, each given the axes that it lacks",
     source="torch's kernel: i1 i2, and their product with i3; one multiply-add = 2 FLOP",
+    shapes="i1, i2, i3 with axes of 1 put in at expand1, expand2, expand3 broadcast to (n) → y (n without sumdim).",
 )
 def trilinear(op: Operator) -> Cost:
-    """Shapes: i1, i2, i3 with axes of 1 put in at expand1, expand2, expand3 broadcast to (n) → y (n without sumdim)."""
     shapes = [_expanded(op.shape(name), op.value(axes)) for name, axes in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3"))]
     terms = tuple(next((s for s in axis if s != 1), 1) for axis in zip(*shapes, strict=True))
     return Cost(matmul=(term("Σ (i1 i2) i3", 2, *terms),), elementwise=(each("i1 i2", terms),))
@@ -164,16 +187,24 @@ def _expanded(shape: tuple[Factor, ...], axes: tuple[int, ...]) -> tuple[Factor,
     return tuple(sizes)
 
 
-@rule("aten.addr.default", statement="y = β x + α a bᵀ", source="torch._refs.addr, which multiplies by β and α even if they are 1")
+@rule(
+    "aten.addr.default",
+    statement="y = β x + α a bᵀ",
+    source="torch._refs.addr, which multiplies by β and α even if they are 1",
+    shapes="x (m, n) or broadcast to it, a (m), b (n) → y (m, n).",
+)
 def addr(op: Operator) -> Cost:
-    """Shapes: x (m, n) or broadcast to it, a (m), b (n) → y (m, n)."""
     old = (each("β x", op.shape("self")), each("+ β x", op.out.shape)) if op.value("beta", 1) != 0 else ()
     return Cost(elementwise=(each("a bᵀ", op.out.shape), each("α a bᵀ", op.out.shape), *old))
 
 
-@rule("aten.linalg_cross.default", statement="y[i] = a[i+1] b[i+2] - a[i+2] b[i+1]", source="the definition, operation by operation")
+@rule(
+    "aten.linalg_cross.default",
+    statement="y[i] = a[i+1] b[i+2] - a[i+2] b[i+1]",
+    source="the definition, operation by operation",
+    shapes="a and b broadcast to (*, 3) → y (*, 3).",
+)
 def cross(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*, 3) → y (*, 3)."""
     names = ("a[i+1] b[i+2]", "a[i+2] b[i+1]", "their difference")
     return Cost(elementwise=tuple(each(name, op.out.shape) for name in names))
 
@@ -188,16 +219,20 @@ def _pairs(op: Operator) -> tuple[tuple[Factor, ...], Factor]:
     return (*batch, x[-2], y[-2]), x[-1]
 
 
-@rule("aten._cdist_forward.default", statement="d[i,j] = (Σ |x[i] - y[j]|ᵖ)^(1/p)", source="the definition, operation by operation")
+@rule(
+    "aten._cdist_forward.default",
+    statement="d[i,j] = (Σ |x[i] - y[j]|ᵖ)^(1/p)",
+    source="the definition, operation by operation",
+    shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
+)
 def distance(op: Operator) -> Cost:
-    """Shapes: x (*, m, k), y (*, n, k) → d (*, m, n)."""
     (pairs, width), order = _pairs(op), float(op.value("p"))
     powers = order not in (0.0, math.inf)
     return Cost(
         elementwise=(
             term("x - y", *pairs, width),
             *((term("|x - y|ᵖ", *pairs, width),) if powers else ()),
-            term("Σ |x - y|ᵖ", *pairs, width - 1),
+            term("Σ |x - y|ᵖ", *pairs, reductions(width)),
             *((each("(…)^(1/p)", pairs),) if powers and order != 1 else ()),
         )
     )
@@ -207,9 +242,9 @@ def distance(op: Operator) -> Cost:
     "aten._cdist_backward.default",
     statement="dx[i] = Σⱼ dd (x - y)|x - y|ᵖ⁻² / dᵖ⁻¹",
     source="the derivative, operation by operation; for the sum of sizes (p = 1) only signs",
+    shapes="dd (*, m, n), x (*, m, k), y (*, n, k), d (*, m, n) → dx (*, m, k).",
 )
 def distance_backward(op: Operator) -> Cost:
-    """Shapes: dd (*, m, n), x (*, m, k), y (*, n, k), d (*, m, n) → dx (*, m, k)."""
     (pairs, width), order = _pairs(op), float(op.value("p"))
     each_element = ("x - y", "dd sign" if order == 1 else "(x - y) dd / d", "dx += …")
     powers = () if order in (1.0, 2.0) else ("|x - y|ᵖ⁻²", "· |x - y|ᵖ⁻²")
@@ -221,17 +256,17 @@ def distance_backward(op: Operator) -> Cost:
     "aten._euclidean_dist.default",
     statement="d[i,j] = √(|x[i]|² - 2 x[i]·y[j] + |y[j]|²)",
     source="torch._decomp.decompositions._euclidean_dist: one product of rows that are 2 longer; one multiply-add = 2 FLOP",
+    shapes="x (*, m, k), y (*, n, k) → d (*, m, n).",
 )
 def euclidean(op: Operator) -> Cost:
-    """Shapes: x (*, m, k), y (*, n, k) → d (*, m, n)."""
     x, y = op.shape("x1"), op.shape("x2")
     return Cost(
         matmul=(term("(-2x, |x|², 1) (y, 1, |y|²)", 2, *x[:-2], x[-2], y[-2], x[-1] + 2),),
         elementwise=(
             each("x²", x),
-            term("|x|² = Σ x²", *x[:-1], x[-1] - 1),
+            term("|x|² = Σ x²", *x[:-1], reductions(x[-1])),
             each("y²", y),
-            term("|y|² = Σ y²", *y[:-1], y[-1] - 1),
+            term("|y|² = Σ y²", *y[:-1], reductions(y[-1])),
             each("-2x", x),
             each("√", op.out.shape),
         ),

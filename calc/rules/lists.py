@@ -63,9 +63,13 @@ def _register(listed: str, single: str) -> None:
     assert known is not None, single
     names = [f"aten._foreach_{name.split('.')[0]}{way}.{name.split('.')[1]}" for name in listed.split() for way in ("", "_")]
 
-    @rule(*names, statement=known.statement if isinstance(known, Rule) else "y = max(x, bound), or min", source=EACH)
+    @rule(
+        *names,
+        statement=known.statement if isinstance(known, Rule) else "y = max(x, bound), or min",
+        source=EACH,
+        shapes="lists of tensors (*) → a list of tensors (*), or in place.",
+    )
     def repeated(op: Operator) -> Cost:
-        """Shapes: lists of tensors (*) → a list of tensors (*), or in place."""
         if isinstance(known, Free):
             return Cost()
         costs = [known.function(_one(op, single, i)) for i in range(len(op.value("self")))]
@@ -76,9 +80,13 @@ for _listed, _single in REPEATED.items():
     _register(_listed, _single)
 
 
-@rule("aten._foreach_norm.Scalar", statement="y = (Σ |x|ᵖ)^(1/p), for every tensor", source=EACH)
+@rule(
+    "aten._foreach_norm.Scalar",
+    statement="y = (Σ |x|ᵖ)^(1/p), for every tensor",
+    source=EACH,
+    shapes="a list of tensors (*) → a list of numbers, as gradients are clipped by. Order p = 2 unless given.",
+)
 def foreach_norm(op: Operator) -> Cost:
-    """Shapes: a list of tensors (*) → a list of numbers, as gradients are clipped by. Order p = 2 unless given."""
     args = {"ord": op.value("ord", 2), "dim": None}
     calls = [
         Operator("aten.linalg_vector_norm.default", {"self": x, **args}, (y,)) for x, y in zip(op.value("self"), op.outputs, strict=True)
@@ -91,9 +99,9 @@ def foreach_norm(op: Operator) -> Cost:
     statement="x = source, for every tensor",
     source="moves elements: no arithmetic",
     convention="x is only written",
+    shapes="lists of tensors (*).",
 )
 def foreach_copy(op: Operator) -> Cost:
-    """Shapes: lists of tensors (*)."""
     return Cost(reads=_all(op, "src"))
 
 
@@ -102,9 +110,9 @@ def foreach_copy(op: Operator) -> Cost:
     statement="x = 0, for every tensor",
     source="writes elements: no arithmetic",
     convention="x is only written",
+    shapes="a list of tensors (*).",
 )
 def foreach_zero(op: Operator) -> Cost:
-    """Shapes: a list of tensors (*)."""
     return Cost(reads=())
 
 
@@ -154,9 +162,9 @@ MOMENTS = [
     statement="m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², x = x - γ m̂ / (√v̂ + ε)",
     source=UPDATE,
     convention=COUNTERS,
+    shapes="lists of x, g, m, v, each (*).",
 )
 def adam(op: Operator) -> Cost:
-    """Shapes: lists of x, g, m, v, each (*)."""
     return _update(op, [*_decay(op), *MOMENTS], ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"))
 
 
@@ -165,16 +173,21 @@ def adam(op: Operator) -> Cost:
     statement="x = (1 - γ λ) x, m = β₁ m + (1 - β₁) g, v = β₂ v + (1 - β₂) g², x = x - γ m̂ / (√v̂ + ε)",
     source=UPDATE,
     convention=COUNTERS,
+    shapes="lists of x, g, m, v, each (*).",
 )
 def adamw(op: Operator) -> Cost:
-    """Shapes: lists of x, g, m, v, each (*)."""
     decay = ["(1 - γ λ) x"] if op.value("weight_decay") else []
     return _update(op, [*decay, *MOMENTS], ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"))
 
 
-@rule("aten._fused_sgd_.default", statement="b = μ b + (1 - τ) g, x = x - γ b", source=UPDATE, convention=COUNTERS)
+@rule(
+    "aten._fused_sgd_.default",
+    statement="b = μ b + (1 - τ) g, x = x - γ b",
+    source=UPDATE,
+    convention=COUNTERS,
+    shapes="lists of x, g, b, each (*).",
+)
 def sgd(op: Operator) -> Cost:
-    """Shapes: lists of x, g, b, each (*)."""
     momentum: list[str] = []
     if op.value("momentum"):
         momentum = [] if op.value("is_first_step") else ["μ b", "(1 - τ) g", "μ b + (1 - τ) g"]
@@ -182,9 +195,14 @@ def sgd(op: Operator) -> Cost:
     return _update(op, [*_decay(op), *momentum, "γ b", "x - γ b"], ("self", "momentum_buffer_list"))
 
 
-@rule("aten._fused_adagrad_.default", statement="s = s + g², x = x - γ g / (√s + ε)", source=UPDATE, convention=COUNTERS)
+@rule(
+    "aten._fused_adagrad_.default",
+    statement="s = s + g², x = x - γ g / (√s + ε)",
+    source=UPDATE,
+    convention=COUNTERS,
+    shapes="lists of x, g, s, each (*).",
+)
 def adagrad(op: Operator) -> Cost:
-    """Shapes: lists of x, g, s, each (*)."""
     addends = ["g²", "s + g²", "√s", "√s + ε", "γ g", "γ g / (…)", "x - γ g / (…)"]
     return _update(op, [*_decay(op), *addends], ("self", "state_sums"))
 
@@ -194,9 +212,9 @@ def adagrad(op: Operator) -> Cost:
     statement="g = g · (1/scale), for every gradient, and whether one is not finite",
     source="one product per element; looking whether it is finite is a comparison",
     convention="gradients are read and written, and what is found out is written",
+    shapes="a list of gradients (*), two numbers ().",
 )
 def unscale(op: Operator) -> Cost:
-    """Shapes: a list of gradients (*), two numbers ()."""
     return Cost(elementwise=tuple(term("g · (1/scale)", *t.shape) for t in op.value("self")))
 
 
@@ -204,8 +222,8 @@ def unscale(op: Operator) -> Cost:
     "aten._amp_update_scale_.default",
     statement="steps without overflow + 1; the scale grows after many of them",
     source="counts one addition: no gradient overflowed, and the scale does not grow in this step",
+    shapes="three numbers ().",
 )
 def update_scale(op: Operator) -> Cost:
-    """Shapes: three numbers ()."""
     changed = whole(op.tensor("self"), op.tensor("growth_tracker"))
     return Cost(elementwise=(term("steps + 1", 1),), reads=(*changed, *whole(op.tensor("found_inf"))), writes=changed)

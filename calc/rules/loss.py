@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calc.cost import Cost, Factor, Operator, Term, rule
-from calc.rules.shapes import Shape, broadcast, each, optional, reducing, whole
+from calc.rules.shapes import Shape, broadcast, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."
 NONE, MEAN, SUM = 0, 1, 2
@@ -20,16 +20,24 @@ def _weighted(op: Operator, shape: Shape) -> tuple[Term, ...]:
     return (each("· weight", shape),) if op.has("weight") else ()
 
 
-@rule("aten.mse_loss.default", statement="L = mean (x - t)²", source=DECOMPOSITION + "mse_loss")
+@rule(
+    "aten.mse_loss.default",
+    statement="L = mean (x - t)²",
+    source=DECOMPOSITION + "mse_loss",
+    shapes="x (*), t (*) → L (), or (*) without reduction.",
+)
 def mse_loss(op: Operator) -> Cost:
-    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     return Cost(elementwise=(each("x - t", shape), each("(x - t)²", shape), *reduction(op, shape)))
 
 
-@rule("aten.mse_loss_backward.default", statement="dx = 2/n (x - t) dL", source=DECOMPOSITION + "mse_loss_backward")
+@rule(
+    "aten.mse_loss_backward.default",
+    statement="dx = 2/n (x - t) dL",
+    source=DECOMPOSITION + "mse_loss_backward",
+    shapes="dL () or (*), x (*), t (*) → dx (*).",
+)
 def mse_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     return Cost(elementwise=(each("x - t", shape), each("2/n (x - t)", shape), each("2/n (x - t) dL", shape)))
 
@@ -47,9 +55,9 @@ def _picked(op: Operator) -> tuple[tuple[Factor, str], ...]:
     statement="L = Σ -x[i, t[i]] / number of targets that are not ignored",
     source=DECOMPOSITION + "_nll_loss_forward",
     convention="reads one score per target; all positions are counted, ignored ones too; class weights multiply every score",
+    shapes="x (N, C, *) or (C), t (N, *) → L () or (N, *), total weight ().",
 )
 def nll_loss(op: Operator) -> Cost:
-    """Shapes: x (N, C, *) or (C), t (N, *) → L () or (N, *), total weight ()."""
     scores, targets = op.shape("self"), op.shape("target")
     kind = op.value("reduction", MEAN)
     terms = (*_weighted(op, scores), each("-x[i, t[i]]", targets))
@@ -67,9 +75,9 @@ def nll_loss(op: Operator) -> Cost:
     statement="dx[i, c] = -[c = t[i]] weight[c] dL / total weight",
     source=DECOMPOSITION + "_nll_loss_backward",
     convention="the scores are not read, their gradient is written in full",
+    shapes="dL () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *).",
 )
 def nll_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (N, *), x (N, C, *), t (N, *), total weight () → dx (N, C, *)."""
     scores, upstream = op.tensor("self"), op.tensor("grad_output")
     target, weight = op.tensor("target"), optional(op, "weight")
     mean = (each("dL / total weight", upstream.shape),) if op.value("reduction", MEAN) == MEAN else ()
@@ -84,9 +92,9 @@ def nll_loss_backward(op: Operator) -> Cost:
     "aten.smooth_l1_loss.default",
     statement="L = mean of |x - t| < β: (x - t)²/2β, else |x - t| - β/2",
     source=DECOMPOSITION + "smooth_l1_loss",
+    shapes="x (*), t (*) → L (), or (*) without reduction.",
 )
 def smooth_l1_loss(op: Operator) -> Cost:
-    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     names = ("x - t", "|x - t|", "(x - t)²", "(x - t)²/2", "(x - t)²/2β", "|x - t| - β/2")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
@@ -96,9 +104,9 @@ def smooth_l1_loss(op: Operator) -> Cost:
     "aten.smooth_l1_loss_backward.default",
     statement="dx = dL/n · ((x - t)/β or sign(x - t))",
     source=DECOMPOSITION + "smooth_l1_loss_backward",
+    shapes="dL () or (*), x (*), t (*) → dx (*).",
 )
 def smooth_l1_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     names = ("x - t", "|x - t|", "dL/n · (x - t)", "dL/n · (x - t)/β", "dL/n · sign(x - t)")
     return Cost(elementwise=(each("dL / n", op.shape("grad_output")), *(each(name, shape) for name in names)))
@@ -108,17 +116,21 @@ def smooth_l1_loss_backward(op: Operator) -> Cost:
     "aten.huber_loss.default",
     statement="L = mean of |x - t| < δ: (x - t)²/2, else δ(|x - t| - δ/2)",
     source="torch._refs.nn.functional.huber_loss",
+    shapes="x (*), t (*) → L (), or (*) without reduction.",
 )
 def huber_loss(op: Operator) -> Cost:
-    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = broadcast(op.shape("self"), op.shape("target"))
     names = ("x - t", "z = |x - t|", "z/2", "z²/2", "z - δ/2", "δ(z - δ/2)")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
 
 
-@rule("aten.huber_loss_backward.default", statement="dx = dL/n · (x - t clipped to ±δ)", source=DECOMPOSITION + "huber_loss_backward")
+@rule(
+    "aten.huber_loss_backward.default",
+    statement="dx = dL/n · (x - t clipped to ±δ)",
+    source=DECOMPOSITION + "huber_loss_backward",
+    shapes="dL () or (*), x (*), t (*) → dx (*).",
+)
 def huber_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
     shape, upstream = broadcast(op.shape("self"), op.shape("target")), op.shape("grad_output")
     return Cost(
         elementwise=(
@@ -134,10 +146,12 @@ def huber_loss_backward(op: Operator) -> Cost:
 
 
 @rule(
-    "aten.binary_cross_entropy.default", statement="L = mean of (t - 1) log(1 - x) - t log x", source=DECOMPOSITION + "binary_cross_entropy"
+    "aten.binary_cross_entropy.default",
+    statement="L = mean of (t - 1) log(1 - x) - t log x",
+    source=DECOMPOSITION + "binary_cross_entropy",
+    shapes="x (*), t (*), weight (*) → L (), or (*) without reduction.",
 )
 def binary_cross_entropy(op: Operator) -> Cost:
-    """Shapes: x (*), t (*), weight (*) → L (), or (*) without reduction."""
     shape = op.shape("self")
     names = ("t - 1", "-x", "log(1 - x)", "(t - 1) log(1 - x)", "log x", "t log x", "(t - 1) log(1 - x) - t log x")
     return Cost(elementwise=(*(each(name, shape) for name in names), *_weighted(op, shape), *reduction(op, shape)))
@@ -147,9 +161,9 @@ def binary_cross_entropy(op: Operator) -> Cost:
     "aten.binary_cross_entropy_backward.default",
     statement="dx = dL (x - t) / (x (1 - x)) / n",
     source=DECOMPOSITION + "binary_cross_entropy_backward",
+    shapes="dL () or (*), x (*), t (*), weight (*) → dx (*).",
 )
 def binary_cross_entropy_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (*), x (*), t (*), weight (*) → dx (*)."""
     shape = op.shape("self")
     names = ("x - t", "dL (x - t)", "1 - x", "x (1 - x)", "dL (x - t) / (x (1 - x))")
     mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
@@ -160,9 +174,9 @@ def binary_cross_entropy_backward(op: Operator) -> Cost:
     "aten.binary_cross_entropy_with_logits.default",
     statement="L = mean of (1 - t) x - ((pos_weight - 1) t + 1) log σ(x)",
     source=DECOMPOSITION + "binary_cross_entropy_with_logits",
+    shapes="x (*), t (*), weight (*), pos_weight (*) → L (), or (*) without reduction.",
 )
 def binary_cross_entropy_with_logits(op: Operator) -> Cost:
-    """Shapes: x (*), t (*), weight (*), pos_weight (*) → L (), or (*) without reduction."""
     shape = op.shape("self")
     names = (
         "1 - t",
@@ -207,11 +221,11 @@ def _log_sum(over: str, count: int, shape: Shape) -> tuple[Term, ...]:
     statement="α[t, s] = log Σ exp α[t - 1, s - {0, 1, 2}] + x[t, l[s]], L = -log Σ exp α[T, {2 S, 2 S + 1}]",
     source=CTC,
     convention=PADDED,
+    shapes="x (T, B, C), labels (B, S) or (all) → L (B), α (B, T, 2 S + 1).",
 )
 def ctc_loss(op: Operator) -> Cost:
-    """Shapes: x (T, B, C), labels (B, S) or (all) → L (B), α (B, T, 2 S + 1)."""
     batch, steps, places = op.outputs[1].shape
-    later = (batch, steps - 1, places)
+    later = (batch, reductions(steps), places)
     ends = (*_log_sum("end", 2, (batch,)), each("-log Σ", (batch,)))
     return Cost(elementwise=(*_log_sum("α", 3, later), each("+ x[t, l[s]]", later), *ends))
 
@@ -222,11 +236,11 @@ def ctc_loss(op: Operator) -> Cost:
     statement="dx[t, c] = (exp x[t, c] - exp(log Σ exp (α + β)[t, s: l[s] = c] + L - x[t, c])) dL, β as α from the other end",
     source=CTC,
     convention=PADDED,
+    shapes="dL (B), x (T, B, C), L (B), α (B, T, 2 S + 1) → dx (T, B, C).",
 )
 def ctc_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL (B), x (T, B, C), L (B), α (B, T, 2 S + 1) → dx (T, B, C)."""
     batch, steps, places = op.shape("log_alpha")
-    earlier, scores = (batch, steps - 1, places), op.shape("log_probs")
+    earlier, scores = (batch, reductions(steps), places), op.shape("log_probs")
     names = ("exp x", "log Σ + L", "- x", "exp(…)", "exp x - exp(…)", "· dL")
     return Cost(
         elementwise=(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from calc.cost import Cost, Operator, Term, rule, term
 from calc.rules.loss import MEAN, NONE, reduction
-from calc.rules.shapes import Shape, each, reducing
+from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
 AGAIN = "the margins found again, one addition for each to its class and one to the target's"
 
 
-@rule("aten.soft_margin_loss.default", statement="L = mean of log(1 + exp(-t x))", source=DECOMPOSITION + "soft_margin_loss")
+@rule(
+    "aten.soft_margin_loss.default",
+    statement="L = mean of log(1 + exp(-t x))",
+    source=DECOMPOSITION + "soft_margin_loss",
+    shapes="x (*), t (*) → L (), or (*) without reduction.",
+)
 def soft_margin_loss(op: Operator) -> Cost:
-    """Shapes: x (*), t (*) → L (), or (*) without reduction."""
     shape = op.shape("self")
     names = ("-x", "-t x", "exp(-t x)", "log(1 + exp(-t x))")
     return Cost(elementwise=(*(each(name, shape) for name in names), *reduction(op, shape)))
@@ -22,9 +26,9 @@ def soft_margin_loss(op: Operator) -> Cost:
     "aten.soft_margin_loss_backward.default",
     statement="dx = -t dL exp(-t x)/(1 + exp(-t x)) / n",
     source=DECOMPOSITION + "soft_margin_loss_backward",
+    shapes="dL () or (*), x (*), t (*) → dx (*).",
 )
 def soft_margin_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (*), x (*), t (*) → dx (*)."""
     shape = op.shape("self")
     names = ("t dL", "t x", "-t x", "exp(-t x)", "1 + exp(-t x)", "1/(1 + exp(-t x))", "σ - 1", "t dL (σ - 1)")
     mean = (each("/ n", shape),) if op.value("reduction", MEAN) == MEAN else ()
@@ -35,9 +39,9 @@ def soft_margin_loss_backward(op: Operator) -> Cost:
     "aten.multi_margin_loss.default",
     statement="L = mean over rows of Σⱼ max(0, margin - x[t] + x[j])ᵖ / C, j ≠ t",
     source=DECOMPOSITION + "multi_margin_loss",
+    shapes="x (N, C), t (N) → L (), or (N) without reduction.",
 )
 def multi_margin_loss(op: Operator) -> Cost:
-    """Shapes: x (N, C), t (N) → L (), or (N) without reduction."""
     scores, targets = op.shape("self"), op.shape("target")
     power = (each("zᵖ", scores),) if op.value("p", 1) == 2 else ()
     weight = (each("· weight[t]", scores),) if op.has("weight") else ()
@@ -64,9 +68,9 @@ def _summed(scores: Shape, kept: Shape) -> tuple[Term, ...]:
     "aten.multi_margin_loss_backward.default",
     statement="dx[j] = [z > 0] p zᵖ⁻¹ dL / C / n, dx[t] = -Σ of them",
     source=AGAIN,
+    shapes="dL () or (N), x (N, C), t (N) → dx (N, C).",
 )
 def multi_margin_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (N), x (N, C), t (N) → dx (N, C)."""
     scores, targets = op.shape("self"), op.shape("target")
     power = (each("p z", scores), each("p z / C", scores)) if op.value("p") == 2 else ()
     weight = (each("· weight[t]", scores),) if op.has("weight") else ()
@@ -87,9 +91,9 @@ def multi_margin_loss_backward(op: Operator) -> Cost:
     statement="dx[j] += [z > 0] dL / C, dx[t] -= the same, for every target t and class j",
     source=AGAIN,
     convention="as if every class were a target",
+    shapes="dL () or (N), x (N, C), targets (N, C) → dx (N, C).",
 )
 def multilabel_margin_loss_backward(op: Operator) -> Cost:
-    """Shapes: dL () or (N), x (N, C), targets (N, C) → dx (N, C)."""
     scores = op.shape("self")
     pairs = (*scores, scores[-1])
     return Cost(
@@ -108,16 +112,16 @@ def multilabel_margin_loss_backward(op: Operator) -> Cost:
     statement="L = mean over rows of Σ max(0, 1 - x[t] + x[j]) / C over targets t and other classes j",
     source=DECOMPOSITION + "multilabel_margin_loss_forward",
     convention="as if every class were a target",
+    shapes="x (N, C) or (C), targets (N, C) → L () or (N), which classes are targets (N, C).",
 )
 def multilabel_margin_loss(op: Operator) -> Cost:
-    """Shapes: x (N, C) or (C), targets (N, C) → L () or (N), which classes are targets (N, C)."""
     scores = op.shape("self")
     *rows, classes = scores
     pairs = (*scores, classes)
-    summed = (term("Σ z / C over pairs", *rows, classes * classes - 1), *reduction(op, tuple(rows)))
+    summed = (term("Σ z / C over pairs", *rows, reductions(classes * classes)), *reduction(op, tuple(rows)))
     return Cost(
         elementwise=(
-            term("where the targets end", *rows, classes - 1),
+            term("where the targets end", *rows, reductions(classes)),
             each("1 - x[t]", scores),
             each("z = 1 - x[t] + x[j]", pairs),
             each("z / C", pairs),

@@ -8,30 +8,41 @@ from calc.rules.shapes import each, given_number
 PRODUCT = "matrix product; one multiply-add = 2 FLOP"
 
 
-@rule("aten.mm.default", statement="C[i,j] = Σₖ A[i,k] B[k,j]", source=PRODUCT)
+@rule("aten.mm.default", statement="C[i,j] = Σₖ A[i,k] B[k,j]", source=PRODUCT, shapes="A (m, k), B (k, n) → C (m, n).")
 def mm(op: Operator) -> Cost:
-    """Shapes: A (m, k), B (k, n) → C (m, n)."""
     (m, k), (_, n) = op.shape("self"), op.shape("mat2")
     return Cost(matmul=(term("A B", 2, m, k, n),))
 
 
-@rule("aten.bmm.default", statement="C[b,i,j] = Σₖ A[b,i,k] B[b,k,j]", source=PRODUCT)
+@rule(
+    "aten.bmm.default",
+    statement="C[b,i,j] = Σₖ A[b,i,k] B[b,k,j]",
+    source=PRODUCT,
+    shapes="A (b, m, k), B (b, k, n) → C (b, m, n).",
+)
 def bmm(op: Operator) -> Cost:
-    """Shapes: A (b, m, k), B (b, k, n) → C (b, m, n)."""
     (b, m, k), (_, _, n) = op.shape("self"), op.shape("mat2")
     return Cost(matmul=(term("A B", 2, b, m, k, n),))
 
 
-@rule("aten.addmm.default", statement="D = β C + α A B", source=PRODUCT + "; the bias is one addition per result element")
+@rule(
+    "aten.addmm.default",
+    statement="D = β C + α A B",
+    source=PRODUCT + "; the bias is one addition per result element",
+    shapes="C (m, n) or broadcast to it, A (m, k), B (k, n) → D (m, n).",
+)
 def addmm(op: Operator) -> Cost:
-    """Shapes: C (m, n) or broadcast to it, A (m, k), B (k, n) → D (m, n)."""
     (m, k), (_, n) = op.shape("mat1"), op.shape("mat2")
     return Cost(matmul=(term("A B", 2, m, k, n),), elementwise=_bias(op))
 
 
-@rule("aten.baddbmm.default", statement="D[b] = β C[b] + α A[b] B[b]", source=PRODUCT + "; the bias is one addition per result element")
+@rule(
+    "aten.baddbmm.default",
+    statement="D[b] = β C[b] + α A[b] B[b]",
+    source=PRODUCT + "; the bias is one addition per result element",
+    shapes="C (b, m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (b, m, n).",
+)
 def baddbmm(op: Operator) -> Cost:
-    """Shapes: C (b, m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (b, m, n)."""
     (b, m, k), (_, _, n) = op.shape("batch1"), op.shape("batch2")
     return Cost(matmul=(term("A B", 2, b, m, k, n),), elementwise=_bias(op))
 
@@ -44,30 +55,36 @@ def _bias(op: Operator) -> tuple[Term, ...]:
     return (*product, *scaled, *added)
 
 
-@rule("aten.mv.default", statement="y[i] = Σₖ A[i,k] x[k]", source=PRODUCT)
+@rule("aten.mv.default", statement="y[i] = Σₖ A[i,k] x[k]", source=PRODUCT, shapes="A (m, k), x (k) → y (m).")
 def mv(op: Operator) -> Cost:
-    """Shapes: A (m, k), x (k) → y (m)."""
     m, k = op.shape("self")
     return Cost(matmul=(term("A x", 2, m, k),))
 
 
-@rule("aten.addmv.default", statement="y = β z + α A x", source=PRODUCT + "; the bias is one addition per result element")
+@rule(
+    "aten.addmv.default",
+    statement="y = β z + α A x",
+    source=PRODUCT + "; the bias is one addition per result element",
+    shapes="z (m) or broadcast to it, A (m, k), x (k) → y (m).",
+)
 def addmv(op: Operator) -> Cost:
-    """Shapes: z (m) or broadcast to it, A (m, k), x (k) → y (m)."""
     m, k = op.shape("mat")
     return Cost(matmul=(term("A x", 2, m, k),), elementwise=_bias(op))
 
 
-@rule("aten.addbmm.default", statement="D = β C + α Σ_b A[b] B[b]", source=PRODUCT + "; the bias is one addition per result element")
+@rule(
+    "aten.addbmm.default",
+    statement="D = β C + α Σ_b A[b] B[b]",
+    source=PRODUCT + "; the bias is one addition per result element",
+    shapes="C (m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (m, n).",
+)
 def addbmm(op: Operator) -> Cost:
-    """Shapes: C (m, n) or broadcast to it, A (b, m, k), B (b, k, n) → D (m, n)."""
     (b, m, k), (_, _, n) = op.shape("batch1"), op.shape("batch2")
     return Cost(matmul=(term("A B", 2, b, m, k, n),), elementwise=_bias(op))
 
 
-@rule("aten.dot.default", "aten.vdot.default", statement="y = Σₖ a[k] x[k]", source=PRODUCT)
+@rule("aten.dot.default", "aten.vdot.default", statement="y = Σₖ a[k] x[k]", source=PRODUCT, shapes="a (k), x (k) → y ().")
 def dot(op: Operator) -> Cost:
-    """Shapes: a (k), x (k) → y ()."""
     (k,) = op.shape("self")
     return Cost(matmul=(term("a x", 2, k),))
 
@@ -77,9 +94,9 @@ def dot(op: Operator) -> Cost:
     statement="each row of A is multiplied by the matrix of its group",
     source=PRODUCT,
     convention="2·M·K·N for M rows, however they are routed",
+    shapes="A (M, K), B (E, K, N) → (M, N), groups of rows; A (K, M), B (M, N) → (E, K, N); A (E, M, K), B (K, N) → (M, N).",
 )
 def grouped_mm(op: Operator) -> Cost:
-    """Shapes: A (M, K), B (E, K, N) → (M, N), groups of rows; A (K, M), B (M, N) → (E, K, N); A (E, M, K), B (K, N) → (M, N)."""
     a, b = op.shape("self"), op.shape("mat2")
     if len(a) == 3 and len(b) == 2:
         a = a[1:]  # each column of B belongs to one group, so it meets one of the E matrices

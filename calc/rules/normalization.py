@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, Term, rule, term
-from calc.rules.shapes import Shape, each, optional, reducing, whole
+from calc.rules.shapes import Shape, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."
 
@@ -21,7 +21,7 @@ def _rows(op: Operator, name: str) -> tuple[Shape, Shape]:
 
 
 def _row_sum(name: str, rows: Shape, row: Shape) -> Term:
-    return term(name, *rows, math.prod(row) - 1)
+    return term(name, *rows, reductions(math.prod(row)))
 
 
 def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
@@ -35,9 +35,9 @@ def _affine(op: Operator, shape: Shape) -> tuple[Term, ...]:
     "aten.native_layer_norm.default",
     statement="y = (x - mean) / √(variance + ε) · weight + bias",
     source="torch._refs.native_layer_norm; its variance is one reduction",
+    shapes="x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1).",
 )
 def layer_norm(op: Operator) -> Cost:
-    """Shapes: x (*M, *N), weight (*N), bias (*N) → y (*M, *N), mean (*M, 1), rstd (*M, 1)."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     return Cost(
@@ -59,9 +59,9 @@ def layer_norm(op: Operator) -> Cost:
     statement="dx = rstd/N (N g - Σ g - x̂ Σ g x̂) with g = dy · weight; dweight = Σ dy x̂; dbias = Σ dy",
     source=DECOMPOSITION + "native_layer_norm_backward",
     convention="the bias itself is not read",
+    shapes="dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask asks.",
 )
 def layer_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (*M, *N), x (*M, *N), mean (*M, 1), rstd (*M, 1), weight (*N) → dx, dweight, dbias as output_mask asks."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     of_input, of_weight, of_bias = op.value("output_mask")
@@ -94,9 +94,13 @@ def _down(name: str, shape: Shape, dims: tuple[int, ...]) -> tuple[Term, ...]:
     return (reducing(name, shape, dims),) if dims else ()
 
 
-@rule("aten._fused_rms_norm.default", statement="y = x / √(mean(x²) + ε) · weight", source=DECOMPOSITION + "_fused_rms_norm")
+@rule(
+    "aten._fused_rms_norm.default",
+    statement="y = x / √(mean(x²) + ε) · weight",
+    source=DECOMPOSITION + "_fused_rms_norm",
+    shapes="x (*M, *N), weight (*N) → y (*M, *N), rstd (*M, 1).",
+)
 def rms_norm(op: Operator) -> Cost:
-    """Shapes: x (*M, *N), weight (*N) → y (*M, *N), rstd (*M, 1)."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     return Cost(
@@ -116,9 +120,9 @@ def rms_norm(op: Operator) -> Cost:
     "aten._fused_rms_norm_backward.default",
     statement="dx = (g - x̂/N Σ x̂ g) rstd with g = dy · weight; dweight = Σ dy x̂",
     source=DECOMPOSITION + "_fused_rms_norm_backward",
+    shapes="dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask asks.",
 )
 def rms_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (*M, *N), x (*M, *N), rstd (*M, 1), weight (*N) → dx, dweight as output_mask asks."""
     rows, row = _rows(op, "input")
     shape = (*rows, *row)
     of_input, of_weight = op.value("output_mask")
@@ -153,9 +157,9 @@ def _channels(op: Operator, name: str) -> tuple[Factor, Factor]:
     statement="y = (x - mean) / √(variance + ε) · weight + bias, per channel; in training the batch's own mean and variance",
     source=DECOMPOSITION + "native_batch_norm_helper",
     convention="in training the running statistics are read and written",
+    shapes="x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C).",
 )
 def batch_norm(op: Operator) -> Cost:
-    """Shapes: x (B, C, *), weight, bias, running mean and variance (C) → y (B, C, *), mean (C), rstd (C)."""
     channels, size = _channels(op, "input")
     shape = op.shape("input")
     if not op.value("training"):
@@ -164,8 +168,8 @@ def batch_norm(op: Operator) -> Cost:
     running = tuple(optional(op, name) for name in ("running_mean", "running_var"))
     return Cost(
         elementwise=(
-            term("variance", channels, size - 1),
-            term("Σ x", channels, size - 1),
+            term("variance", channels, reductions(size)),
+            term("Σ x", channels, reductions(size)),
             term("mean = Σ x / m", channels),
             term("variance + ε", channels),
             term("rstd = 1/√", channels),
@@ -189,9 +193,9 @@ def _average(name: str, channels: Factor) -> tuple[Term, ...]:
     statement="dx = (dy - (x - mean) rstd² Σ dy (x - mean)/m - Σ dy/m) rstd weight; dweight = rstd Σ dy (x - mean); dbias = Σ dy",
     source=DECOMPOSITION + "native_batch_norm_backward",
     convention="reads the statistics it uses: those of the batch in training, the running ones else; dx counts, asked for or not",
+    shapes="dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks.",
 )
 def batch_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *), x (B, C, *), weight and statistics (C) → dx, dweight, dbias as output_mask asks."""
     channels, size = _channels(op, "input")
     shape = op.shape("input")
     train, of_weight = op.value("train"), op.value("output_mask")[1]
@@ -211,10 +215,10 @@ def batch_norm_backward(op: Operator) -> Cost:
     return Cost(
         elementwise=(
             *statistics,
-            term("Σ dy", channels, size - 1),
+            term("Σ dy", channels, reductions(size)),
             each("x - mean, for Σ", shape),
             each("dy (x - mean)", shape),
-            term("Σ dy (x - mean)", channels, size - 1),
+            term("Σ dy (x - mean)", channels, reductions(size)),
             term("mean of dy = Σ dy / m", channels),
             term("Σ dy (x - mean) / m", channels),
             term("rstd²", channels),
@@ -227,16 +231,21 @@ def batch_norm_backward(op: Operator) -> Cost:
     )
 
 
+def _down_to(elements: Factor, groups: Factor) -> Factor:
+    """Operations that reduce so many elements to one for each group: none where there are no elements."""
+    return elements - groups if elements != 0 else 0
+
+
 @rule(
     "aten.native_group_norm.default",
     statement="y = (x - mean) / √(variance + ε) · weight + bias, per group of channels",
     source="torch._refs.native_group_norm, as written for devices other than CPU",
+    shapes="x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G).",
 )
 def group_norm(op: Operator) -> Cost:
-    """Shapes: x (B, C, *), weight (C), bias (C), G groups → y (B, C, *), mean (B, G), rstd (B, G)."""
     shape = op.shape("input")
     groups = (shape[0], op.value("group"))
-    whole_reduction = math.prod(shape) - math.prod(groups)
+    whole_reduction = _down_to(math.prod(shape), math.prod(groups))
     return Cost(
         elementwise=(
             term("variance", whole_reduction),
@@ -255,15 +264,15 @@ def group_norm(op: Operator) -> Cost:
     "aten.native_group_norm_backward.default",
     statement="dx = dy rstd weight + x c₂ + c₃, c₂ and c₃ from Σ dy x weight and Σ dy weight of the group; dweight, dbias over the batch",
     source=DECOMPOSITION + "native_group_norm_backward",
+    shapes="dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask asks.",
 )
 def group_norm_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *), x (B, C, *), mean (B, G), rstd (B, G), weight (C) → dx, dweight, dbias as output_mask asks."""
     shape = op.shape("input")
     batch, channels, *rest = shape
     count = op.value("group")
     planes, groups = (batch, channels), (batch, count)
     of_input, of_weight, of_bias = op.value("output_mask")
-    per_group = batch * channels - batch * count
+    per_group = _down_to(batch * channels, batch * count)
     weighted = (each("weight Σ dy x", planes), each("weight Σ dy", planes)) if op.has("weight") else ()
     input_gradient = (
         *weighted,
@@ -290,9 +299,9 @@ def group_norm_backward(op: Operator) -> Cost:
         each("Σ dy · mean, per channel", planes),
         each("Σ dy x - …", planes),
         each("(…) rstd", planes),
-        term("dweight = Σ over the batch", batch - 1, channels),
+        term("dweight = Σ over the batch", reductions(batch), channels),
     )
-    positions = math.prod(rest) - 1
+    positions = reductions(math.prod(rest))
     return Cost(
         elementwise=(
             each("dy x", shape),
@@ -300,6 +309,6 @@ def group_norm_backward(op: Operator) -> Cost:
             term("Σ dy", batch, channels, positions),
             *(input_gradient if of_input else ()),
             *(weight_gradient if of_weight else ()),
-            *((term("dbias = Σ over the batch", batch - 1, channels),) if of_bias else ()),
+            *((term("dbias = Σ over the batch", reductions(batch), channels),) if of_bias else ()),
         )
     )

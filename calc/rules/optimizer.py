@@ -11,9 +11,9 @@ from calc.rules.shapes import broadcast, each
     "aten.addcmul_.default",
     statement="y = x + value · a · b",
     source="torch._refs.addcmul: it multiplies by value even if that is 1",
+    shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcmul(op: Operator) -> Cost:
-    """Shapes: x (*), a (*), b (*) → y (*)."""
     a, b = op.shape("tensor1"), op.shape("tensor2")
     return Cost(elementwise=(each("value · a", a), each("value a · b", broadcast(a, b)), each("x + value a b", op.out.shape)))
 
@@ -23,9 +23,9 @@ def addcmul(op: Operator) -> Cost:
     "aten.addcdiv_.default",
     statement="y = x + value · a / b",
     source="torch._refs.addcdiv: it multiplies by value even if that is 1",
+    shapes="x (*), a (*), b (*) → y (*).",
 )
 def addcdiv(op: Operator) -> Cost:
-    """Shapes: x (*), a (*), b (*) → y (*)."""
     a, b = op.shape("tensor1"), op.shape("tensor2")
     return Cost(elementwise=(each("value · a", a), each("value a / b", broadcast(a, b)), each("x + value a / b", op.out.shape)))
 
@@ -37,9 +37,9 @@ def addcdiv(op: Operator) -> Cost:
     "aten.lerp_.Tensor",
     statement="y = x + w (end - x), or end - (1 - w)(end - x) where |w| ≥ 1/2",
     source="torch._refs.lerp, which looks at the size of w once and makes both w and w - 1",
+    shapes="x (*), end (*), w a number or (*) → y (*).",
 )
 def lerp(op: Operator) -> Cost:
-    """Shapes: x (*), end (*), w a number or (*) → y (*)."""
     weight = op.value("weight")
     weights = weight.shape if isinstance(weight, View) else ()
     between = broadcast(op.shape("self"), op.shape("end"))

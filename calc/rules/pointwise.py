@@ -140,9 +140,13 @@ TABLE = (
 def register(row: Pointwise) -> None:
     """Register the rule of a row."""
 
-    @rule(*(f"aten.{op}" for op in row.ops.split()), statement=row.statement, source=row.source)
+    @rule(
+        *(f"aten.{op}" for op in row.ops.split()),
+        statement=row.statement,
+        source=row.source,
+        shapes="all arguments broadcast to (*) → y (*).",
+    )
     def pointwise(op: Operator) -> Cost:
-        """Shapes: all arguments broadcast to (*) → y (*)."""
         return Cost(elementwise=tuple(each(addend, op.out.shape) for addend in row.addends))
 
 
@@ -161,9 +165,9 @@ def _each_of(op: Operator, *addends: str) -> Cost:
     "aten.add_.Scalar",
     statement="y = a + alpha · b",
     source=REFS + "add; an alpha of 1 is no multiplication",
+    shapes="a and b broadcast to (*) → y (*).",
 )
 def add(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     return _each_of(op, *_scaled(op), "a + b")
 
 
@@ -174,9 +178,9 @@ def add(op: Operator) -> Cost:
     "aten.sub_.Scalar",
     statement="y = a - alpha · b",
     source=REFS + "sub; an alpha of 1 is no multiplication",
+    shapes="a and b broadcast to (*) → y (*).",
 )
 def sub(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     return _each_of(op, *_scaled(op), "a - b")
 
 
@@ -185,23 +189,35 @@ def _scaled(op: Operator) -> tuple[str, ...]:
     return ("alpha · b",) if given_number(op, "alpha") and isinstance(op.value("other"), View) else ()
 
 
-@rule("aten.xlogy.Tensor", statement="y = a log b, or 0 where a = 0", source=REFS + "xlogy")
+@rule(
+    "aten.xlogy.Tensor",
+    statement="y = a log b, or 0 where a = 0",
+    source=REFS + "xlogy",
+    shapes="a and b broadcast to (*) → y (*).",
+)
 def xlogy(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     return Cost(elementwise=(each("log b", op.shape("other") if op.has("other") else ()), each("a log b", op.out.shape)))
 
 
-@rule("aten.rsub.Tensor", "aten.rsub.Scalar", statement="y = b - alpha · a", source=REFS + "rsub; an alpha of 1 is no multiplication")
+@rule(
+    "aten.rsub.Tensor",
+    "aten.rsub.Scalar",
+    statement="y = b - alpha · a",
+    source=REFS + "rsub; an alpha of 1 is no multiplication",
+    shapes="a and b broadcast to (*) → y (*).",
+)
 def rsub(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     return _each_of(op, *(("alpha · a",) if given_number(op, "alpha") else ()), "b - a")
 
 
 @rule(
-    "aten.pow.Tensor_Scalar", "aten.pow_.Scalar", statement="y = xᵖ", source=REFS + "pow: x · x for p = 2, √x for p = 1/2, a copy for p = 1"
+    "aten.pow.Tensor_Scalar",
+    "aten.pow_.Scalar",
+    statement="y = xᵖ",
+    source=REFS + "pow: x · x for p = 2, √x for p = 1/2, a copy for p = 1",
+    shapes="x (*) → y (*).",
 )
 def power(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     exponent = op.value("exponent")
     if exponent == 1:
         return Cost()
@@ -214,9 +230,9 @@ def power(op: Operator) -> Cost:
     "aten.div.Scalar_mode",
     statement="y = a / b rounded down, or towards 0",
     source=REFS + "floor_divide: the remainder is taken off before dividing; rounding is 0",
+    shapes="a and b broadcast to (*) → y (*).",
 )
 def divide_and_round(op: Operator) -> Cost:
-    """Shapes: a and b broadcast to (*) → y (*)."""
     mode = op.value("rounding_mode", None if op.name.startswith("aten.div") else "floor")
     if mode != "floor":
         return _each_of(op, "a / b")
@@ -237,9 +253,14 @@ def divide_and_round(op: Operator) -> Cost:
     )
 
 
-@rule("aten.gelu.default", "aten.gelu_.default", statement="y = x Φ(x), or its tanh approximation", source=FUNCTIONAL + "gelu")
+@rule(
+    "aten.gelu.default",
+    "aten.gelu_.default",
+    statement="y = x Φ(x), or its tanh approximation",
+    source=FUNCTIONAL + "gelu",
+    shapes="x (*) → y (*).",
+)
 def gelu(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     if op.value("approximate", "none") == "tanh":
         return _each_of(
             op, "x²", "x³", "0.044715 x³", "x + 0.044715 x³", "√(2/π) (…)", "x/2", "tanh(…)", "1 + tanh(…)", "x/2 (1 + tanh(…))"
@@ -248,10 +269,12 @@ def gelu(op: Operator) -> Cost:
 
 
 @rule(
-    "aten.gelu_backward.default", statement="dx = dy (Φ(x) + x φ(x)), or of its tanh approximation", source=DECOMPOSITION + "gelu_backward"
+    "aten.gelu_backward.default",
+    statement="dx = dy (Φ(x) + x φ(x)), or of its tanh approximation",
+    source=DECOMPOSITION + "gelu_backward",
+    shapes="dy (*), x (*) → dx (*).",
 )
 def gelu_backward(op: Operator) -> Cost:
-    """Shapes: dy (*), x (*) → dx (*)."""
     if op.value("approximate", "none") == "tanh":
         return _each_of(
             op,
@@ -291,10 +314,12 @@ def gelu_backward(op: Operator) -> Cost:
 
 
 @rule(
-    "aten.softplus.default", statement="y = log(1 + exp(β x))/β", source=FUNCTIONAL + "softplus: without the two scalings unless β is given"
+    "aten.softplus.default",
+    statement="y = log(1 + exp(β x))/β",
+    source=FUNCTIONAL + "softplus: without the two scalings unless β is given",
+    shapes="x (*) → y (*).",
 )
 def softplus(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     if given_number(op, "beta"):
         return _each_of(op, "β x", "exp(β x)", "log(1 + exp(β x))", "log(…)/β")
     return _each_of(op, "exp x", "log(1 + exp x)")
@@ -305,15 +330,19 @@ def softplus(op: Operator) -> Cost:
     "aten.celu_.default",
     statement="y = x, or α (exp(x/α) - 1) where x ≤ 0",
     source=FUNCTIONAL + "celu: without the two scalings unless α is given",
+    shapes="x (*) → y (*).",
 )
 def celu(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     return _each_of(op, "x/α", "exp(x/α) - 1", "α (exp(x/α) - 1)") if given_number(op, "alpha") else _each_of(op, "exp x - 1")
 
 
-@rule("aten.elu_backward.default", statement="dx = dy scale, or dy γ scale α exp(γ x) where x ≤ 0", source=DECOMPOSITION + "elu_backward")
+@rule(
+    "aten.elu_backward.default",
+    statement="dx = dy scale, or dy γ scale α exp(γ x) where x ≤ 0",
+    source=DECOMPOSITION + "elu_backward",
+    shapes="dy (*), x or y (*) → dx (*).",
+)
 def elu_backward(op: Operator) -> Cost:
-    """Shapes: dy (*), x or y (*) → dx (*)."""
     if op.value("is_result"):
         return _each_of(op, "γ dy", "y + scale α", "γ dy (y + scale α)", "scale dy")
     return _each_of(op, "γ dy", "scale α γ dy", "γ x", "exp(γ x)", "scale α γ dy exp(γ x)", "scale dy")
@@ -323,22 +352,30 @@ def elu_backward(op: Operator) -> Cost:
     "aten.log_sigmoid_backward.default",
     statement="dx = dy (1[x<0] ∓ z/(1 + z)), z = exp(-|x|)",
     source=DECOMPOSITION + "log_sigmoid_backward",
+    shapes="dy (*), x (*), z (*) or, where the forward did not keep it, (0) → dx (*).",
 )
 def log_sigmoid_backward(op: Operator) -> Cost:
-    """Shapes: dy (*), x (*), z (*) or, where the forward did not keep it, (0) → dx (*)."""
     again = ("|x|", "-|x|", "z = exp(-|x|)") if op.tensor("buffer").numel == 0 else ()
     return _each_of(op, *again, "1 + z", "z/(1 + z)", "± z/(1 + z)", "1[x<0] ∓ z/(1 + z)", "dy (…)")
 
 
-@rule("aten.glu.default", statement="y = a σ(b), with a and b the halves of x along dim", source=FUNCTIONAL + "glu")
+@rule(
+    "aten.glu.default",
+    statement="y = a σ(b), with a and b the halves of x along dim",
+    source=FUNCTIONAL + "glu",
+    shapes="x (*, 2 n) → y (*, n).",
+)
 def glu(op: Operator) -> Cost:
-    """Shapes: x (*, 2 n) → y (*, n)."""
     return _each_of(op, "-b", "exp(-b)", "1 + exp(-b)", "σ(b) = 1/(1 + exp(-b))", "a σ(b)")
 
 
-@rule("aten.glu_backward.default", statement="da = dy σ(b), db = dy a σ(b) (1 - σ(b))", source=DECOMPOSITION + "glu_backward")
+@rule(
+    "aten.glu_backward.default",
+    statement="da = dy σ(b), db = dy a σ(b) (1 - σ(b))",
+    source=DECOMPOSITION + "glu_backward",
+    shapes="dy (*, n), x (*, 2 n) → dx (*, 2 n).",
+)
 def glu_backward(op: Operator) -> Cost:
-    """Shapes: dy (*, n), x (*, 2 n) → dx (*, 2 n)."""
     addends = (
         "-b",
         "exp(-b)",
@@ -357,7 +394,7 @@ def glu_backward(op: Operator) -> Cost:
     "aten.native_dropout.default",
     statement="y = x · mask / (1 - p)",
     source=DECOMPOSITION + "native_dropout; random numbers and their comparison are 0",
+    shapes="x (*) → y (*), mask (*).",
 )
 def dropout(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*), mask (*)."""
     return _each_of(op, "x · mask", "x · mask / (1 - p)") if op.value("train") and op.value("p") not in (0, 1) else Cost()

@@ -26,9 +26,9 @@ def _window(op: Operator) -> int:
     statement="y = max x over each window, and where it stands",
     source=REDUCTION,
     convention=CONVENTION,
+    shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
 )
 def max_pool(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s) → y (B, C, *t), positions of the same shape."""
     return Cost(elementwise=(term("max of each window", *op.out.shape, _window(op) - 1),))
 
 
@@ -40,9 +40,9 @@ def max_pool(op: Operator) -> Cost:
     statement="dx[position[i]] += dy[i]",
     source="torch._decomp.decompositions.max_pool2d_with_indices_backward: " + GATHERED,
     convention="the input is not read",
+    shapes="dy (B, C, *t), positions of the same shape → dx (B, C, *s).",
 )
 def max_pool_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t), positions of the same shape → dx (B, C, *s)."""
     dy = op.tensor("grad_output")
     return Cost(elementwise=(each("dx[position] += dy", dy.shape),), reads=whole(dy, op.tensor("indices")))
 
@@ -53,9 +53,9 @@ def max_pool_backward(op: Operator) -> Cost:
     statement="y = mean of x over each window",
     source=REDUCTION + ", and one division",
     convention=CONVENTION,
+    shapes="x (B, C, *s) → y (B, C, *t).",
 )
 def average_pool(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s) → y (B, C, *t)."""
     return Cost(elementwise=(term("Σ of each window", *op.out.shape, _window(op) - 1), each("/ n", op.out.shape)))
 
 
@@ -65,9 +65,9 @@ def average_pool(op: Operator) -> Cost:
     statement="dx += dy / n over each window",
     source="one division per source element and one addition per element of its window",
     convention=CONVENTION + "; the input is not read",
+    shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def average_pool_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
     dy = op.tensor("grad_output")
     return Cost(elementwise=(each("dy / n", dy.shape), term("dx += dy / n", *dy.shape, _window(op))), reads=whole(dy))
 
@@ -75,7 +75,7 @@ def average_pool_backward(op: Operator) -> Cost:
 def _in_windows(op: Operator, large: Shape, small: Shape) -> tuple[Any, ...]:
     """Factors of the number of elements in all adaptive windows together."""
     axes = 3 if "3d" in op.name else 2
-    lengths: tuple[Factor, ...] = tuple(n + m - 1 for n, m in zip(large[-axes:], small[-axes:], strict=True))
+    lengths: tuple[Factor, ...] = tuple(n + m - 1 if n != 0 and m != 0 else 0 for n, m in zip(large[-axes:], small[-axes:], strict=True))
     return (*large[:-axes], *lengths)
 
 
@@ -85,9 +85,9 @@ def _in_windows(op: Operator, large: Shape, small: Shape) -> tuple[Any, ...]:
     statement="y = max x over each of the given number of windows, and where it stands",
     source=REDUCTION,
     convention=ADAPTIVE,
+    shapes="x (B, C, *s) → y (B, C, *t), positions of the same shape.",
 )
 def adaptive_max_pool(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s) → y (B, C, *t), positions of the same shape."""
     elements = math.prod(_in_windows(op, op.shape("self"), op.out.shape))
     return Cost(elementwise=(term("max of each window", elements - op.out.numel),))
 
@@ -98,9 +98,9 @@ def adaptive_max_pool(op: Operator) -> Cost:
     statement="y = mean of x over each of the given number of windows",
     source=REDUCTION + ", and one division",
     convention=ADAPTIVE,
+    shapes="x (B, C, *s) → y (B, C, *t).",
 )
 def adaptive_average_pool(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s) → y (B, C, *t)."""
     elements = math.prod(_in_windows(op, op.shape("self"), op.out.shape))
     return Cost(elementwise=(term("Σ of each window", elements - op.out.numel), each("/ n", op.out.shape)))
 
@@ -111,9 +111,9 @@ def adaptive_average_pool(op: Operator) -> Cost:
     statement="dx += dy / n over each window",
     source="one division per source element and one addition per element of its window",
     convention=ADAPTIVE + "; the input is not read",
+    shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def adaptive_average_pool_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
     dy = op.tensor("grad_output")
     return Cost(elementwise=(each("dy / n", dy.shape), term("dx += dy / n", *_in_windows(op, op.shape("self"), dy.shape))), reads=whole(dy))
 

@@ -6,20 +6,20 @@ import math
 
 from calc.cost import Cost, Operator, Term, rule, term
 from calc.errors import NapkinError
-from calc.rules.shapes import each, reducing, split
+from calc.rules.shapes import each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n - 1 operations"
 
 
-@rule("aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION)
+@rule(
+    "aten.sum.default", "aten.sum.dim_IntList", statement="y = Σ x over dim", source=REDUCTION, shapes="x (*) → y (* without dim)."
+)
 def sum_(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     return Cost(elementwise=(reducing("Σ x", op.shape("self"), op.value("dim")),))
 
 
-@rule("aten.prod.default", "aten.prod.dim_int", statement="y = Π x over dim", source=REDUCTION)
+@rule("aten.prod.default", "aten.prod.dim_int", statement="y = Π x over dim", source=REDUCTION, shapes="x (*) → y (* without dim).")
 def prod(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     return Cost(elementwise=(reducing("Π x", op.shape("self"), op.value("dim")),))
 
 
@@ -32,15 +32,20 @@ def prod(op: Operator) -> Cost:
     "aten.min.dim",
     statement="y = max x over dim (or min), and where it stands",
     source=REDUCTION,
+    shapes="x (*) → y (* without dim), positions of the same shape.",
 )
 def extremum(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim), positions of the same shape."""
     return Cost(elementwise=(reducing("max x", op.shape("self"), op.value("dim")),))
 
 
-@rule("aten.mean.default", "aten.mean.dim", statement="y = (Σ x over dim) / n", source="torch._refs.mean")
+@rule(
+    "aten.mean.default",
+    "aten.mean.dim",
+    statement="y = (Σ x over dim) / n",
+    source="torch._refs.mean",
+    shapes="x (*) → y (* without dim).",
+)
 def mean(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     return Cost(elementwise=mean_of(op.shape("self"), op.value("dim")))
 
 
@@ -49,9 +54,13 @@ def mean_of(shape: tuple[object, ...], dims: object) -> tuple[Term, ...]:
     return reducing("Σ x", shape, dims), each("/ n", split(shape, dims)[0])
 
 
-@rule("aten.var.correction", statement="y = Σ (x - mean)² / (n - c)", source="torch._refs.var, whose prim is one reduction: n - 1")
+@rule(
+    "aten.var.correction",
+    statement="y = Σ (x - mean)² / (n - c)",
+    source="torch._refs.var, whose prim is one reduction: n - 1",
+    shapes="x (*) → y (* without dim).",
+)
 def var(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     return Cost(elementwise=(reducing("variance of x", op.shape("self"), op.value("dim")),))
 
 
@@ -59,25 +68,35 @@ def var(op: Operator) -> Cost:
     "aten.std.correction",
     statement="y = √(Σ (x - mean)² / (n - c))",
     source="torch._refs.std: a variance, a reduction of n - 1, and a root",
+    shapes="x (*) → y (* without dim).",
 )
 def std(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     return Cost(elementwise=(reducing("variance of x", shape, dims), each("√", split(shape, dims)[0])))
 
 
-@rule("aten.var_mean.correction", statement="the variance and the mean over dim", source="torch._refs.var_mean")
+@rule(
+    "aten.var_mean.correction",
+    statement="the variance and the mean over dim",
+    source="torch._refs.var_mean",
+    shapes="x (*) → variance and mean (* without dim).",
+)
 def var_mean(op: Operator) -> Cost:
-    """Shapes: x (*) → variance and mean (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims)))
 
 
-@rule("aten.logsumexp.default", statement="y = log Σ exp(x - max x) + max x", source="torch._refs.logsumexp")
+@rule(
+    "aten.logsumexp.default",
+    statement="y = log Σ exp(x - max x) + max x",
+    source="torch._refs.logsumexp",
+    shapes="x (*) → y (* without dim).",
+)
 def logsumexp(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     kept, _ = split(shape, dims)
+    if math.prod(shape) == 0:  # the reference then takes no maximum
+        return Cost(elementwise=(each("log", kept),))
     return Cost(
         elementwise=(
             reducing("max x", shape, dims),
@@ -91,9 +110,13 @@ def logsumexp(op: Operator) -> Cost:
     )
 
 
-@rule("aten.linalg_vector_norm.default", statement="y = (Σ |x|ᵖ)^(1/p) over dim", source="torch._refs.linalg.vector_norm")
+@rule(
+    "aten.linalg_vector_norm.default",
+    statement="y = (Σ |x|ᵖ)^(1/p) over dim",
+    source="torch._refs.linalg.vector_norm",
+    shapes="x (*) → y (* without dim). Order p = 2 unless given.",
+)
 def vector_norm(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim). Order p = 2 unless given."""
     shape, dims, order = op.shape("self"), op.value("dim"), float(op.value("ord", 2))
     kept, reduced = split(shape, dims)
     if order == 0:
@@ -114,9 +137,9 @@ def vector_norm(op: Operator) -> Cost:
     "aten.cumprod.default",
     statement="y[i] = y[i-1] + x[i] along dim (or the product)",
     source=REDUCTION + ", and so is a running one",
+    shapes="x (*) → y (*).",
 )
 def cumulative(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     return Cost(elementwise=(reducing("y[i-1] + x[i]", op.shape("self"), op.value("dim")),))
 
 
@@ -124,12 +147,12 @@ def cumulative(op: Operator) -> Cost:
     "aten.logcumsumexp.default",
     statement="y[i] = log(exp y[i-1] + exp x[i]) along dim",
     source="torch._refs.logaddexp for each element of a line but the first: 4 operations",
+    shapes="x (*) → y (*).",
 )
 def log_cumulative(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     kept, reduced = split(op.shape("self"), op.value("dim"))
     names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
-    return Cost(elementwise=tuple(term(name, *kept, math.prod(reduced) - 1) for name in names))
+    return Cost(elementwise=tuple(term(name, *kept, reductions(math.prod(reduced))) for name in names))
 
 
 @rule(
@@ -137,9 +160,9 @@ def log_cumulative(op: Operator) -> Cost:
     "aten.dist.default",
     statement="y = (Σ |x|ᵖ)^(1/p) over dim; for dist of x = a - b",
     source="torch._refs.norm",
+    shapes="x (*) → y (* without dim). Order p = 2.",
 )
 def norm(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim). Order p = 2."""
     shape = op.shape("self")
     if op.value("p", 2) not in (2, None):
         raise NapkinError(f"{op.name} of order {op.value('p')} has no rule: use torch.linalg.vector_norm, which has one for every order")
@@ -148,34 +171,46 @@ def norm(op: Operator) -> Cost:
     return Cost(elementwise=(*difference, each("x²", shape), reducing("Σ x²", shape, dims), each("√", split(shape, dims)[0])))
 
 
-@rule("aten.aminmax.default", statement="the least and the largest x over dim", source="two " + REDUCTION)
+@rule(
+    "aten.aminmax.default",
+    statement="the least and the largest x over dim",
+    source="two " + REDUCTION,
+    shapes="x (*) → least and largest (* without dim).",
+)
 def extrema(op: Operator) -> Cost:
-    """Shapes: x (*) → least and largest (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     return Cost(elementwise=(reducing("min x", shape, dims), reducing("max x", shape, dims)))
 
 
-@rule("aten.nansum.default", "aten.count_nonzero.default", statement="y = Σ x over what is a number, or of [x ≠ 0]", source=REDUCTION)
+@rule(
+    "aten.nansum.default",
+    "aten.count_nonzero.default",
+    statement="y = Σ x over what is a number, or of [x ≠ 0]",
+    source=REDUCTION,
+    shapes="x (*) → y (* without dim).",
+)
 def sum_of_some(op: Operator) -> Cost:
-    """Shapes: x (*) → y (* without dim)."""
     return Cost(elementwise=(reducing("Σ x", op.shape("self"), op.value("dim")),))
 
 
-@rule("aten.std_mean.correction", statement="the standard deviation and the mean over dim", source="torch._refs.std_mean")
+@rule(
+    "aten.std_mean.correction",
+    statement="the standard deviation and the mean over dim",
+    source="torch._refs.std_mean",
+    shapes="x (*) → deviation and mean (* without dim).",
+)
 def std_mean(op: Operator) -> Cost:
-    """Shapes: x (*) → deviation and mean (* without dim)."""
     shape, dims = op.shape("self"), op.value("dim")
     kept, _ = split(shape, dims)
     return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims), each("√", kept)))
 
 
-@rule("aten.trace.default", statement="y = Σ x[i,i]", source=REDUCTION)
+@rule("aten.trace.default", statement="y = Σ x[i,i]", source=REDUCTION, shapes="x (n, n) → y ().")
 def trace(op: Operator) -> Cost:
-    """Shapes: x (n, n) → y ()."""
     n, columns = op.shape("self")
     if n != columns:
         raise NapkinError(f"{op.name} of a matrix that is not square has no rule: sum its diagonal with torch.diagonal(x).sum()")
-    return Cost(elementwise=(term("Σ x[i,i]", n - 1),))
+    return Cost(elementwise=(term("Σ x[i,i]", reductions(n)),))
 
 
 # -- rows reduced segment by segment -------------------------------------------------------------------------------------------
@@ -187,9 +222,9 @@ JOINED = "every element is joined to its segment's initial value"
     "aten.segment_reduce.default",
     statement="y[s] = Σ x[i] over the rows i of segment s, or their mean, product, maximum or minimum",
     source=JOINED + "; a mean divides once per result element",
+    shapes="x (n, *), lengths (s) → y (s, *).",
 )
 def segments(op: Operator) -> Cost:
-    """Shapes: x (n, *), lengths (s) → y (s, *)."""
     mean = (each("Σ x / length", op.out.shape),) if op.value("reduce") == "mean" else ()
     return Cost(elementwise=(each("y[s] joined with x[i]", op.shape("data")), *mean))
 
@@ -199,9 +234,9 @@ def segments(op: Operator) -> Cost:
     statement="dx[i] = dy[s], divided by the length for a mean, times y/x for a product",
     source="the derivative, operation by operation",
     convention="where a maximum or minimum stands is a comparison, and elements that share it are 0; everything given is read",
+    shapes="dy (s, *), y (s, *), x (n, *), lengths (s) → dx (n, *).",
 )
 def segments_backward(op: Operator) -> Cost:
-    """Shapes: dy (s, *), y (s, *), x (n, *), lengths (s) → dx (n, *)."""
     match op.value("reduce"):
         case "mean":
             return Cost(elementwise=(each("dy / length", op.shape("grad")),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calc.cost import Cost, Factor, Operator, rule, term
-from calc.rules.shapes import Shape, each
+from calc.rules.shapes import Shape, each, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
 
@@ -16,15 +16,19 @@ def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
     return shape[kept], math.prod(s for i, s in enumerate(shape) if i != kept)
 
 
-@rule("aten._weight_norm_interface.default", statement="w = g v / |v|", source=DECOMPOSITION + "_weight_norm_interface")
+@rule(
+    "aten._weight_norm_interface.default",
+    statement="w = g v / |v|",
+    source=DECOMPOSITION + "_weight_norm_interface",
+    shapes="v (*), g (n along dim, 1 elsewhere) → w (*), |v| like g.",
+)
 def weight_norm(op: Operator) -> Cost:
-    """Shapes: v (*), g (n along dim, 1 elsewhere) → w (*), |v| like g."""
     shape = op.shape("v")
     slices, elements = _slices(shape, op.value("dim", 0))
     return Cost(
         elementwise=(
             each("v²", shape),
-            term("Σ v²", slices, elements - 1),
+            term("Σ v²", slices, reductions(elements)),
             term("|v| = √", slices),
             term("g / |v|", slices),
             each("v g / |v|", shape),
@@ -36,15 +40,15 @@ def weight_norm(op: Operator) -> Cost:
     "aten._weight_norm_interface_backward.default",
     statement="dg = Σ dw v / |v|, dv = g/|v| (dw - v dg/|v|)",
     source="the derivative, operation by operation",
+    shapes="dw (*), v (*), g and |v| (n along dim, 1 elsewhere) → dv (*), dg like g.",
 )
 def weight_norm_backward(op: Operator) -> Cost:
-    """Shapes: dw (*), v (*), g and |v| (n along dim, 1 elsewhere) → dv (*), dg like g."""
     shape = op.shape("saved_v")
     slices, elements = _slices(shape, op.value("dim"))
     return Cost(
         elementwise=(
             each("dw v", shape),
-            term("Σ dw v", slices, elements - 1),
+            term("Σ dw v", slices, reductions(elements)),
             term("dg = Σ dw v / |v|", slices),
             term("dg / |v|", slices),
             each("v dg/|v|", shape),

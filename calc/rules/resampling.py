@@ -32,9 +32,9 @@ free(
     *(f"aten.{kind}{n}d_backward.default" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
     statement="dx[nearest(i)] += dy[i]",
     source=ADDS,
+    shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def nearest_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
     return Cost(elementwise=(each("dx[nearest] += dy", op.shape("grad_output")),))
 
 
@@ -43,16 +43,20 @@ def nearest_backward(op: Operator) -> Cost:
     statement="dx[source(i)] += dy[i]",
     source=ADDS,
     convention="the input is not read",
+    shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def pad_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
     dy = op.tensor("grad_output")
     return Cost(elementwise=(each("dx[source] += dy", dy.shape),), reads=whole(dy))
 
 
-@rule("aten.col2im.default", statement="x[place of i] += column[i]", source=ADDS)
+@rule(
+    "aten.col2im.default",
+    statement="x[place of i] += column[i]",
+    source=ADDS,
+    shapes="columns (B, C·k, positions) → x (B, C, H, W).",
+)
 def fold(op: Operator) -> Cost:
-    """Shapes: columns (B, C·k, positions) → x (B, C, H, W)."""
     return Cost(elementwise=(each("x[place] += column", op.shape("self")),))
 
 
@@ -64,9 +68,9 @@ LINEAR = {"upsample_linear1d": 1, "upsample_bilinear2d": 2, "upsample_trilinear3
     statement="y = a + w (b - a) between neighbours along each axis in turn",
     source="2ⁿ - 1 linear interpolations of 3 operations, in n dimensions: torch._decomp.decompositions._upsample_linear",
     convention=SHARED,
+    shapes="x (B, C, *s) → y (B, C, *t).",
 )
 def linear_interpolation(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s) → y (B, C, *t)."""
     turns = 2 ** LINEAR[op.name.split(".")[1]] - 1
     names = ("b - a", "w (b - a)", "a + w (b - a)")
     return Cost(elementwise=tuple(term(name, turns, *op.out.shape) for name in names))
@@ -77,9 +81,9 @@ def linear_interpolation(op: Operator) -> Cost:
     statement="dx[neighbour] += w dy, for each of the 2ⁿ neighbours",
     source="the transpose of the interpolation: a product and an addition for each neighbour",
     convention=SHARED,
+    shapes="dy (B, C, *t) → dx (B, C, *s).",
 )
 def linear_interpolation_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t) → dx (B, C, *s)."""
     neighbours = 2 ** LINEAR[op.name.split(".")[1].removesuffix("_backward")]
     return Cost(elementwise=_spread(neighbours, op.shape("grad_output")))
 
@@ -97,9 +101,9 @@ def _cubic(shape: tuple[object, ...]) -> tuple[Term, ...]:
     statement="y = Σ w x over 4 rows of 4 neighbours",
     source="5 sums of 4 products: torch._decomp.decompositions.upsample_bicubic2d_default",
     convention=SHARED,
+    shapes="x (B, C, H, W) → y (B, C, H', W').",
 )
 def bicubic(op: Operator) -> Cost:
-    """Shapes: x (B, C, H, W) → y (B, C, H', W')."""
     return Cost(elementwise=_cubic(op.out.shape))
 
 
@@ -108,9 +112,9 @@ def bicubic(op: Operator) -> Cost:
     statement="dx[neighbour] += w dy, for each of the 16 neighbours",
     source="the transpose of the interpolation: a product and an addition for each neighbour",
     convention=SHARED,
+    shapes="dy (B, C, H', W') → dx (B, C, H, W).",
 )
 def bicubic_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, H', W') → dx (B, C, H, W)."""
     return Cost(elementwise=_spread(16, op.shape("grad_output")))
 
 
@@ -150,9 +154,9 @@ def _positions(op: Operator) -> tuple[Term, ...]:
     statement="y[p] = Σ w x over the neighbours of the point g[p]",
     source="weights per point, then a product and an addition per neighbour and channel",
     convention=NEIGHBOURS_OF_POINT,
+    shapes="x (B, C, *s), g (B, *t, n) → y (B, C, *t).",
 )
 def grid_sample(op: Operator) -> Cost:
-    """Shapes: x (B, C, *s), g (B, *t, n) → y (B, C, *t)."""
     neighbours = 2 ** _axes(op)
     sums: tuple[Term, ...] = ()
     match _mode(op):
@@ -169,9 +173,9 @@ def grid_sample(op: Operator) -> Cost:
     statement="dx[neighbour] += w dy; dg = Σ dy x ∂w/∂g",
     source="per neighbour and channel a product and an addition for x; two products and an addition for each axis of g",
     convention=NEIGHBOURS_OF_POINT + "; everything given is read",
+    shapes="dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask asks.",
 )
 def grid_sample_backward(op: Operator) -> Cost:
-    """Shapes: dy (B, C, *t), x (B, C, *s), g (B, *t, n) → dx, dg as output_mask asks."""
     shape, n, mode = op.shape("grad_output"), _axes(op), _mode(op)
     of_input, of_grid = op.value("output_mask")
     neighbours = {BILINEAR: 2**n, BICUBIC: 4**n}.get(mode, 1)
@@ -187,9 +191,9 @@ def grid_sample_backward(op: Operator) -> Cost:
     "aten.affine_grid_generator.default",
     statement="g[p] = θ (p, 1) for every point p",
     source="torch._decomp.decompositions.affine_grid_generator: products and their sums, and the points themselves",
+    shapes="θ (B, n, n+1) → g (B, *t, n).",
 )
 def affine_grid(op: Operator) -> Cost:
-    """Shapes: θ (B, n, n+1) → g (B, *t, n)."""
     batch, n, homogeneous = op.shape("theta")
     points = op.out.shape[1:-1]
     return Cost(

@@ -16,10 +16,15 @@ def each(name: str, shape: Sequence[Factor]) -> Term:
     return term(name, *(shape or (1,)))
 
 
+def reductions(n: Factor) -> Factor:
+    """Operations that reduce ``n`` elements to one: n - 1, and none where there are no elements."""
+    return n - 1 if n != 0 else 0
+
+
 def reducing(name: str, shape: Shape, dims: Any) -> Term:
     """A reduction over ``dims``: n - 1 operations for each of the lines of n elements that it reduces."""
     kept, reduced = split(shape, dims)
-    return term(name, *kept, math.prod(reduced) - 1)
+    return term(name, *kept, reductions(math.prod(reduced)))
 
 
 def split(shape: Shape, dims: Any) -> tuple[Shape, Shape]:

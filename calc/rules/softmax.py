@@ -13,9 +13,9 @@ REFERENCE = "torch._decomp.decompositions."
     "aten._safe_softmax.default",
     statement="y = exp(x - max x) / Σ exp(x - max x) along dim",
     source=REFERENCE + "_softmax",
+    shapes="x (*) → y (*).",
 )
 def softmax(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     shape, dim = op.shape("self"), op.value("dim")
     return Cost(
         elementwise=(
@@ -28,16 +28,24 @@ def softmax(op: Operator) -> Cost:
     )
 
 
-@rule("aten._softmax_backward_data.default", statement="dx = y dy - y Σ y dy along dim", source=REFERENCE + "_softmax_backward_data")
+@rule(
+    "aten._softmax_backward_data.default",
+    statement="dx = y dy - y Σ y dy along dim",
+    source=REFERENCE + "_softmax_backward_data",
+    shapes="dy (*), y (*) → dx (*).",
+)
 def softmax_backward(op: Operator) -> Cost:
-    """Shapes: dy (*), y (*) → dx (*)."""
     shape, dim = op.shape("output"), op.value("dim")
     return Cost(elementwise=(each("y dy", shape), reducing("Σ y dy", shape, dim), each("y Σ y dy", shape), each("y dy - y Σ y dy", shape)))
 
 
-@rule("aten._log_softmax.default", statement="y = (x - max x) - log Σ exp(x - max x) along dim", source=REFERENCE + "_log_softmax")
+@rule(
+    "aten._log_softmax.default",
+    statement="y = (x - max x) - log Σ exp(x - max x) along dim",
+    source=REFERENCE + "_log_softmax",
+    shapes="x (*) → y (*).",
+)
 def log_softmax(op: Operator) -> Cost:
-    """Shapes: x (*) → y (*)."""
     shape, dim = op.shape("self"), op.value("dim")
     kept, _ = split(shape, dim)
     return Cost(
@@ -53,10 +61,12 @@ def log_softmax(op: Operator) -> Cost:
 
 
 @rule(
-    "aten._log_softmax_backward_data.default", statement="dx = dy - exp(y) Σ dy along dim", source=REFERENCE + "_log_softmax_backward_data"
+    "aten._log_softmax_backward_data.default",
+    statement="dx = dy - exp(y) Σ dy along dim",
+    source=REFERENCE + "_log_softmax_backward_data",
+    shapes="dy (*), y (*) → dx (*).",
 )
 def log_softmax_backward(op: Operator) -> Cost:
-    """Shapes: dy (*), y (*) → dx (*)."""
     shape, dim = op.shape("output"), op.value("dim")
     return Cost(
         elementwise=(each("exp(y)", shape), reducing("Σ dy", shape, dim), each("exp(y) Σ dy", shape), each("dy - exp(y) Σ dy", shape))

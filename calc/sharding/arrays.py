@@ -33,6 +33,11 @@ def _parsed(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     return tree, tuple(sorted(names))
 
 
+def names_in(text: str) -> set[str]:
+    """Letters that an expression mentions."""
+    return set(_parsed(text)[1])
+
+
 def holds(text: str, values: Mapping[str, Any]) -> Array:
     """Where a condition holds."""
     found: Array = _evaluate(_parsed(text)[0], values)

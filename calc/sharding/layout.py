@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
+from calc.arguments import shown
 from calc.errors import BadInputError
 
 # What sequence parallelism does with the input of a product that all tensor ranks need whole.
@@ -74,7 +75,7 @@ class Layout:
         _require_one_of("exchange", self.exchange, EXCHANGE)
         shared = self.data * self.context * self.expert
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 0 <= self.rank < shared:
-            raise BadInputError(f"rank = {str(self.rank)[:40]} is none of the {shared} that share weights: they are 0 to {shared - 1}")
+            raise BadInputError(f"rank = {_clipped(self.rank)} is none of the {shared} that share weights: they are 0 to {shared - 1}")
         if not self.batch:
             object.__setattr__(self, "batch", self.replicas * self.micro)
 
@@ -114,22 +115,26 @@ def layout_of(given: Mapping[str, int | str]) -> Layout:
     known = [f.name for f in fields(Layout)]
     for name in given:
         if name not in known:
-            raise BadInputError(f"a layout has no {name[:40]!r}: it has {', '.join(known)}")
+            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(known)}")
     return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
 
 
 def require_devices_at_most(devices: int) -> int:
     """The devices of a search, of which there can be no more than of one kind of ranks."""
     if not 1 <= devices <= LARGEST:
-        raise BadInputError(f"devices = {str(devices)[:40]} is no count of devices: give an integer from 1 to 10**9")
+        raise BadInputError(f"devices = {_clipped(devices)} is no count of devices: give an integer from 1 to 10**9")
     return devices
 
 
 def _require_count(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-        raise BadInputError(f"{name} = {str(value)[:40]} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
+        raise BadInputError(f"{name} = {_clipped(value)} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 
 def _require_one_of(name: str, value: object, known: tuple[object, ...]) -> None:
-    if isinstance(value, bool) or value not in known:
-        raise BadInputError(f"{name} = {str(value)[:40]!r} is unknown: use {', '.join(map(str, known))}")
+    if type(value) not in (int, str) or value not in known:
+        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, known))}")
+
+
+def _clipped(value: object) -> str:
+    return value[:40] if isinstance(value, str) else shown(value)

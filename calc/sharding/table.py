@@ -5,16 +5,19 @@ Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import product as combinations
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 from calc.errors import BadInputError
 from calc.reckoning import Line
-from calc.sharding.arrays import Array, Sheet, holds
+from calc.sharding.arrays import Array, Sheet, holds, names_in
 from calc.sharding.communication import collectives, stream
 from calc.sharding.conditions import Condition, conditions
 from calc.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
@@ -100,48 +103,136 @@ def _kept(part: Any) -> Any:
 
 
 def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
-    """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried."""
-    ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
+    """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried.
+
+    Conditions that pieces have no part in are asked before there are pieces, those on stages and pieces once for each pair: of millions of
+    combinations, few are ever made.
+    """
     fixed = dict(limits.fixed)
     pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
     micros = [fixed["b"]] if "b" in fixed else _divisors(limits.batch)
-    rest = np.array(list(combinations(pieces, micros)), dtype=np.float64)
-    both = np.hstack([np.repeat(ranks, len(rest), axis=0), np.tile(rest, (len(ranks), 1))])
-    grid = {letter: both[:, column] for column, letter in enumerate(_NUMBERS)}
-    refused: dict[str, int] = {}
-    for condition in conditions(model, sequence=False):
-        there = _holds(condition, grid, model, limits)
-        refused[condition.because] = int(np.count_nonzero(~there))
-        grid = {letter: array[there] for letter, array in grid.items()}
-    return grid, refused, len(both)
+    count = _number_of_ranks(model, limits)
+    if count > _MOST_RANKS or count * len(micros) > _MOST_TRIED:
+        raise BadInputError(_too_many(model, limits))
+    asked = conditions(model, sequence=False)
+    pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), asked))
+    paired = list(takewhile(lambda condition: not names_in(condition.expr) & set("ntcxb"), asked[len(pieceless) :]))
+    last = asked[len(pieceless) + len(paired) :]
+    refused = dict.fromkeys((condition.because for condition in asked), 0)
+    ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
+    parts, left, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
+    for start in range(0, len(ranks), rows):
+        valid = _without_pieces(
+            ranks[start : start + rows], np.array(micros, dtype=np.float64), pieceless, model, limits, refused, len(pieces)
+        )
+        for made in _with_pieces(valid, np.array(pieces, dtype=np.float64), paired, model, limits, refused):
+            left -= len(made)
+            for condition in last:
+                there = _holds(condition, dict(zip(_NUMBERS, made.T, strict=True)), model, limits)
+                refused[condition.because] += int(np.count_nonzero(~there))
+                made = made[there]
+            parts.append(made)
+            if left < 0 or sum(map(len, parts)) > _MOST_VALID:
+                raise BadInputError(_too_many(model, limits))
+    found = np.concatenate(parts)
+    return {letter: found[:, column] for column, letter in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
 
 
-def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits) -> Array:
+def _without_pieces(
+    ranks: Array, micros: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int], pieces: int
+) -> Array:
+    """Ranks with each micro-batch where the conditions hold. What fails one would fail it with each of the ``pieces``."""
+    there = np.ones((len(ranks), len(micros)), dtype=bool)
+    grid = {**{letter: ranks[:, column, None] for column, letter in enumerate(_NUMBERS[:5])}, "b": micros[None]}
+    for condition in asked:
+        holding = _holds(condition, grid, model, limits, there.shape)
+        refused[condition.because] += int(np.count_nonzero(there & ~holding)) * pieces
+        there &= holding
+    row, column = np.nonzero(there)
+    return np.column_stack([ranks[row], micros[column]])
+
+
+def _with_pieces(
+    valid: Array, pieces: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int]
+) -> Iterator[Array]:
+    """The same with each number of pieces, before the micro-batch, where the conditions on stages and pieces hold; not too many at once."""
+    stages, stage = np.unique(valid[:, 2], return_inverse=True)
+    there = np.ones((len(stages), len(pieces)), dtype=bool)
+    several = np.bincount(stage, minlength=len(stages))[:, None]
+    for condition in asked:
+        holding = _holds(condition, {"p": stages[:, None], "v": pieces[None]}, model, limits, there.shape)
+        refused[condition.because] += int(np.sum((there & ~holding) * several))
+        there &= holding
+    rows = max(1, _AT_ONCE // len(pieces))
+    for start in range(0, len(valid), rows):
+        part = valid[start : start + rows]
+        row, column = np.nonzero(there[stage[start : start + rows]])
+        made = np.column_stack([part[row, :5], pieces[column], part[row, 5]])
+        # As a walk over ranks, then pieces, then micro-batches has them: of layouts that are equal in all, the first one stands.
+        same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
+        yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]
+
+
+def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits, shape: tuple[int, ...] | None = None) -> Array:
     values = {**{name: float(value) for name, value in model.values.items()}, **grid, "B": float(limits.batch)}
-    return np.broadcast_to(holds(condition.expr, values), grid["n"].shape)
+    return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
+
+
+# What is searched at most: ways to divide the devices, these with every micro-batch, combinations made of them, and valid ones.
+_MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
+_AT_ONCE = 2**21
+
+
+def _too_many(model: Model, limits: Limits) -> str:
+    fixed = {letter for letter, _ in limits.fixed}
+    free = [NAMES[letter] for letter in "tpcxvb" if letter not in fixed and (letter != "x" or model.has_experts)]
+    example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
+    return (
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({_MOST_RANKS:,} divisions into ranks,"
+        f" {_MOST_VALID:,} valid ones with pieces and micro-batches): give {' or '.join(free) or 'other devices'}{example}"
+    )
 
 
 def _ranks(model: Model, limits: Limits) -> Iterator[tuple[int, int, int, int, int]]:
     """Data, tensor, pipeline, context and expert ranks that multiply to the devices."""
     fixed = dict(limits.fixed)
-    context = model.attention == "fused"
     for used in _divisors(limits.devices) if limits.fewer else [limits.devices]:
         for t in _of(fixed, "t", _divisors(used)):
             for p in _of(fixed, "p", _divisors(used // t)):
-                for c in _of(fixed, "c", _divisors(used // (t * p)) if context else [1]):
-                    for x in _of(fixed, "x", _divisors(used // (t * p * c)) if model.has_experts else [1]):
+                for c in _of(fixed, "c", _kinds(model, "c", used // (t * p))):
+                    for x in _of(fixed, "x", _kinds(model, "x", used // (t * p * c))):
                         n = used // (t * p * c * x)
                         if fixed.get("n", n) == n:
                             yield n, t, p, c, x
+
+
+def _number_of_ranks(model: Model, limits: Limits) -> int:
+    """How many of these there are at most: counted by what is left to divide, not one by one."""
+    fixed = dict(limits.fixed)
+
+    @cache
+    def ways(rest: int, letters: str) -> int:
+        if not letters:
+            return int(fixed.get("n", rest) == rest)
+        return sum(ways(rest // number, letters[1:]) for number in _of(fixed, letters[0], _kinds(model, letters[0], rest)))
+
+    return sum(ways(used, "tpcx") for used in (_divisors(limits.devices) if limits.fewer else [limits.devices]))
+
+
+def _kinds(model: Model, letter: str, rest: int) -> Sequence[int]:
+    """Numbers of ranks of a kind among the ``rest`` of the devices."""
+    there = {"c": model.attention == "fused", "x": model.has_experts}.get(letter, True)
+    return _divisors(rest) if there else [1]
 
 
 def _of(fixed: Mapping[str, int], letter: str, numbers: Sequence[int]) -> Sequence[int]:
     return [number for number in numbers if fixed.get(letter, number) == number]
 
 
-def _divisors(number: int) -> list[int]:
-    small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
-    return sorted({*small, *(number // i for i in small)})
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
+    return tuple(sorted({*small, *(number // i for i in small)}))
 
 
 # -- choices ------------------------------------------------------------------------------------------------------------------

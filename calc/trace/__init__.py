@@ -335,6 +335,7 @@ def _graph(
     pins: Mapping[str, str],
 ) -> Graph:
     kept = conditions.kept(runs, pins, spec.dimensions)
+    of_zeros = conditions.of_zeros(kept, runs, basis.symbols)
     of_values = (*conditions.of_values(runs, pins), *conditions.of_numbers(kept, runs, pins))
     branches = conditions.branches(kept, runs, pins, basis, spec.dimensions)
     return Graph(
@@ -360,7 +361,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *of_values),
+        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *of_zeros, *of_values),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import math
 import random
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from calc.basis import Basis
 from calc.dims import Dim, evaluate, names_in
-from calc.exact import DOUBLES, FUNCTIONS
-from calc.graph import Assumption, Condition
+from calc.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
+from calc.graph import Assumption, Condition, Op, Tensor
 from calc.trace.step import Traced
 
 _COUNTS = "the loop counts that were recorded"
@@ -172,6 +176,88 @@ def _in_dimensions(condition: Condition, basis: Basis) -> str:
     for name, quotient in basis.hidden.items():
         text = re.sub(rf"\b{name}\b", f"({quotient})", text)
     return text if condition.holds else f"not ({text})"
+
+
+# -- sizes that may be 0 -------------------------------------------------------------------------------------------------------
+
+
+def of_zeros(kept: Sequence[Condition], runs: Sequence[Traced], symbols: Sequence[str]) -> list[Condition]:
+    """Whether sizes of tensors are 0, where other sizes may make them so and no ``kept`` question tells: without elements, a tensor takes
+    no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
+    found: list[Condition] = []
+    for run in runs:
+        at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.record.sizes}
+        places: dict[str, str] = {}
+        for op in run.record.ops:
+            for text in _sizes_of(op):
+                places.setdefault(text, f"{op.name} at {op.site}")
+        for text in sorted(places, key=lambda text: (len(text), text)):
+            if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *found], symbols):
+                found.append(Condition(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
+    return found
+
+
+def _sizes_of(op: Op) -> Iterator[str]:
+    """The sizes of an operator's tensors that are no numbers."""
+    values = [value for _, value in op.args]
+    tensors = [t for value in values for t in (value if isinstance(value, tuple) else (value,)) if isinstance(t, Tensor)]
+    for tensor in (*tensors, *op.outputs):
+        yield from (size for size in tensor.shape if isinstance(size, str))
+
+
+def _least(node: ast.expr) -> Fraction | float:
+    """What a size is at least, where every symbol in it is at least 1; minus infinity where its form does not tell."""
+    match node:
+        case ast.Constant(value=int() as number):
+            return Fraction(number)
+        case ast.Name():
+            return Fraction(1)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return Fraction(-number)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _least(left) + _least(right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant(value=int() as number)):
+            return _least(left) - number
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            a, b = _least(left), _least(right)
+            return a * b if a >= 0 and b >= 0 else -math.inf
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return _least(left) ** power if _least(left) >= 0 else -math.inf
+        case ast.BinOp(left=left, op=ast.Div() | ast.FloorDiv() as op, right=right):
+            quotient = _least_quotient(left, right)
+            return math.floor(quotient) if isinstance(op, ast.FloorDiv) and quotient >= 0 else quotient
+        case ast.Call(func=ast.Name(id="Max"), args=args):
+            return max(map(_least, args))
+        case ast.Call(func=ast.Name(id="Min"), args=args):
+            return min(map(_least, args))
+        case ast.Call(func=ast.Name(id="floor" | "ceiling" as name), args=[size]) if _least(size) >= 0:
+            return math.floor(_least(size)) if name == "floor" else math.ceil(_least(size))
+    return -math.inf
+
+
+def _least_quotient(left: ast.expr, right: ast.expr) -> Fraction | float:
+    least = _least(left)
+    match right:
+        case ast.Constant(value=int() as number) if number > 0 and least >= 0:
+            return least / number
+    return Fraction(0) if least >= 0 and _least(right) > 0 else -math.inf
+
+
+def _may_be_zero_unasked(text: str, asked: Sequence[Condition], symbols: Sequence[str]) -> bool:
+    """Whether a size may be 0 where every question has the answer that was recorded: tried with any of its symbols at 1, and others
+    drawn. One that comes out negative is 0 at sizes that are not tried."""
+    names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
+    for ones in itertools.product((True, False), repeat=len(names)):
+        for largest in (2, 3, 5, 10, 100, 10**6):
+            at = {name: generator.randint(2, largest) for name in symbols}
+            at |= {name: 1 for name, one in zip(names, ones, strict=True) if one}
+            try:
+                size = evaluate_text(text, at)
+            except ZeroDivisionError:
+                return True
+            if size < 0 or (size == 0 and all(condition.same_at(at) for condition in asked)):
+                return True
+    return "Mod(" in text or "%" in text
 
 
 def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Condition]:

@@ -289,7 +289,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         known = self._tensors.get(form)
         if known is None:
             shape = tuple(map(self.size, value.shape))
-            distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride))
+            distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride) or _is_zero(s))
             known = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
         return known
 
@@ -351,8 +351,9 @@ def tensors_in(out: Any) -> list[torch.Tensor]:
     return []
 
 
-def _is_zero(stride: Any) -> bool:
-    return type(stride) is int and stride == 0
+def _is_zero(size: Any) -> bool:
+    """Whether a size or stride is 0 in every run; nothing is asked of a symbol."""
+    return type(size) is int and size == 0
 
 
 def _product(sizes: Any) -> int | str:
@@ -362,6 +363,6 @@ def _product(sizes: Any) -> int | str:
             number *= size
         else:
             texts.append(size if size.isidentifier() else f"({size})")
-    if not texts:
+    if not texts or not number:
         return number
     return "*".join([str(number), *texts] if number != 1 else texts)

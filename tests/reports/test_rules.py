@@ -60,7 +60,6 @@ def test_a_rule_of_a_users_own_has_no_test_and_says_so(monkeypatch):
     """What this program does not test, it does not claim to."""
 
     def own(op):
-        """Shapes: x (n) → y (n)."""
         return Cost()
 
     registry = Registry({"my.op": Rule("my.op", own, "y = x", "me")}, {"my.view": Free("my.view", "moves nothing")})

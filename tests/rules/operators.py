@@ -103,7 +103,7 @@ def _value(value: Any) -> Any:
 
 
 def _view(tensor: torch.Tensor) -> View:
-    distinct = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    distinct = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not size)
     return View(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), distinct)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -243,13 +244,18 @@ def test_a_table_of_both_ends_is_on_both_stages() -> None:
         ({"checkpointing": "attention"},
          "checkpointing=attention saves the scores, which fused attention does not keep: use none or block"),
         ({"tensor": 0}, "tensor = 0 is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": True}, "tensor = True is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": 10**5000}, "tensor = of 16,610 bits is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
+        ({"tensor": []}, "tensor = of type list is no count of tensor-parallel ranks: give an integer from 1 to 10**9"),
         ({"zero": 4}, "zero = '4' is unknown: use 0, 1, 2, 3"),
+        ({"zero": {}}, "zero = 'of type dict' is unknown: use 0, 1, 2, 3"),
+        ({"rank": -(10**5000)}, "rank = of 16,610 bits is none of the 1 that share weights: they are 0 to 0"),
         ({"data": 2, "rank": 2}, "rank = 2 is none of the 2 that share weights: they are 0 to 1"),
         ({"tensors": 2}, "a layout has no 'tensors': it has data, tensor, pipeline, context, expert, interleave, micro, batch, zero,"
                          " sequence, checkpointing, exchange, rank"),
     ],
 )  # fmt: skip
-def test_a_layout_that_cannot_be_is_refused(words: dict[str, int | str], refusal: str) -> None:
+def test_a_layout_that_cannot_be_is_refused(words: dict[str, Any], refusal: str) -> None:
     """In one line that says what to do."""
     with pytest.raises(BadInputError) as error:
         worked(LLAMA, **words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from calc.errors import BadInputError, NapkinError
 from calc.hardware import accelerator
 from calc.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
+from calc.sharding.conditions import conditions
 from calc.sharding.search import search
 from calc.sharding.table import Limits, table
 
@@ -188,6 +190,55 @@ def test_what_no_search_can_walk_is_refused_before_it_begins(words: dict[str, st
         best(None, {**usual, **words}, started.append)
     assert str(refusal.value) == said
     assert not started or "L" in words  # of a model that is named, the layers are known when it is derived
+
+
+HUNDREDS = decoder({"L": 720720, "d": 720720, "h": 720720, "g": 720720, "k": 2, "f": 720720, "V": 503, "T": 720720})
+
+
+@pytest.mark.parametrize(("devices", "batch", "tried"), [(720_720, 720_720, 387_072_000), (10**9, 10**9, 87_120_000)])
+def test_devices_with_hundreds_of_divisors_are_searched(devices: int, batch: int, tried: int) -> None:
+    """89,600 divisions of 720,720 devices into ranks, 240 micro-batches and 18 numbers of pieces: few of them are ever made."""
+    grid, refused, count = sys.modules["calc.sharding.table"]._grid(LLAMA_405B, Limits(devices, batch))
+
+    assert tried == count == len(grid["n"]) + sum(refused.values())
+    assert all(grid["n"] * grid["t"] * grid["p"] * grid["c"] * grid["x"] == devices)
+
+
+@pytest.mark.parametrize(("model", "limits", "free"), [
+    (LLAMA_405B, Limits(735_134_400, 1000), "tensor or pipeline or context or interleave or micro, e.g. tensor=8"),
+    (EXPERTS, Limits(735_134_400, 1000, fixed=(("t", 8), ("b", 1))), "pipeline or context or expert or interleave"),
+    (HUNDREDS, Limits(720_720, 720_720), "tensor or pipeline or context or interleave or micro, e.g. tensor=8"),
+], ids=["divisions", "with some fixed", "valid ones"])  # fmt: skip
+def test_a_search_without_end_is_refused_with_what_to_fix(model, limits: Limits, free: str) -> None:  # type: ignore[no-untyped-def]  # a Model
+    """Keys that are given already are not named."""
+    with pytest.raises(BadInputError) as refusal:
+        table(model, limits, STATE, H100)
+
+    assert str(refusal.value) == (
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched (1,000,000 divisions into ranks,"
+        f" 250,000 valid ones with pieces and micro-batches): give {free}"
+    )
+
+
+def test_the_numbers_searched_are_those_of_a_walk() -> None:
+    """In its order, and with each condition blamed for as many."""
+    limits = Limits(36, 36, fewer=True)
+    walked = []
+    pieces, micros = (1, 2, 3, 4, 6, 8), [n for n in range(1, 37) if 36 % n == 0]
+    for used in micros:
+        for t, p, c in product(micros, repeat=3):
+            if used % (t * p * c) == 0:
+                walked += [(used // (t * p * c), t, p, c, 1, v, b) for v in pieces for b in micros]
+    refused: dict[str, int] = {}
+    for condition in conditions(SMALL, sequence=False):
+        values = [{**SMALL.values, **dict(zip("ntpcxvb", numbers, strict=True)), "B": 36} for numbers in walked]
+        there = [condition.holds(at) for at in values]
+        refused[condition.because] = there.count(False)
+        walked = [numbers for numbers, holds in zip(walked, there, strict=True) if holds]
+    grid, counted, _ = sys.modules["calc.sharding.table"]._grid(SMALL, limits)
+
+    assert counted == refused
+    assert walked == list(zip(*(grid[letter].astype(int).tolist() for letter in "ntpcxvb"), strict=True))
 
 
 def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,87 @@
+"""What callers hand to public functions, judged at the door: one line says which argument it is, what was given, and what to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import UnionType
+from typing import Any, NoReturn
+
+from calc.errors import BadInputError, DimensionError
+
+_SHOWN = (bool, int, float, str, bytes, type(None))
+
+
+def shown(value: object) -> str:
+    """A value in a few words; its own code has no part in it."""
+    if type(value) not in _SHOWN:
+        return f"of type {type(value).__name__[:60]}"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"of {value.bit_length():,} bits"
+    written = repr(value[:60] if isinstance(value, str | bytes) else value)
+    return written if len(written) <= 42 else f"{written[:41]}…"
+
+
+def given(name: str, value: object) -> str:
+    """An argument as it was given."""
+    words = shown(value)
+    return f"{name} {'is' if words.startswith('of ') else '='} {words}"
+
+
+def refuse(name: str, value: object, give: str) -> NoReturn:
+    raise BadInputError(f"{given(name, value)}: give {give}")
+
+
+def instance(name: str, value: object, kind: type | UnionType, give: str) -> None:
+    """Refuse what is of another type."""
+    if not isinstance(value, kind):
+        refuse(name, value, give)
+
+
+def flag(name: str, value: object) -> None:
+    instance(name, value, bool, "True or False")
+
+
+def progress(value: object) -> Callable[[str], None]:
+    """What takes lines of progress; by default nothing does."""
+    if value is None:
+        return _silent
+    if not callable(value):
+        refuse("progress", value, "a function of one line of text, e.g. print, or leave it out")
+    return value
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def sizes(value: object, name: str = "sizes") -> dict[str, int]:
+    """Sizes by dimension: integers, whose range is judged where they are used."""
+    if value is None:
+        return {}
+    named = keys(name, value, "a dictionary of integers by dimension, e.g. {'B': 8}")
+    for dimension, size in named.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            ending = " is not an integer" if type(size) in _SHOWN else ", not an integer"
+            raise DimensionError(f"{given(dimension[:60], size)}{ending}: sizes are integers from 1 to 2**63 - 1")
+    return named
+
+
+def keys(name: str, value: object, give: str) -> dict[str, Any]:
+    """A dictionary whose keys are names of dimensions."""
+    if not isinstance(value, Mapping):
+        refuse(name, value, give)
+    for key in value:
+        if not isinstance(key, str):
+            refuse(f"a key of {name}", key, "the name of a dimension, e.g. 'B'")
+    return dict(value)
+
+
+def names(name: str, value: object, example: str) -> tuple[str, ...]:
+    """Several names; one alone is a list of one."""
+    give = f"a list of names, e.g. [{example!r}]"
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        refuse(name, value, give)
+    found = tuple(value)
+    for item in found:
+        instance(f"an item of {name}", item, str, f"a name, e.g. {example!r}")
+    return found
