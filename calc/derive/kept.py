@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -41,12 +41,34 @@ class _Kept:
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
     """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
+    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.records]
+    places: dict[_Kept, list[list[int]]] = {}
+    for number, every in enumerate(rows):
+        for i, kept in enumerate(every):
+            places.setdefault(replace(kept, shape=(), each=0), [[] for _ in rows])[number].append(i)
+    for found in places.values():
+        if _has_own_sizes([[rows[number][i] for i in every] for number, every in enumerate(found)]):
+            for at in zip(*found, strict=True):
+                same = _interpolated([rows[number][i] for number, i in enumerate(at)], analysis)
+                for number, i in enumerate(at):
+                    rows[number][i] = same
     counts: dict[_Kept, list[int]] = {}
-    records = analysis.graph.records
-    for number, record in enumerate(records):
-        for kept in _Reader(record, analysis).rows():
-            counts.setdefault(kept, [0] * len(records))[number] += 1
+    for number, every in enumerate(rows):
+        for kept in every:
+            counts.setdefault(kept, [0] * len(rows))[number] += 1
     return tuple(_written(kept, number, analysis, sizes) for kept, number in counts.items())
+
+
+def _has_own_sizes(together: Sequence[Sequence[_Kept]]) -> bool:
+    """Whether tensors that differ in their sizes alone, record by record, are as many in each record and of other sizes, as where a size is
+    read as a number: then they are the same tensors, whose sizes are to be interpolated."""
+    return len({len(every) for every in together}) == 1 and any({*every} != {*together[0]} for every in together)
+
+
+def _interpolated(rows: Sequence[_Kept], analysis: Analysis) -> _Kept:
+    """One tensor of all records: ``rows`` has one a record."""
+    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in rows), strict=True))
+    return replace(rows[0], shape=shape, each=analysis.interpolate([kept.each for kept in rows]))
 
 
 def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapping[str, int]) -> SavedTensor:
