@@ -68,12 +68,17 @@ class QuantityTerm:
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
+# An axis of saved tensors that are of several sizes along it.
+SEVERAL = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class SavedTensor:
     """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
 
     ``tensor`` names what made it, ``site`` where it is kept. ``operator`` is whose backward needs it, ``node`` what autograd calls
     that. One on a storage that is counted already says so in ``same_as`` and counts nothing. A ``part`` of a storage keeps all of it.
+    An axis is ``SEVERAL`` where the tensors of a row differ in it, one from iteration to iteration; ``expr`` is the sum.
     """
 
     tensor: str

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from calc.algebra import Poly
-from calc.derivation import SavedTensor
+from calc.derivation import SEVERAL, SavedTensor
 from calc.derive.analysis import Analysis
 from calc.dtypes import item_size
 from calc.graph import Op, Record, Saved, Tensor
@@ -25,7 +25,7 @@ _STEP = 1  # autograd was watched in the first step
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A kept tensor of one record, with what tells it from others. Sizes are polynomials."""
+    """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
 
     tensor: str
     site: str
@@ -37,6 +37,7 @@ class _Kept:
     same_as: str
     part: bool
     each: Poly
+    several: bool = False
 
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
@@ -45,35 +46,52 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
     places: dict[_Kept, list[list[int]]] = {}
     for number, every in enumerate(rows):
         for i, kept in enumerate(every):
-            places.setdefault(replace(kept, shape=(), each=0), [[] for _ in rows])[number].append(i)
+            places.setdefault(replace(kept, shape=(len(kept.shape),), each=0), [[] for _ in rows])[number].append(i)
+    known = analysis.graph.as_basis().values(sizes)
     for found in places.values():
-        if _has_own_sizes([[rows[number][i] for i in every] for number, every in enumerate(found)]):
-            for at in zip(*found, strict=True):
-                same = _interpolated([rows[number][i] for number, i in enumerate(at)], analysis)
-                for number, i in enumerate(at):
-                    rows[number][i] = same
+        together = [[rows[number][i] for i in every] for number, every in enumerate(found)]
+        if all({*every} == {*together[0]} for every in together):
+            continue
+        if len({len(every) for every in together}) == 1:
+            same = [_interpolated(alike, analysis) for alike in zip(*together, strict=True)]
+            together = [same for _ in rows]
+        elif _comes_out_below_0(together, analysis, known):
+            together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
+        for number, every in enumerate(found):
+            for i, kept in zip(every, together[number], strict=True):
+                rows[number][i] = kept
     counts: dict[_Kept, list[int]] = {}
+    totals: dict[_Kept, list[Poly]] = {}
     for number, every in enumerate(rows):
         for kept in every:
-            counts.setdefault(kept, [0] * len(rows))[number] += 1
-    return tuple(_written(kept, number, analysis, sizes) for kept, number in counts.items())
+            row = replace(kept, each=0) if kept.several else kept
+            counts.setdefault(row, [0] * len(rows))[number] += 1
+            totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += kept.each
+    return tuple(_written(kept, number, totals[kept], analysis, known) for kept, number in counts.items())
 
 
-def _has_own_sizes(together: Sequence[Sequence[_Kept]]) -> bool:
-    """Whether tensors that differ in their sizes alone, record by record, are as many in each record and of other sizes, as where a size is
-    read as a number: then they are the same tensors, whose sizes are to be interpolated."""
-    return len({len(every) for every in together}) == 1 and any({*every} != {*together[0]} for every in together)
+def _interpolated(alike: Sequence[_Kept], analysis: Analysis) -> _Kept:
+    """One tensor of all records, ``alike`` but for sizes that are read as numbers: those are interpolated."""
+    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in alike), strict=True))
+    return replace(alike[0], shape=shape, each=analysis.interpolate([kept.each for kept in alike]))
 
 
-def _interpolated(rows: Sequence[_Kept], analysis: Analysis) -> _Kept:
-    """One tensor of all records: ``rows`` has one a record."""
-    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in rows), strict=True))
-    return replace(rows[0], shape=shape, each=analysis.interpolate([kept.each for kept in rows]))
+def _comes_out_below_0(together: Sequence[Sequence[_Kept]], analysis: Analysis, known: Mapping[str, int]) -> bool:
+    """Whether tensors of one size are fewer than none at these sizes: each iteration has a size of its own, which most records lack."""
+    counted = [[sum(kept == row for kept in every) for every in together] for row in {row: None for every in together for row in every}]
+    numbers = (analysis.interpolate([analysis.algebra.constant(n) for n in number]) for number in counted)
+    return any(analysis.algebra.value(number, known) < 0 for number in numbers)
 
 
-def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapping[str, int]) -> SavedTensor:
-    known = analysis.graph.as_basis().values(sizes)
+def _of_several_sizes(together: Sequence[Sequence[_Kept]], kept: _Kept) -> _Kept:
+    """A tensor of a row of several sizes."""
+    axes = zip(*(row.shape for every in together for row in every), strict=True)
+    return replace(kept, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
+
+
+def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysis: Analysis, known: Mapping[str, int]) -> SavedTensor:
     times = analysis.interpolate([analysis.algebra.constant(n) for n in number])
+    total = analysis.interpolate(totals)
 
     def text(poly: Poly) -> str:
         return analysis.fold.outer.text(analysis.fold(poly))
@@ -81,12 +99,12 @@ def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapp
     return SavedTensor(
         tensor=kept.tensor,
         site=kept.site,
-        shape=tuple(text(size) for size in kept.shape),
+        shape=tuple(size if isinstance(size, str) else text(size) for size in kept.shape),
         dtype=kept.dtype,
         times=text(times),
         number=analysis.algebra.value(times, known),
-        expr=text(kept.each * times),
-        value=analysis.algebra.value(kept.each * times, known),
+        expr=text(total),
+        value=analysis.algebra.value(total, known),
         operator=kept.operator,
         node=kept.node,
         because=kept.because,
