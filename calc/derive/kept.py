@@ -57,8 +57,8 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
             together = [same for _ in rows]
         elif _comes_out_below_0(together, analysis, known):
             together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
-        for number, every in enumerate(found):
-            for i, kept in zip(every, together[number], strict=True):
+        for number, general in enumerate(together):
+            for i, kept in zip(found[number], general, strict=True):
                 rows[number][i] = kept
     counts: dict[_Kept, list[int]] = {}
     totals: dict[_Kept, list[Poly]] = {}
