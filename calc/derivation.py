@@ -14,6 +14,7 @@ from calc.display import Display
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.graph import Assumption, DimRecord, Record
 from calc.live import Timeline
+from calc.quantities import require_count
 from calc.units import Unit
 
 if TYPE_CHECKING:
@@ -68,12 +69,17 @@ class QuantityTerm:
         return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
 
 
+# An axis of saved tensors that are of several sizes along it.
+SEVERAL = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class SavedTensor:
     """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
 
     ``tensor`` names what made it, ``site`` where it is kept. ``operator`` is whose backward needs it, ``node`` what autograd calls
     that. One on a storage that is counted already says so in ``same_as`` and counts nothing. A ``part`` of a storage keeps all of it.
+    An axis is ``SEVERAL`` where the tensors of a row differ in it, one from iteration to iteration; ``expr`` is the sum.
     """
 
     tensor: str
@@ -167,8 +173,9 @@ class Quantity:
         """
         if self._evaluator is None:
             raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
+        every = self._evaluator.sizes(arguments.sizes(sizes))
         try:
-            return self._evaluator.value(self._evaluator.sizes(arguments.sizes(sizes)))
+            return require_count(self.name, self._evaluator.value(every), every)
         except ArithmeticError as error:  # of a graph that somebody wrote: a closed form that was traced divides by no size that is 0
             raise BadInputError(f"{self.name} has no value at these sizes ({error}): choose others") from error
 
@@ -205,7 +212,8 @@ class Derivation:
     ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``specialized`` are the dimensions in
     which there is no closed form, and why: they are numbers in all that is derived. ``recount`` counts a further concrete
     record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
-    ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes.
+    ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes. A count below 0 is refused, but in general closed forms at
+    the sizes of a special case (``_in_general``), which gives way to that case.
     """
 
     model: str
@@ -226,6 +234,19 @@ class Derivation:
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)
     elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    _in_general: bool = field(default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises ``NegativeCountError`` where a count is below 0."""
+        if self._in_general:
+            return
+        for q in self.quantities.values():
+            require_count(q.name, q.value or 0, self.sizes)
+        for tensor in self.saved:
+            require_count(f"bytes of {tensor.tensor}, saved at {tensor.site},", tensor.value, self.sizes)
+        for row in self.coverage:
+            require_count(f"calls of {row.operator}", row.value, self.sizes)
+            require_count(f"FLOPs of {row.operator}", row.flops_value or 0, self.sizes)
 
     def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation of the same step at other sizes; those not given are this derivation's, defaults moved along.

@@ -204,5 +204,9 @@ class CertificateError(TraceError):
         return made
 
 
+class NegativeCountError(NapkinError):
+    """A count of elements, bytes or operations came out below 0: an error of Napkin's own."""
+
+
 class MeasurementError(NapkinError):
     """The real run failed, or could not be instrumented."""

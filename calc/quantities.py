@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from calc.errors import NegativeCountError
 from calc.options import MASTER, TRAIN
 from calc.units import Unit
 
@@ -64,6 +65,17 @@ QUANTITIES: dict[str, Definition] = {
         Definition("bytes_moved.optimizer", Unit.BYTE, "bytes read and written by the optimizer's operators"),
     )
 }
+
+
+def require_count(name: str, value: int, sizes: Mapping[str, int]) -> int:
+    """``value``, a count of elements, bytes or operations at ``sizes``; one below 0 is refused."""
+    if value < 0:
+        at = ", ".join(f"{dim} = {size:,}" for dim, size in sizes.items())
+        raise NegativeCountError(
+            f"{name} comes out as {value:,}{f' at {at}' if at else ''}: no count is below 0, so this is an error of Napkin, not of the"
+            " model; report it with the model and these sizes"
+        )
+    return value
 
 
 _BACKWARD = ("gradients.", "flops.backward.", "bytes_moved.backward")

@@ -26,10 +26,11 @@ from calc import dims
 from calc.arguments import given as as_given
 from calc.arrays import Array, Mesh, UnevenError, evaluate, holds, side
 from calc.dims import LARGEST, Dim, names_in
-from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
+from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.folds import Basis
 from calc.grid import MOST, require_few
 from calc.options import Options
+from calc.quantities import require_count
 from calc.stored import Stored, StoredQuantity, form_of, forms_elsewhere
 from calc.validity import Condition, dimensions
 
@@ -173,8 +174,8 @@ def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array,
     for index in map(tuple, np.argwhere(there)):
         try:
             values[index] = count(name, grid.sizes(index))
-        except UnknownQuantityError:
-            raise  # at every size: nothing counts it
+        except (UnknownQuantityError, NegativeCountError):
+            raise  # at every size: nothing counts it; or an error of ours
         except NapkinError as error:
             why, there[index] = str(error), False
             before = failed.get(why, Gap(0, grid.sizes(index), why, possible=True))
@@ -207,6 +208,8 @@ def _by_cases(
                     gaps += failed
                 else:
                     found[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
+        except NegativeCountError:
+            raise  # an error of ours, and no gap
         except NapkinError as error:
             gaps.append(Gap(1, grid.sizes(first), str(error), possible=True))
             left = left.copy()
@@ -443,10 +446,20 @@ def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple
             continue
         here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
         part = _at(quantity, here, True if valid is None else valid[block])
+        _require_counts(quantity.name, part, here, True if valid is None else valid[block])
         if part.dtype == object and found.dtype != object:
             found = found.astype(object)
         found[block] = part
     return found
+
+
+def _require_counts(name: str, values: Array, mesh: Mapping[str, Array], valid: Array | bool) -> None:
+    """Refuses a count below 0 at a ``valid`` point."""
+    below = (values < 0) & valid
+    if np.any(below):
+        first = np.unravel_index(int(np.argmax(below)), below.shape)
+        sizes = {dim: int(np.broadcast_to(array, below.shape)[first]) for dim, array in mesh.items()}
+        require_count(name, int(np.broadcast_to(values, below.shape)[first]), sizes)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

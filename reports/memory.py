@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from calc import display
 from calc.allocator import NOT_MEASURED, WORKSPACES, Simulated
-from calc.derivation import Derivation, SavedTensor
+from calc.derivation import SEVERAL, Derivation, SavedTensor
 from calc.live import Alive, Instant, Timeline
 from calc.takeovers import Reign, Takeover
 from calc.units import Unit
@@ -39,7 +39,7 @@ def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "",
 
 
 def _saved(tensor: SavedTensor, whole: int | None) -> SavedRow:
-    shape = ", ".join(plain.plain(expressions.parse(size)) for size in tensor.shape)
+    shape = ", ".join(size if size == SEVERAL else plain.plain(expressions.parse(size)) for size in tensor.shape)
     return SavedRow(
         tensor=tensor.tensor,
         site=tensor.site,

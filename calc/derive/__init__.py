@@ -64,15 +64,15 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
     graph, analysis = traced.graph, traced.analysis
     special = graph.special_at(values)
-    found = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec)
+    found = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
     if special is None:
         return found
     inner = analysis.special or certified(special.graph, analysis.registry)
     return cases.joined(found, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
 
 
-def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None) -> Derivation:
-    """The derivation of a graph apart from its special cases, at all ``values``."""
+def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
+    """The derivation of a graph apart from its special cases, at all ``values``; ``in_general`` where one of those applies."""
     maker = StepMaker(analysis, values)
     compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
     built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
@@ -94,6 +94,7 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         specialized={name: why for name, (_, why) in graph.held.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
         replay=lambda record: timeline(analysis, values, record),
+        _in_general=in_general,
     )
 
 

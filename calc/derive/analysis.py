@@ -56,7 +56,7 @@ class Analysis:
         totals = {name: total for name, total in self.totals.items() if name not in self.graph.unknown}
         candidates = {name: (step, self.peaks[name]) for name, step in PEAKS.items() if name not in self.graph.unknown}
         turns = {name: fewest([r.sizes for r in self.graph.records], name) for name in self.graph.loops}
-        return certify.certify(record, Folder(int, self.registry), totals, candidates, self.algebra, self.sites, turns)
+        return certify.certify(record, Folder(int, self.registry), totals, candidates, self.algebra, self.sites, turns, self.graph.unknown)
 
 
 def analyse(graph: Graph, registry: Registry) -> Analysis:

@@ -36,6 +36,7 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         certificates=(*general.certificates, *case.certificates),
         held=held(general.held, general.sizes, special.equal),
         specialized={**general.specialized, **case.specialized},
+        _in_general=False,
     )
 
 

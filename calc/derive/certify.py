@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from calc.algebra import Algebra, Poly
@@ -24,11 +24,13 @@ def certify(
     algebra: Algebra,
     sites: Sites,
     turns: Mapping[str, int],
+    unknown: Collection[str] = (),
 ) -> int:
     """Number of quantities that agree at the sizes of ``record``; those that do not are an error, which is about the first.
 
     ``peaks`` maps a quantity to its step and its candidate moments: each moment is compared, and so is the maximum. ``turns`` are the
     fewest of each loop that the closed forms come from: a record of fewer lacks moments, and those must never be its maximum.
+    What the record has and no closed form is of, though it is not ``unknown``, was counted as 0.
     """
     recorded: dict[str, int] = {}
     for entry in folder.entries(record):
@@ -37,6 +39,9 @@ def certify(
     for quantity, poly in totals.items():
         with _noted(failures, quantity):
             _compare(quantity, algebra.value(poly, record.sizes), recorded.get(quantity, 0), record)
+    for quantity in recorded.keys() - totals.keys() - {*unknown}:
+        with _noted(failures, quantity):
+            _compare(quantity, 0, recorded[quantity], record)
     for quantity, (step, candidates) in peaks.items():
         with _noted(failures, quantity):
             _compare_peak(quantity, step, candidates, record, algebra, sites, turns)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from calc.algebra import Poly
-from calc.derivation import SavedTensor
+from calc.derivation import SEVERAL, SavedTensor
 from calc.derive.analysis import Analysis
 from calc.dtypes import item_size
 from calc.graph import Op, Record, Saved, Tensor
@@ -25,7 +25,7 @@ _STEP = 1  # autograd was watched in the first step
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A kept tensor of one record, with what tells it from others. Sizes are polynomials."""
+    """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
 
     tensor: str
     site: str
@@ -37,21 +37,61 @@ class _Kept:
     same_as: str
     part: bool
     each: Poly
+    several: bool = False
 
 
 def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
     """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
-    counts: dict[_Kept, list[int]] = {}
-    records = analysis.graph.records
-    for number, record in enumerate(records):
-        for kept in _Reader(record, analysis).rows():
-            counts.setdefault(kept, [0] * len(records))[number] += 1
-    return tuple(_written(kept, number, analysis, sizes) for kept, number in counts.items())
-
-
-def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapping[str, int]) -> SavedTensor:
+    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.records]
+    places: dict[_Kept, list[list[int]]] = {}
+    for number, every in enumerate(rows):
+        for i, kept in enumerate(every):
+            places.setdefault(replace(kept, shape=(len(kept.shape),), each=0), [[] for _ in rows])[number].append(i)
     known = analysis.graph.as_basis().values(sizes)
+    for found in places.values():
+        together = [[rows[number][i] for i in every] for number, every in enumerate(found)]
+        if all({*every} == {*together[0]} for every in together):
+            continue
+        if len({len(every) for every in together}) == 1:
+            same = [_interpolated(alike, analysis) for alike in zip(*together, strict=True)]
+            together = [same for _ in rows]
+        elif _comes_out_below_0(together, analysis, known):
+            together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
+        for number, general in enumerate(together):
+            for i, kept in zip(found[number], general, strict=True):
+                rows[number][i] = kept
+    counts: dict[_Kept, list[int]] = {}
+    totals: dict[_Kept, list[Poly]] = {}
+    for number, every in enumerate(rows):
+        for kept in every:
+            row = replace(kept, each=0) if kept.several else kept
+            counts.setdefault(row, [0] * len(rows))[number] += 1
+            totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += kept.each
+    return tuple(_written(kept, number, totals[kept], analysis, known) for kept, number in counts.items())
+
+
+def _interpolated(alike: Sequence[_Kept], analysis: Analysis) -> _Kept:
+    """One tensor of all records, ``alike`` but for sizes that are read as numbers: those are interpolated."""
+    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in alike), strict=True))
+    return replace(alike[0], shape=shape, each=analysis.interpolate([kept.each for kept in alike]))
+
+
+def _comes_out_below_0(together: Sequence[Sequence[_Kept]], analysis: Analysis, known: Mapping[str, int]) -> bool:
+    """Whether tensors of one size are fewer than none at these sizes: each iteration has a size of its own, which most records lack."""
+    counted = [[sum(kept == row for kept in every) for every in together] for row in {row: None for every in together for row in every}]
+    numbers = (analysis.interpolate([analysis.algebra.constant(n) for n in number]) for number in counted)
+    return any(analysis.algebra.value(number, known) < 0 for number in numbers)
+
+
+def _of_several_sizes(together: Sequence[Sequence[_Kept]], kept: _Kept) -> _Kept:
+    """A tensor of a row of several sizes."""
+    axes = zip(*(row.shape for every in together for row in every), strict=True)
+    return replace(kept, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
+
+
+def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysis: Analysis, known: Mapping[str, int]) -> SavedTensor:
     times = analysis.interpolate([analysis.algebra.constant(n) for n in number])
+    total = analysis.interpolate(totals)
 
     def text(poly: Poly) -> str:
         return analysis.fold.outer.text(analysis.fold(poly))
@@ -59,12 +99,12 @@ def _written(kept: _Kept, number: Sequence[int], analysis: Analysis, sizes: Mapp
     return SavedTensor(
         tensor=kept.tensor,
         site=kept.site,
-        shape=tuple(text(size) for size in kept.shape),
+        shape=tuple(size if isinstance(size, str) else text(size) for size in kept.shape),
         dtype=kept.dtype,
         times=text(times),
         number=analysis.algebra.value(times, known),
-        expr=text(kept.each * times),
-        value=analysis.algebra.value(kept.each * times, known),
+        expr=text(total),
+        value=analysis.algebra.value(total, known),
         operator=kept.operator,
         node=kept.node,
         because=kept.because,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.errors import UnknownQuantityError
 from calc.folds import Basis, Fold
-from calc.quantities import Definition, definitions
+from calc.quantities import Definition, definitions, require_count
 from calc.stored.polynomials import Point, Polynomial, Table
 from calc.validity import Assumption, Condition, DimRecord, applies, settable, unchecked, unmet_at
 
@@ -48,7 +48,8 @@ class StoredQuantity:
 
     def at(self, **sizes: int) -> int:
         """The exact integer; dimensions not given are the model's own. Where the form does not hold, the model is derived there."""
-        return self.value(self.sizes(sizes))
+        every = self.sizes(sizes)
+        return require_count(self.name, self.value(every), every)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes, those not given as the model has them. Sizes that the model cannot have are refused."""

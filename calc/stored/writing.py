@@ -101,7 +101,7 @@ def _plain(quantity: Quantity) -> tuple[Any, ...]:
 
 def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
     """One form: the closed forms of ``graph`` alone, then those of its special case."""
-    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis)
+    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis, in_general=True)
     writer = _Writer(analysis.fold.outer)
     return {
         **_standing(name, graph),
@@ -138,7 +138,7 @@ def _standing(name: str, graph: Graph) -> dict[str, Any]:
 
 def _case(name: str, special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
     assert analysis.special is not None  # it was just analysed
-    case = derived_alone(special.graph, general.sizes, analysis.special)
+    case = derived_alone(special.graph, general.sizes, analysis.special, in_general=True)
     form = _written(name, special.graph, analysis.special, case)
     return {"equal": dict(special.equal), "differing": sorted(differences(general, case, special)), "form": form}
 

@@ -41,9 +41,27 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _solved(*args, **kwargs)
     if func is torch.ops.aten.where.self and args[0].dtype is torch.uint8:
         args = (args[0].bool(), *args[1:])  # the real kernel takes bytes for truths, the fake one does not
-    out = _run(func, args, kwargs)
+    out = _in_own_format(func, args, _run(func, args, kwargs))
     asked = kwargs.get("memory_format") not in (None, torch.preserve_format)
     return out if asked else laid_out(func, args, out)
+
+
+# By their fake kernels these have the format that both arguments are promoted to; the real ones have that of this argument.
+_IN_FORMAT_OF = {
+    torch.ops.aten.mse_loss_backward.default: 1,
+    torch.ops.aten.smooth_l1_loss_backward.default: 1,
+    torch.ops.aten.huber_loss.default: 0,
+    torch.ops.aten.soft_margin_loss.default: 0,
+    torch.ops.aten.soft_margin_loss_backward.default: 1,
+}
+
+
+def _in_own_format(func: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """``out`` in the number format that the real kernel gives it, as where a loss in bf16 has a target in fp32."""
+    place = _IN_FORMAT_OF.get(func)
+    if place is None or out.dtype == args[place].dtype:
+        return out
+    return out.new_empty(out.shape, dtype=args[place].dtype)
 
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
