@@ -53,9 +53,9 @@ def _needed(test: ast.expr, truth: bool) -> Iterator[tuple[_Place, bool]]:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _needed(test.operand, not truth)
     elif isinstance(test, ast.BoolOp):
-        if isinstance(test.op, ast.And) is truth:
-            for part in test.values:
-                yield from _needed(part, truth)
+        # Of the other kind, what stands last is read only where no part before it has led there.
+        for part in test.values if isinstance(test.op, ast.And) is truth else test.values[-1:]:
+            yield from _needed(part, truth)
     elif not isinstance(test, ast.Call) or _name(test.func) in _GIVING:
         yield _place(test), truth
 

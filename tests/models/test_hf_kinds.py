@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import calc
 from calc.dims import Dim
 from calc.spec import Sizes
 from tests.models.configs import LLAMA, shapes, spec_of
@@ -68,6 +69,15 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
         },
         [(3, 3, 32, 48)],
     ),
+    "segmentation": (
+        {
+            "model_type": "segformer",
+            "architectures": ["SegformerForSemanticSegmentation"],
+            "image_size": [32, 64],
+            "num_labels": 5,
+        },
+        [(3, 3, 32, 64), (3, 32, 64)],
+    ),
     "hidden patches": (
         {
             "model_type": "vit",
@@ -89,6 +99,22 @@ KINDS: dict[str, tuple[dict[str, Any], list[tuple[int, ...]]]] = {
             "pad_token_id": 0,
         },
         [(3, 5, 18), (3, 4)],
+    ),
+    "recognition": (
+        {
+            "model_type": "wav2vec2",
+            "architectures": ["Wav2Vec2ForCTC"],
+            "vocab_size": 32,
+            "hidden_size": 24,
+            "num_attention_heads": 2,
+            "conv_dim": [16, 16],
+            "conv_kernel": [20, 16],
+            "conv_stride": [20, 16],
+            "num_conv_pos_embeddings": 4,
+            "num_conv_pos_embedding_groups": 2,
+            "layerdrop": 0.1,
+        },
+        [(3, 16000), (3, 4)],
     ),
     "sounds": (
         {
@@ -121,3 +147,34 @@ def test_a_loss_that_is_not_the_librarys_own_is_said_to_be_another(tmp_path: Pat
     """A class without a head, and boxes that the library would match to objects by the data."""
     assert spec_of(tmp_path, KINDS["encoder"][0]).notes[0].startswith("The class has no head and no loss of its own")
     assert spec_of(tmp_path, KINDS["detection"][0]).notes[0].startswith("The library's loss first matches boxes to objects")
+    assert any(note.startswith("The library's loss leaves blanks out") for note in spec_of(tmp_path, KINDS["recognition"][0]).notes)
+
+
+def test_layers_that_chance_skips_all_run_and_a_note_says_so(tmp_path: Path) -> None:
+    """Nor is any part of the input hidden at random."""
+    spec = spec_of(tmp_path, KINDS["recognition"][0])
+    made = spec.build(Sizes(**spec.sizes())).config
+
+    assert (made.layerdrop, made.apply_spec_augment) == (0, False)
+    assert "layerdrop is 0 here, so every layer runs in every step; at 0.1 a step skips each layer with that probability" in spec.notes
+    assert (
+        "apply_spec_augment is off here, so the step hides no part of its input; the library's hides parts that it draws anew each time"
+        in spec.notes
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["recognition", "segmentation"])
+def test_losses_over_steps_and_over_pixels_are_derived_and_measured_alike(kind: str, tmp_path: Path) -> None:
+    derivation = calc.derive(spec_of(tmp_path, KINDS[kind][0]), cache=False, optimizer="sgd")
+
+    assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
+
+
+def test_heads_as_wide_as_the_config_says_need_not_share_the_width(tmp_path: Path) -> None:
+    """A projection of three heads of 8 in a model of width 16, under either name of the field."""
+    of_t5 = {"d_model": 16, "num_heads": 3, "d_kv": 8, "d_ff": 20, "vocab_size": 97, "num_layers": 2, "decoder_start_token_id": 0}
+    spec = spec_of(tmp_path, {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]} | of_t5)
+
+    assert (spec.sizes()["k"], spec.dims["k"].tied) == (8, False)
+    assert shapes(spec, k=10)["encoder.block.0.layer.0.SelfAttention.q.weight"] == (30, 16)

@@ -151,6 +151,13 @@ def guarded(x: Tensor) -> Tensor:
     return x
 
 
+def guarded_where_asked(x: Tensor) -> Tensor:
+    if x.dim() == 2 and x.max() >= 1000:
+        raise ValueError("out of range")
+    assert x.dim() > 2 or x.isfinite().all()
+    return x
+
+
 def chosen(x: Tensor) -> Tensor:
     if x.min() < 0:
         return x * 2

@@ -169,7 +169,7 @@ def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> No
 # -- values that are only checked -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of", [modules.asserted, modules.guarded])
+@pytest.mark.parametrize("of", [modules.asserted, modules.guarded, modules.guarded_where_asked])
 def test_a_value_that_is_only_checked_is_the_one_that_raises_nothing(of: Callable[[Tensor], Tensor]) -> None:
     s = Spec("checked", {"B": 3}, lambda n: nn.Linear(4, 4), lambda n: (torch.randn(n.B, 4),), lambda m, x: of(m(x)).sum())
     derivation = calc.derive(s, cache=False, optimizer="sgd")

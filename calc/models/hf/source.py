@@ -61,6 +61,8 @@ class Source:
             for name in ("pad_token_id", "decoder_start_token_id"):
                 if part.__dict__.get(name) is not None:
                     part.__dict__[name] = 0  # a token of any vocabulary, whatever its size
+            for name in _of_chance(part):
+                part.__dict__[name] = type(part.__dict__[name])(0)  # no probability, or no
         return made
 
     def part(self, name: str) -> Source:
@@ -170,6 +172,24 @@ def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
             " built and trained in the precision of the step"
         )
     return tuple(found)
+
+
+def notes_on_chance(source: Source) -> tuple[str, ...]:
+    """What a reader should know of layers that a step would skip at random, and of inputs that it would hide."""
+    with quiet():
+        made = source.config_class(**source.raw)
+    given = {name: part.__dict__[name] for part in parts_of(made) for name in _of_chance(part)}
+    return tuple(
+        f"{name} is 0 here, so every layer runs in every step; at {clip(value)} a step skips each layer with that probability"
+        if name in FIELDS.skipped_layers
+        else f"{name} is off here, so the step hides no part of its input; the library's hides parts that it draws anew each time"
+        for name, value in given.items()
+    )
+
+
+def _of_chance(part: Any) -> list[str]:
+    """Fields by which a step of the class rests on chance."""
+    return [name for name in (*FIELDS.skipped_layers, *FIELDS.hidden_inputs) if part.__dict__.get(name)]
 
 
 def refuse_bad_sizes(where: str, raw: Mapping[str, Any]) -> None:

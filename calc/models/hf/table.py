@@ -25,6 +25,8 @@ class Fields:
     in_pairs: Sequence[str]
     inputs: Sequence[str]
     tasks: Mapping[str, Sequence[str]]
+    skipped_layers: Sequence[str]
+    hidden_inputs: Sequence[str]
     ignored: Sequence[str]
     layers: Sequence[str]
     not_layers: Sequence[str]
@@ -66,6 +68,8 @@ def _read() -> Fields:
         in_pairs=table["pairs"]["words"],
         inputs=table["inputs"]["fields"],
         tasks=table["tasks"],
+        skipped_layers=table["chance"]["layers"],
+        hidden_inputs=table["chance"]["inputs"],
         ignored=table["ignored"]["fields"],
         layers=table["layers"]["words"],
         not_layers=table["layers"]["not_with"],

@@ -21,6 +21,8 @@ from calc.models.hf.table import FIELDS
 _LENGTH, _TARGET, _SMALL = 1024, 128, 16
 # A second of sound, and of its spectrum.
 _SAMPLES, _FRAMES = 16_000, 100
+# What is said in it has some ten letters, which is fewer than the steps that any class makes of it.
+_LETTERS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,17 @@ class Feed:
 class Task:
     """``feeds`` go by the arguments of ``forward``; ``same`` are further arguments for the same tensors.
 
+    ``withheld`` are feeds that the loss is given after the outputs, and the class is not.
     ``used`` are the arguments of a forward alone (argument → feed), ``outcome`` is what it gives. ``options`` are passed as they are.
     """
 
     feeds: Mapping[str, Feed]
-    loss: Callable[[Any], Any]
+    loss: Callable[..., Any]
     outcome: Callable[[Any], Any]
     used: Mapping[str, str]
     same: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -66,8 +70,9 @@ class Task:
     def step(self, model: Any, *inputs: Any) -> Any:
         fed = dict(zip(self.feeds, inputs, strict=True))
         shared = {argument: fed[name] for argument, name in self.same.items()}
+        withheld = [fed.pop(name) for name in self.withheld]
         with quiet(), symbolic_sizes_accepted():
-            return self.loss(model(**fed, **shared, **self.options, **_without_cache(model)))
+            return self.loss(model(**fed, **shared, **self.options, **_without_cache(model)), *withheld)
 
     def predict(self, model: Any, *inputs: Any) -> Any:
         fed = dict(zip(self.feeds, inputs, strict=True))
@@ -99,6 +104,16 @@ def _length(_: Any, limit: int | None) -> dict[str, Dim]:
 
 def _target(_: Any, limit: int | None) -> dict[str, Dim]:
     return {"S": Dim(min(limit or _TARGET, _TARGET), "target length")}
+
+
+def _transcript(_: Any, __: int | None) -> dict[str, Dim]:
+    return {"S": Dim(_LETTERS, "target length")}
+
+
+def _letters(n: Any, vocabulary: Any, _: Any) -> Any:
+    import torch
+
+    return torch.randint(1, vocabulary, (n.B, n.S))  # 0 is the blank
 
 
 def _numbers_below(count: Callable[[Any, Any, Any], Any], *shape: str) -> Callable[[Any, Any, Any], Any]:
@@ -140,6 +155,12 @@ def _hidden_patches(n: Any, _: Any, config: Any) -> Any:
     patch = stated(config, "patch_size", 16)
     count = math.prod(side // patch for side in _height_and_width(config))
     return torch.randint(2, (n.B, count)) > 0
+
+
+def _classes_of_pixels(n: Any, _: Any, config: Any) -> Any:
+    import torch
+
+    return torch.randint(config.num_labels, (n.B, *_height_and_width(config)))
 
 
 def _sound(config: Any, _: int | None) -> dict[str, Dim]:
@@ -194,11 +215,13 @@ def _spectrum(n: Any, _: Any, config: Any) -> Any:
 
 TOKENS = Feed(_length, _numbers_below(_vocabulary, "B", "T"), lambda _: {"T": _SMALL})
 TARGETS = Feed(_target, _numbers_below(_vocabulary, "B", "S"), lambda _: {"S": _SMALL - 5})
+TRANSCRIPTS = Feed(_transcript, _letters, lambda _: {"S": 3})
 CLASSES = Feed(_no_dims, _numbers_below(_classes, "B"))
 CLASS_OF_EACH = Feed(_no_dims, _numbers_below(_classes, "B", "T"))
 PLACES = Feed(_no_dims, _numbers_below(_sequence, "B"))
 PICTURES = Feed(_no_dims, _picture)
 HIDDEN_PATCHES = Feed(_no_dims, _hidden_patches)
+CLASS_OF_EACH_PIXEL = Feed(_no_dims, _classes_of_pixels)
 SAMPLES = Feed(_sound, _samples, _few_samples)
 SPECTRUM = Feed(_frames, _spectrum, lambda config: {} if fixed_frames(config) else {"N": 2 * _SMALL})
 
@@ -220,6 +243,15 @@ def _boxes_and_classes(outputs: Any) -> Any:
     return outputs.logits.square().mean() + outputs.pred_boxes.square().mean()
 
 
+def _loss_of_paths(outputs: Any, labels: Any) -> Any:
+    import torch
+
+    chances = torch.nn.functional.log_softmax(outputs.logits, dim=-1, dtype=torch.float32).transpose(0, 1)
+    steps, batch, letters = chances.shape[0], chances.shape[1], labels.shape[1]
+    read, written = (torch.full((batch,), length, device=labels.device) for length in (steps, letters))
+    return torch.nn.functional.ctc_loss(chances, labels, read, written)
+
+
 def _logits(outputs: Any) -> Any:
     return outputs.logits
 
@@ -232,6 +264,10 @@ _NO_HEAD = "The class has no head and no loss of its own: the loss here is the m
 _NO_MATCHING = (
     "The library's loss first matches boxes to objects, which depends on the data: the loss here is the mean of the squares of the"
     " class scores and that of the boxes."
+)
+_NO_BLANKS = (
+    "The library's loss leaves blanks out of the labels, so that their number depends on the data: the loss here is torch's ctc_loss (mean)"
+    " of S labels in each row, over all steps."
 )
 _NO_PICTURE = "Text alone is fed, no picture and no sound: what sees or hears stands in the parameters and runs no operator."
 
@@ -273,11 +309,14 @@ _MAKERS: Mapping[str, Callable[[str, Feed, frozenset[str]], Task]] = {
     "translation": lambda *_: _to_targets("input_ids", TOKENS),
     "speech": lambda main, feed, _: _to_targets(main, feed),
     "images": lambda *_: _labelled("pixel_values", PICTURES, CLASSES),
+    "segmentation": lambda *_: _labelled("pixel_values", PICTURES, CLASS_OF_EACH_PIXEL),
     "hidden patches": lambda *_: Task(
         {"pixel_values": PICTURES, "bool_masked_pos": HIDDEN_PATCHES}, _own_loss, _first, {"pixel_values": "pixel_values"}
     ),
     "sounds": lambda main, feed, _: _labelled(main, feed, CLASSES),
-    "recognition": lambda main, feed, _: _labelled(main, feed, TARGETS),
+    "recognition": lambda main, feed, _: Task(
+        {main: feed, "labels": TRANSCRIPTS}, _loss_of_paths, _logits, {main: main}, withheld=("labels",), notes=(_NO_BLANKS,)
+    ),
     "detection": lambda *_: Task(
         {"pixel_values": PICTURES}, _boxes_and_classes, _logits, {"pixel_values": "pixel_values"}, notes=(_NO_MATCHING,)
     ),
