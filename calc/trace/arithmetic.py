@@ -1,9 +1,9 @@
 """``int(size)``, ``float(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
 
 Python's own must return plain numbers, so ``int(width * 0.25)`` would read the width as one number. While a model is built and
-run, its own files see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that comes out of a
-size and never becomes one (an attention scale) does no harm; one that does become a size again must be written in closed form,
-or the size it came from is read as a number after all.
+run, its own files (and two of torch's) see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that
+comes out of a size and never becomes one (an attention scale) does no harm; one that does become a size again must be written in
+closed form, or the size it came from is read as a number after all.
 """
 
 from __future__ import annotations
@@ -227,6 +227,11 @@ def _length(value: Any) -> Any:
 
 _INSTEAD[id(operator.index)] = _index
 _BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range, "len": _length}
+# What torch's own layers calculate with sizes: the bound of Bilinear's weights, the scale of attention that returns its weights.
+_OF_TORCH: Mapping[ModuleType, tuple[str, ...]] = {
+    torch.nn.modules.linear: ("math",),
+    torch.nn.functional: ("math", "float"),
+}
 _MISSING = object()
 for _name, _kind in _BUILTINS.items():
     _kind.__name__ = _name  # as ``type(x).__name__`` says it
@@ -243,6 +248,7 @@ def symbolic_numbers() -> Iterator[None]:
         changed += [(names, name, stands_in) for name, stands_in in _BUILTINS.items() if name not in names and name not in taken]
         changed += [(names, "type", None)] if "type" not in names else []
     changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _from_python(modules)]
+    changed += [(vars(file), name, _MATH if name == "math" else _BUILTINS[name]) for file, seen in _OF_TORCH.items() for name in seen]
     before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
     for names, name, stands_in in changed:
         names[name] = stands_in

@@ -302,3 +302,29 @@ def test_a_size_that_is_read_as_a_number_says_so() -> None:
     assert "d" in derivation.held
     assert "< 1" not in derivation.specialized["d"]
     assert "test_integers.py:" in derivation.specialized["d"]
+
+
+_LAYERS: dict[str, tuple[Callable[[Any], nn.Module], Callable[[nn.Module, Tensor], Tensor]]] = {
+    "bilinear": (lambda n: nn.Bilinear(n.d, n.d, 3), lambda m, x: m(x, x)),
+    "attention that returns its weights": (
+        lambda n: nn.MultiheadAttention(2 * n.d, 2),
+        lambda m, x: m(*[torch.cat([x, x], -1)] * 3, need_weights=True)[0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*_LAYERS])
+def test_what_torchs_own_layers_calculate_with_a_width_leaves_it_a_symbol(name: str) -> None:
+    """The bound of a bilinear map's weights and the scale of attention: the width is no loop count."""
+    build, run = _LAYERS[name]
+    spec = Spec(
+        name="m",
+        dims={"B": 4, "T": 6, "d": 8},
+        build=build,
+        inputs=lambda n: (torch.randn(n.T, n.B, n.d),),
+        loss=lambda m, x: (run(m, x) ** 2).mean(),
+    )
+    graph, derivation = calc.trace(spec, optimizer="sgd"), calc.derive(spec, optimizer="sgd")
+
+    assert ((), {}) == (graph.loops, graph.held)
+    assert calc.check(derivation, d=12).ok
