@@ -12,7 +12,6 @@ import gc
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -126,11 +125,17 @@ def _status_of(error: BaseException) -> int:
             return _refuse(str(error))
         case click.Abort() | KeyboardInterrupt():
             return INTERRUPTED
-        case BrokenPipeError():
+        case BrokenPipeError() if not _of_user(error):
             _drop_output()
             return PIPE_CLOSED
     # What an import that was interrupted raises may be of any type.
     return INTERRUPTED if interrupted() else _refuse(_unexpected(error))
+
+
+def _of_user(error: BaseException) -> str:
+    from calc.load import line_of_user
+
+    return line_of_user(error)
 
 
 def _drop_output() -> None:
@@ -152,17 +157,18 @@ def _refuse(message: str) -> int:
 
 def _unexpected(error: BaseException) -> str:
     """What to say of an error that nothing turned into a refusal: of a user's code, of the machine, or of ours."""
-    from calc.errors import words_of
-    from calc.load import line_of_user
+    import traceback
+
+    from calc.errors import text_of, words_of
 
     if os.environ.get(_DEBUG):
         traceback.print_exception(error)
-    words, line = words_of(error), line_of_user(error)
+    words, line = words_of(error), _of_user(error)
     if line:
         return f"{line}: {words}"
+    if isinstance(error, MemoryError) or "can't allocate memory" in text_of(error):  # the latter of torch
+        return _NO_MEMORY
     match error:
-        case MemoryError():
-            return "there is not enough memory for this: choose smaller sizes, or a machine with more"
         case RecursionError():
             return f"something is nested too deeply to be followed: make it flatter ({words})"
         case OSError() if error.strerror:
@@ -175,6 +181,7 @@ def _unexpected(error: BaseException) -> str:
 
 
 _DEBUG = "NAPKIN_DEBUG"
+_NO_MEMORY = "there is not enough memory for this: choose smaller sizes, or a machine with more"
 _LONGEST = 1_500  # characters of a refusal, whatever names are in it
 
 # Objects between two searches for cycles. What a command makes it mostly keeps to its end, and a search goes through all of it;

@@ -177,7 +177,7 @@ def test_random_command_lines_are_answered_or_refused(seed: int) -> None:
 
 @pytest.mark.slow
 def test_random_command_lines_end_in_order_as_processes() -> None:
-    """With a reader that leaves, a full disk, closed streams, or an interrupt at any import."""
+    """With a reader that leaves, a full disk, or closed streams."""
     dice = random.Random(9)
     endings = ("| head -c 1 >/dev/null; exit ${PIPESTATUS[0]}", ">/dev/full", ">&-", "2>&-", "")
     lines = [

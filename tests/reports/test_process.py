@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -157,6 +160,26 @@ def test_an_interrupt_that_is_swallowed_is_one_all_the_same(before: str) -> None
     found = done(["list", "rules"], before=before)
 
     assert (found.returncode, found.stderr) == (130, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_an_interrupt_at_any_moment_of_a_derivation_is_130(seed: int, tmp_path: Path) -> None:
+    """From the first line of Napkin's own on; a command that was done before has its own exit status."""
+    begun = "import reports.process\nreports.process._raise_interrupts()\nprint('begun', file=sys.stderr, flush=True)"
+    code = f"import sys\nsys.argv = ['napkin', 'report', 'linear', '--no-cache', '-o', 'out']\n{begun}\n{START}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "begun\n"
+    time.sleep(random.Random(seed).choice((0.03, 0.3, 3)) * random.Random(seed + 1).random())
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+
+    assert process.returncode in (130, 0), said
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said
+    assert [file.name for file in tmp_path.rglob(".*")] == []  # nothing half-written
 
 
 # -- where it runs ---------------------------------------------------------------------------------------------------------------------
