@@ -50,9 +50,9 @@ def _measured(derivation: Derivation) -> Mapping[str, tuple[int | None, int | No
 def _empty(y: Tensor) -> Tensor:
     """Sums, a mean, a softmax, a product and a norm of tensors without elements, beside the sum of all."""
     none = y[:0]
-    norm = nn.functional.layer_norm(none, none.shape[-1:])
-    wide = none.softmax(-1).sum() + none.logsumexp(-1).sum() + none.cumsum(-1).prod() + norm.sum()
-    return y.sum() + none.sum() + wide + (none.T @ none).sum() + torch.cat([none, y]).sum() + none.norm()
+    reduced = none.softmax(-1).sum() + none.logsumexp(-1).sum() + none.cumsum(-1).prod() + none.norm()
+    normal = nn.functional.layer_norm(none, none.shape[-1:]).sum()
+    return y.sum() + none.sum() + reduced + normal + (none.T @ none).sum() + torch.cat([none, y]).sum()
 
 
 def test_tensors_without_elements_cost_what_a_real_run_counts() -> None:
