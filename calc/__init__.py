@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calc.dims import Dim as Dim
 from calc.errors import NapkinError as NapkinError
@@ -129,6 +129,13 @@ def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: P
     return derive_gradients(spec, sizes, made(**options), progress)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Show results as tables and formulas in a notebook. Done at import where IPython runs; ``%load_ext calc`` does it later."""
+    from calc.notebook import register
+
+    register(shell.display_formatter.formatters)
+
+
 def _silent(_: str) -> None:
     pass
 
@@ -142,3 +149,8 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+_ipython = sys.modules.get("IPython")
+_shell = _ipython.get_ipython() if _ipython else None
+if _shell is not None:
+    load_ipython_extension(_shell)
