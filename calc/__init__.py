@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calc import arguments
 from calc.dims import Dim as Dim
@@ -155,6 +155,13 @@ def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: P
     return derive_gradients(spec, arguments.sizes(sizes), made(**options), arguments.progress(progress))
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Show results as tables and formulas in a notebook. Done at import where IPython runs; ``%load_ext calc`` does it later."""
+    from calc.notebook import register
+
+    register(shell.display_formatter.formatters)
+
+
 class _Package(ModuleType):
     """This package, in which ``calc.trace`` stays the function: importing the submodule of that name would replace it."""
 
@@ -164,3 +171,8 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+_ipython = sys.modules.get("IPython")
+_shell = _ipython.get_ipython() if _ipython else None
+if _shell is not None:
+    load_ipython_extension(_shell)

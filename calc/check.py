@@ -103,11 +103,6 @@ class Report:
         """Whether nothing failed. What was not measured neither passes nor fails."""
         return self.failed == 0
 
-    def _repr_html_(self) -> str:
-        from calc import notebook
-
-        return notebook.report(self)
-
     @property
     def tally(self) -> str:
         """``14 passed (12 exact, 2 proved), 0 failed, 3 not measured``."""

@@ -71,11 +71,6 @@ class Contrast:
     changes: tuple[Change, ...]
     cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-    def _repr_html_(self) -> str:
-        from calc import notebook
-
-        return notebook.contrast(self)
-
 
 def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Contrast:
     """What differs between two derivations."""

@@ -186,16 +186,6 @@ class Quantity:
             return ""
         return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
 
-    def _repr_html_(self) -> str:
-        from calc import notebook
-
-        return notebook.quantity(self)
-
-    def _repr_latex_(self) -> str | None:
-        from calc import notebook
-
-        return notebook.quantity_latex(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -313,8 +303,3 @@ class Derivation:
         from calc.document import to_json
 
         return to_json(self)
-
-    def _repr_html_(self) -> str:
-        from calc import notebook
-
-        return notebook.derivation(self)

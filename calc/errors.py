@@ -10,11 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from calc.coverage import Ledger
-
+from typing import Any
 
 _LINE = re.compile(r"\S+\.py:\d+")
 
@@ -83,10 +79,10 @@ class UnitError(NapkinError):
 
 
 class RefusedOperatorError(NapkinError):
-    """The step runs operators that cannot be counted. ``ledger`` lists all of its operators, where a step was recorded;
-    ``at`` is this refusal at other sizes."""
+    """The step runs operators that cannot be counted. ``ledger`` is the ``Ledger`` of all of its operators, where a
+    step was recorded (errors import nothing, its type neither); ``at`` is this refusal at other sizes."""
 
-    def __init__(self, message: str, ledger: Ledger | None = None, at: Callable[[Mapping[str, int]], NapkinError] | None = None) -> None:
+    def __init__(self, message: str, ledger: Any = None, at: Callable[[Mapping[str, int]], NapkinError] | None = None) -> None:
         super().__init__(message)
         self.ledger = ledger
         self.at = at

@@ -24,6 +24,7 @@ from calc.document import number
 from calc.errors import BadInputError, UnknownQuantityError
 from calc.exact import evaluate_text
 from calc.graph import Graph, Size
+from calc.memory.caches import Layers, layers_of
 from calc.options import Options
 from calc.pipeline import derive, trace
 from calc.spec import Spec
@@ -197,17 +198,6 @@ def _looked_up(graph: Graph) -> set[str]:
 # -- keys and values -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """So many layers that keep the same. ``count`` and ``positions`` are expressions, ``each`` are elements per position and sequence."""
-
-    kind: str
-    count: str
-    positions: str
-    each: str
-    because: str
-
-
 def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> Amount:
     """Bytes of keys and values of B sequences of T tokens."""
     lines = []
@@ -279,13 +269,6 @@ def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | Non
         why = f"the closed form gives {worst.derived:,} bytes and a run keeps {worst.measured:,} at {_shown(worst.sizes)}"
         return None, f"a layer keeps something else than its kind says: {why}", checks
     return cache(layers, at, cache_in), "", checks
-
-
-def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
-    """What the layers of a model keep, by kind."""
-    from calc.models.caches import layers_of as read
-
-    return read(spec, sizes)
 
 
 _LONGEST_RUN = 8192  # tokens of a real run of a narrow model: a second or two

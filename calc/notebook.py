@@ -1,10 +1,13 @@
-"""How results show themselves in a notebook: tables in plain HTML, closed forms in LaTeX. Names are escaped, and nothing in them runs."""
+"""How IPython shows results in a notebook: tables in plain HTML, closed forms in LaTeX. Names are escaped, and nothing in them runs.
+
+Results know nothing of it: ``register`` tells IPython, by the names of their types, what to call when one of them is shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calc.check import Report
@@ -14,6 +17,20 @@ if TYPE_CHECKING:
 
 _LONGEST = 240  # characters of a closed form in a table
 _LONGEST_LATEX = 4000
+
+
+def register(formatters: Mapping[str, Any]) -> None:
+    """Tell IPython's ``formatters``, by MIME type, how each type of result is shown. None of the types is imported for it."""
+    tables = {
+        "calc.derivation.Derivation": derivation,
+        "calc.derivation.Quantity": quantity,
+        "calc.check.Report": report,
+        "calc.contrast.Contrast": contrast,
+        "calc.questions.answer.Answer": answer,
+    }
+    for name, shown in tables.items():
+        formatters["text/html"].for_type_by_name(*name.rsplit(".", 1), shown)
+    formatters["text/latex"].for_type_by_name("calc.derivation", "Quantity", quantity_latex)
 
 
 def derivation(found: Derivation) -> str:

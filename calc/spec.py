@@ -117,15 +117,6 @@ class Spec:
         """The dimensions, each as a ``Dim``."""
         return {name: d if isinstance(d, Dim) else Dim(d) for name, d in self.dims.items()}
 
-    def built(self, n: Any, checkpointing: str = "none") -> Any:
-        """The module under test, of which some parts run again in the backward: the same for whoever records or measures it."""
-        module = self.build(n)
-        if checkpointing == "none":
-            return module
-        from calc.models.checkpointing import checkpointed  # needs torch, as every module does
-
-        return checkpointed(self.name, module, checkpointing)
-
     def sizes(self, given: Mapping[str, int] | None = None) -> dict[str, int]:
         """Values of all dimensions at the given ones."""
         return dims_.resolve(self.dimensions, given or {})

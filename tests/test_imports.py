@@ -20,11 +20,10 @@ from calc import graph_json
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
-TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.torch_private")
+TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.platform.torch_private", "calc.platform.checkpointing")
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
 LAZY = (
     "calc",
-    "calc.spec",
     "calc.load",
     "calc.certified",
     "calc.check",
@@ -32,6 +31,7 @@ LAZY = (
     "calc.device_memory",
     "calc.differentiate",
     "calc.inference",
+    "calc.memory.caches",
     "calc.initialisation",
     "calc.saving",
     "calc.stepwork",

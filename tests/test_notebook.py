@@ -1,16 +1,46 @@
-"""Results show themselves in a notebook: as tables and formulas, with every name escaped."""
+"""A notebook shows results as tables and formulas, with every name escaped."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import calc
+from calc import notebook
 from calc.contrast import contrast
 from calc.derivation import Derivation
 
 HOSTILE = "<script>alert(1)</script>"
+
+
+def _shown(kind: str, found: object) -> str | None:
+    """What IPython would show: the formatter that is registered for the name of the type."""
+    formatters = {"text/html": _Formatter(), "text/latex": _Formatter()}
+    notebook.register(formatters)
+    shown: str | None = formatters[kind].by_name[type(found).__module__, type(found).__qualname__](found)
+    return shown
+
+
+def _html(found: object) -> str:
+    return str(_shown("text/html", found))
+
+
+def _latex(found: object) -> str | None:
+    return _shown("text/latex", found)
+
+
+class _Formatter:
+    """Takes what IPython's own takes."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[tuple[str, str], Callable[[Any], str | None]] = {}
+
+    def for_type_by_name(self, module: str, name: str, shown: Callable[[Any], str | None]) -> None:
+        self.by_name[module, name] = shown
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +50,7 @@ def result() -> Derivation:
 
 def test_a_derivation_is_a_table_of_its_quantities(result: Derivation) -> None:
     """3·5 + 5 + 5·7 + 7 = 62 parameters."""
-    shown = result._repr_html_()
+    shown = _html(result)
 
     assert shown.count("<tr>") == 1 + len(result)
     assert f"<td>parameters</td><td><code>{result['parameters'].text}</code></td><td>62 element</td>" in shown
@@ -30,28 +60,38 @@ def test_a_quantity_is_its_terms_and_a_formula(result: Derivation) -> None:
     """In LaTeX, name and closed form."""
     parameters = result["parameters"]
 
-    assert parameters._repr_latex_() == r"$\displaystyle \mathrm{parameters} = K f + K + d f + f$"
-    assert "<td>0.weight</td><td><code>d*f</code></td><td>15</td>" in parameters._repr_html_()
+    assert _latex(parameters) == r"$\displaystyle \mathrm{parameters} = K f + K + d f + f$"
+    assert "<td>0.weight</td><td><code>d*f</code></td><td>15</td>" in _html(parameters)
 
 
 def test_what_is_unknown_has_no_formula_and_says_why(result: Derivation) -> None:
     causal = result["flops.forward.causal"]
 
-    assert causal._repr_latex_() is None
-    assert f"unknown: {causal.unknown}" in causal._repr_html_()
+    assert _latex(causal) is None
+    assert f"unknown: {causal.unknown}" in _html(causal)
 
 
 def test_a_check_an_answer_and_a_comparison_are_tables(result: Derivation) -> None:
     check = calc.check(result)
     answer = calc.ask("training-time", parameters="70e9", tokens="15e12", gpu="h100-sxm", gpus=1024, mfu=0.5)
 
-    assert f"{check.passed} passed, 0 failed" in check._repr_html_()
-    assert "training-time: " in answer._repr_html_()
-    assert "143.9" in answer._repr_html_()
-    assert "<td>parameters</td><td>62</td><td>62</td><td>0</td>" in contrast(result, result)._repr_html_()
+    assert f"{check.passed} passed, 0 failed" in _html(check)
+    assert "training-time: " in _html(answer)
+    assert "143.9" in _html(answer)
+    assert "<td>parameters</td><td>62</td><td>62</td><td>0</td>" in _html(contrast(result, result))
 
 
 def test_no_name_is_markup(result: Derivation) -> None:
     hostile = replace(result, model=HOSTILE, quantities={"parameters": replace(result["parameters"], meaning=HOSTILE, name=HOSTILE)})
 
-    assert "<script>" not in hostile._repr_html_() + hostile["parameters"]._repr_html_()
+    assert "<script>" not in _html(hostile) + _html(hostile["parameters"])
+
+
+def test_ipython_is_told_when_calc_is_imported_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fresh import finds IPython's shell; ``%load_ext calc`` tells one that came later."""
+    formatters = {"text/html": _Formatter(), "text/latex": _Formatter()}
+    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters=formatters))
+    calc.load_ipython_extension(shell)
+
+    assert ("calc.derivation", "Derivation") in formatters["text/html"].by_name
+    assert [("calc.derivation", "Quantity")] == [*formatters["text/latex"].by_name]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from calc import torch_private
 from calc.errors import TorchVersionError
+from calc.platform import torch_private
 
 ROOT = Path(__file__).resolve().parent.parent
 _PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")

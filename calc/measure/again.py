@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from calc.measure.counter import flop_counter
 from calc.measure.measurement import Reading
 from calc.measure.training import Training
-from calc.torch_private import TorchDispatchMode, current_node
+from calc.platform.torch_private import TorchDispatchMode, current_node
 
 INSTRUMENT = "torch.utils.flop_counter.FlopCounterMode over what the backward runs with gradients on"
 

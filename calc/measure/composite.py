@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import DispatchKey, TorchDispatchMode, has_kernel
+from calc.platform.torch_private import DispatchKey, TorchDispatchMode, has_kernel
 
 _KEY = DispatchKey.CompositeImplicitAutograd
 

@@ -39,7 +39,7 @@ from calc.measure.kinds import (
 from calc.measure.references import INSTEAD
 from calc.measure.whole import WHOLE, scatter_reduce
 from calc.measure.whole_updates import repeated
-from calc.torch_private import DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
+from calc.platform.torch_private import DispatchKey, OpOverload, TorchDispatchMode, decomposition_table, no_modes
 
 
 def _is_known(func: OpOverload) -> bool:

@@ -22,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from calc.errors import MeasurementError
 from calc.measure.sharding import Traffic
-from calc.torch_private import functional_collectives as collectives
-from calc.torch_private import ring_attention as templates
+from calc.platform.torch_private import functional_collectives as collectives
+from calc.platform.torch_private import ring_attention as templates
 
 RING, GATHER = "ring", "gather"
 _LENGTH = 2  # the side of (B, heads, T, k) that is divided

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from calc.measure.reference import ReferenceCounter
-from calc.torch_private import TorchDispatchMode
+from calc.platform.torch_private import TorchDispatchMode
 
 SEED = 0
 

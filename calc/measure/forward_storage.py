@@ -11,8 +11,8 @@ from calc.measure.composite import is_composite, taken_apart
 from calc.measure.storages import tensors_in
 from calc.measure.training import training
 from calc.options import Options
+from calc.platform.torch_private import TorchDispatchMode
 from calc.spec import Spec
-from calc.torch_private import TorchDispatchMode
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from calc.errors import SpecError
 from calc.measure.room import require_room
 from calc.measure.training import blame
 from calc.options import Options
+from calc.platform.torch_private import TorchDispatchMode
 from calc.spec import Sizes, Spec
-from calc.torch_private import TorchDispatchMode
 
 Array = Any  # np.ndarray of float64
 

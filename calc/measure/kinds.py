@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.torch_private import OpOverload
+from calc.platform.torch_private import OpOverload
 
 Args = Mapping[str, Any]
 Count = Callable[[Args, Any], int]

@@ -61,7 +61,7 @@ def _product(shape: Shape, dtype: str, device: str) -> Callable[[], Tensor]:
     """The product as a function; its result has memory of its own, so that no repetition allocates any."""
     a, b = _operands(shape, DTYPES[dtype], device)
     if dtype == "fp8":  # one scale for each matrix; the result is bf16, as fp8 holds too few numbers for sums
-        from calc.torch_private import scaled_mm
+        from calc.platform.torch_private import scaled_mm
 
         one = torch.ones((), device=device)
         column_major = b.t().contiguous().t()

@@ -8,7 +8,7 @@ from typing import Any
 from calc.measure.choices import decided
 from calc.measure.composite import is_composite, taken_apart
 from calc.measure.kinds import tensors_in
-from calc.torch_private import TorchDispatchMode
+from calc.platform.torch_private import TorchDispatchMode
 
 # Operators that no torch FLOP counter knows on CPU, and whose backward repeats the product of queries and keys.
 _FUSED_ATTENTION = ("scaled_dot_product_flash", "scaled_dot_product_efficient")

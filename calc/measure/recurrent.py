@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from calc.torch_private import foreign_functions, onednn_is_on, set_onednn
+from calc.platform.torch_private import foreign_functions, onednn_is_on, set_onednn
 
 
 @contextmanager

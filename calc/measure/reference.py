@@ -41,7 +41,7 @@ from calc.measure.kinds import (
     tensors_in,
 )
 from calc.measure.whole import fills_by_mask, indexed_elements
-from calc.torch_private import OpOverload, TorchDispatchMode
+from calc.platform.torch_private import OpOverload, TorchDispatchMode
 
 
 class ReferenceCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves its modes untyped

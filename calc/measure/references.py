@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.torch_private import decomposition_table
+from calc.platform.torch_private import decomposition_table
 
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
 

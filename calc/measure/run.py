@@ -27,8 +27,8 @@ from calc.measure.saved import measure_saved
 from calc.measure.state import measure_checkpoint, measure_gradients, measure_optimizer_state, measure_parameters, measure_weights
 from calc.measure.training import SEED, Training, training
 from calc.options import Options
+from calc.platform.torch_private import torch_version
 from calc.spec import Spec
-from calc.torch_private import torch_version
 
 Progress = Callable[[str], None]
 

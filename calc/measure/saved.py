@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from calc.measure.measurement import Reading
 from calc.measure.storages import StorageWatch, distinct_storages, tensors_in
 from calc.measure.training import Training
-from calc.torch_private import no_modes
+from calc.platform.torch_private import no_modes
 
 INSTRUMENT = "torch.autograd.graph.saved_tensors_hooks (weakly watched), and storages that go with the graph"
 

@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
 
 from calc.errors import MeasurementError
-from calc.torch_private import AsyncCollectiveTensor, TorchDispatchMode, tree_leaves
+from calc.platform.torch_private import AsyncCollectiveTensor, TorchDispatchMode, tree_leaves
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all-reduce", "all-gather", "reduce-scatter", "all-to-all"
 SEND = "point to point"
@@ -212,7 +212,7 @@ class _Packed:
 @contextlib.contextmanager
 def fake_group(rank: int, world: int) -> Iterator[None]:
     """One rank of a process group that does not communicate."""
-    from calc.torch_private import FakeStore  # its module is of torch's tests
+    from calc.platform.torch_private import FakeStore  # its module is of torch's tests
 
     if dist.is_initialized():
         raise MeasurementError("a process group is running already: end it before ranks are measured")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from calc.measure.composite import is_composite, taken_apart
-from calc.torch_private import TorchDispatchMode
+from calc.platform.torch_private import TorchDispatchMode
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -22,8 +22,9 @@ from calc.measure.formats import Copies, cast, casting, copies_of, gradient_scal
 from calc.measure.optimizers import build_optimizer
 from calc.measure.recurrent import without_onednn
 from calc.options import Options
+from calc.platform.checkpointing import built
+from calc.platform.torch_private import FakeTensor
 from calc.spec import Sizes, Spec
-from calc.torch_private import FakeTensor
 
 SEED = 0
 PHASES = ("forward", "backward", "optimizer")
@@ -151,7 +152,7 @@ def _none_of_a_trace(spec: Spec) -> Iterator[None]:
 
 def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> Training:
     with blame(spec, sizes, "building the module"):
-        module = spec.built(Sizes(**sizes), options.checkpointing)
+        module = built(spec, Sizes(**sizes), options.checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"spec {spec.name!r}: build must return a torch.nn.Module, not {_describe(module)}")
     with blame(spec, sizes, "making the inputs"):

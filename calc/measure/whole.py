@@ -25,7 +25,7 @@ from calc.measure.kinds import Args, Count, UncountableError, as_meta, reduced, 
 from calc.measure.whole_images import IMAGES
 from calc.measure.whole_numerics import NUMERICS
 from calc.measure.whole_updates import UPDATES
-from calc.torch_private import no_modes
+from calc.platform.torch_private import no_modes
 
 
 def _addmm(args: Args, outputs: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from calc.measure.kinds import Args, Count
-from calc.torch_private import OpOverload
+from calc.platform.torch_private import OpOverload
 
 # What an argument of a list operator is called by the operator that it repeats.
 _SCALARS = {

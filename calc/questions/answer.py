@@ -97,11 +97,6 @@ class Answer:
             return values[name]
         return next(values[i.letter] for i in self.inputs if i.key == name and i.letter in values)
 
-    def _repr_html_(self) -> str:
-        from calc import notebook
-
-        return notebook.answer(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain data. A value is a whole number (a string beyond 2⁵³) or the nearest double, with the fraction beside it as ``exact``."""
         return {

@@ -17,8 +17,8 @@ from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, U
 from calc.exchanges import EXCHANGES
 from calc.graph import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
+from calc.platform.torch_private import torch_version
 from calc.spec import Spec
-from calc.torch_private import torch_version
 from calc.trace import conditions
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import Near, hints, next_composite

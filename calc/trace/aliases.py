@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import BelowAutograd, after_autograd
+from calc.platform.torch_private import BelowAutograd, after_autograd
 from calc.trace.replaced import replaced
 
 aten = torch.ops.aten

@@ -23,7 +23,7 @@ import sympy as sp
 import torch
 
 from calc.model_files import FILES
-from calc.torch_private import sym_log2
+from calc.platform.torch_private import sym_log2
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from calc.model_files import FILES, attributes, function_of, remembers, restored
-from calc.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor
 from calc.trace.recorder import tensors_in
 
 _Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
-from calc.torch_private import current_node
+from calc.platform.torch_private import current_node
 from calc.trace import checks, lengths
 from calc.trace.counts import count_of
 from calc.trace.lines import is_foreign, user_line

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import TorchDispatchMode, no_modes
+from calc.platform.torch_private import TorchDispatchMode, no_modes
 from calc.trace.double import double_backward
 
 aten = torch.ops.aten

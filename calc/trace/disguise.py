@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from calc.graph import Call
-from calc.torch_private import FakeTensor, core, foreach_utils, subclasses
+from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses
 
 
 class _NeverFake:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import sympy as sp
 import torch
 
-from calc.torch_private import CeilToInt, FloorDiv, FloorToInt, RoundToInt, SymNode, TruncToInt
+from calc.platform.torch_private import CeilToInt, FloorDiv, FloorToInt, RoundToInt, SymNode, TruncToInt
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.torch_private import corresponding_complex_dtype, corresponding_real_dtype
+from calc.platform.torch_private import corresponding_complex_dtype, corresponding_real_dtype
 
 _C2C, _R2C, _C2R = torch.ops.aten._fft_c2c.default, torch.ops.aten._fft_r2c.default, torch.ops.aten._fft_c2r.default
 TRANSFORMS = frozenset({_C2C, _R2C, _C2R})

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from calc.initialisation import laws
 from calc.initialisation.laws import Law
+from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 from calc.spec import Sizes, Spec
-from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 from calc.trace.caches import own_results
 
 

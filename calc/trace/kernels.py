@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from calc.errors import PinnedSizeError
-from calc.torch_private import decomposition_table
+from calc.platform.torch_private import decomposition_table
 from calc.trace.grouped import grouped_mm
 from calc.trace.layouts import laid_out
 from calc.trace.results import RESULTS

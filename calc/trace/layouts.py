@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import VERSION, suggest_memory_format
+from calc.platform.torch_private import VERSION, suggest_memory_format
 
 aten = torch.ops.aten
 

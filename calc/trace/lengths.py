@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from calc.errors import DataDependentError
-from calc.torch_private import foreign_functions, no_dispatch
+from calc.platform.torch_private import foreign_functions, no_dispatch
 from calc.trace.disguise import replaced
 from calc.trace.elements import Ramp, elements_of, note_elements
 from calc.trace.lines import user_line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from calc.torch_private import VERSION, decompositions
+from calc.platform.torch_private import VERSION, decompositions
 from calc.trace.replaced import replaced
 
 _KEEPS_SYMBOLS = (2, 12)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from calc.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor
 from calc.trace.elements import (
     MAKING,
     RELATIONS,

@@ -10,8 +10,8 @@ import torch
 
 from calc.errors import NapkinError, SizesError, UndecidedSizeError
 from calc.options import Options
+from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.torch_private import FakeTensorMode
 from calc.trace import again, optimizers, step
 from calc.trace.caches import own_results
 from calc.trace.refusing import refusing

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from calc.torch_private import foreign_functions
+from calc.platform.torch_private import foreign_functions
 from calc.trace.disguise import replaced
 from calc.trace.lengths import each_of
 

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Iterator
 
 from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, text_of
+from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
-from calc.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.trace.lines import raising_line
 from calc.trace.symbols import SizeEnv
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from calc.torch_private import SymNode
+from calc.platform.torch_private import SymNode
 from calc.trace.disguise import replaced
 
 # Arithmetic and comparisons of two sizes; the remaining operations of a SymNode are rare.

@@ -16,7 +16,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
+from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
 from calc.trace.symbols import Questions, SizeEnv
 from calc.trace.values import written
 

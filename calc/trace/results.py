@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from calc.errors import TraceError
-from calc.torch_private import corresponding_complex_dtype, suggest_memory_format
+from calc.platform.torch_private import corresponding_complex_dtype, suggest_memory_format
 from calc.trace import fourier, lengths
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from calc.errors import DataDependentError
-from calc.torch_private import FakeTensor, no_dispatch, tree_map
+from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
 from calc.trace.lines import user_line
 from calc.trace.values import WHOLE, overwritten
 

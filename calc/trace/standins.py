@@ -12,7 +12,7 @@ import torch
 import torch.backends.opt_einsum
 from torch import nn
 
-from calc.torch_private import FakeTensor, no_dispatch, no_modes
+from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
 from calc.trace import lengths
 from calc.trace.composites import Names
 from calc.trace.disguise import replaced

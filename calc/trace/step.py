@@ -19,8 +19,9 @@ from calc.basis import Basis
 from calc.errors import PinnedSizeError, SpecError
 from calc.graph import Call, Condition, Event, Record, Storage, Tensor
 from calc.options import Options
+from calc.platform.checkpointing import built
+from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.torch_private import FakeTensorMode
 from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
@@ -377,7 +378,7 @@ _NOT_TRAINED = "to use the model without training it, derive it in mode eval or 
 
 
 def module_of(spec: Spec, sizes: Sizes, checkpointing: str) -> torch.nn.Module:
-    module = spec.built(sizes, checkpointing)
+    module = built(spec, sizes, checkpointing)
     if not isinstance(module, torch.nn.Module):
         raise SpecError(f"{spec.name}: build must return a torch.nn.Module, not {type(module).__name__}")
     for name, _ in itertools.chain[tuple[str, Any]](module.named_modules(), module.named_parameters()):

@@ -27,7 +27,7 @@ from calc.dims import names_in
 from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
 from calc.exact import evaluate_text
 from calc.graph import Condition
-from calc.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
+from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
 from calc.trace.disguise import replaced
 from calc.trace.lines import user_line
 

@@ -17,7 +17,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.torch_private import FakeTensor
+from calc.platform.torch_private import FakeTensor
 
 aten = torch.ops.aten
 WHOLE = (torch.int64, torch.int32, torch.bool)

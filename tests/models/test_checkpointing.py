@@ -21,9 +21,9 @@ from calc.dims import Dim
 from calc.errors import DimensionError, SpecError
 from calc.load import load
 from calc.measure import measure
-from calc.models.checkpointing import checkpointed
 from calc.options import Options
 from calc.patterns import in_patterns
+from calc.platform.checkpointing import checkpointed
 from calc.spec import Spec
 from tests.models.building import build
 

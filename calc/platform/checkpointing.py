@@ -18,9 +18,15 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from calc.errors import SpecError
+from calc.spec import Sizes, Spec
 
 NONE, ATTENTION = "none", "attention"
 _TABLE: dict[str, dict[str, list[str]]] = tomllib.loads((resources.files("calc") / "data" / "checkpointing.toml").read_text("utf-8"))
+
+
+def built(spec: Spec, n: Sizes, choice: str = NONE) -> nn.Module:
+    """The module of ``spec``, with the checkpointing that ``choice`` names: the same for whoever traces or measures it."""
+    return checkpointed(spec.name, spec.build(n), choice)
 
 
 def checkpointed(name: str, module: nn.Module, choice: str) -> nn.Module:

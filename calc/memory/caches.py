@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.inference import Layers
 from calc.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 _SLIDING = ("sliding_attention", "chunked_attention")
 _NOTHING = "dummy"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """So many layers that keep the same. ``count`` and ``positions`` are expressions, ``each`` are elements per position and sequence."""
+
+    kind: str
+    count: str
+    positions: str
+    each: str
+    because: str
 
 
 def layers_of(spec: Spec, sizes: Mapping[str, int]) -> tuple[Layers, ...]:
