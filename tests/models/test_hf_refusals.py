@@ -170,7 +170,13 @@ def test_no_trial_run_takes_the_memory_that_the_config_asks_for(tmp_path: Path, 
     assert [] == built
 
 
-@pytest.mark.parametrize("depth", [10, 14])
+def test_kinds_of_layers_that_repeat_without_end_are_not_written_out() -> None:
+    """10**9 times two kinds, in a field of any name; twice two of them are the four layers that there are."""
+    assert () == layers._multiplied_out([[["global", "local"], 10**9]], 4)
+    assert ("global", "local", "global", "local") == layers._multiplied_out([[["global", "local"], 2]], 4)
+
+
+@pytest.mark.parametrize("depth", [9, 12])
 def test_the_pattern_of_layers_is_the_shortest_that_repeats(depth: int) -> None:
     """By trying all: few layers in all first, then a short period, then few before it."""
 

@@ -96,7 +96,7 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     """The pattern of the layers of ``module``, or nothing where they repeat none."""
     own = set(type(config).__dataclass_fields__)
     stated = {name: value for name, value in config.__dict__.items() if name in own and isinstance(value, list | tuple)}
-    counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value)) == depth}
+    counted = {name: entries for name, value in stated.items() if len(entries := _multiplied_out(value, depth)) == depth}
     lists = {name: tuple(value) for name, value in stated.items() if len(value) == depth} | counted
     numbered = frozenset(name for name, entries in lists.items() if entries == (*range(depth),))
     kinds = [tuple(str(entries[i]) for name, entries in lists.items() if name not in numbered) for i in range(depth)]
@@ -106,12 +106,12 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     return None if found is None else Pattern(*found, lists, frozenset(counted), numbered, last)
 
 
-def _multiplied_out(groups: Sequence[Any]) -> tuple[Any, ...]:
-    """Kinds of layers with how often they repeat, as an entry per layer; nothing where the list is no such thing."""
+def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:
+    """Kinds of layers with how often they repeat, as an entry per layer; nothing where the list is no such thing, or of more layers."""
     entries: list[Any] = []
     for group in groups:
         match group:
-            case [list() | tuple() as kinds, int() as times]:
+            case [list() | tuple() as kinds, int() as times] if len(entries) + len(kinds) * times <= depth:
                 entries += [*kinds] * times
             case _:
                 return ()
