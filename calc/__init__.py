@@ -16,21 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from calc import arguments
-from calc.dims import Dim as Dim
+from calc.dimensions import Dim as Dim
 from calc.errors import BadInputError
 from calc.errors import NapkinError as NapkinError
+from calc.platform import arguments
 from calc.spec import Spec as Spec
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from calc.check import Report
-    from calc.derivation import Derivation
-    from calc.equations.derived import Derived
-    from calc.graph import Graph
-    from calc.questions import Answer
-    from calc.sweep import Sweep
+    from calc.capacity.questions import Answer
+    from calc.derive.result import Derivation
+    from calc.graph.step import Graph
+    from calc.mathematics.autodiff.derived import Derived
+    from calc.pipeline.check import Report
+    from calc.pipeline.sweep import Sweep
 
 __all__ = ["Dim", "NapkinError", "Progress", "Spec", "ask", "check", "derive", "gradients", "load", "sweep", "trace"]
 
@@ -40,7 +40,7 @@ _SPEC = "a spec, e.g. calc.load('gpt2')"
 
 def load(name: str) -> Spec:
     """The spec that ``name`` stands for: a built-in name, ``hf:PATH`` or ``FILE.py:NAME``."""
-    from calc.load import load as load_spec
+    from calc.models.load import load as load_spec
 
     arguments.instance("name", name, str, "the name of a model, e.g. 'gpt2', 'hf:PATH' or 'FILE.py:NAME'")
     return load_spec(name)
@@ -59,7 +59,7 @@ def trace(
     ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
     """
     from calc.options import made
-    from calc.pipeline import trace as trace_step
+    from calc.pipeline.pipeline import trace as trace_step
 
     arguments.instance("spec", spec, Spec, _SPEC)
     arguments.flag("cache", cache)
@@ -78,9 +78,9 @@ def derive(
 
     ``options`` are those of ``calc.options.Options`` by name: optimizer, precision, attention, mode and so on.
     """
-    from calc.graph import Graph
+    from calc.graph.step import Graph
     from calc.options import made
-    from calc.pipeline import derive as derive_step
+    from calc.pipeline.pipeline import derive as derive_step
 
     arguments.instance("source", source, Spec | Graph, f"a graph or {_SPEC}")
     if options and isinstance(source, Graph):
@@ -92,8 +92,8 @@ def derive(
 
 def check(derivation: Derivation, *, device: str = "cpu", progress: Progress | None = None, **sizes: int) -> Report:
     """Run the derived step for real at ``sizes`` and compare every quantity with what was derived."""
-    from calc.check import check as check_derivation
-    from calc.derivation import Derivation
+    from calc.derive.result import Derivation
+    from calc.pipeline.check import check as check_derivation
 
     arguments.instance("derivation", derivation, Derivation, "what calc.derive returns")
     arguments.instance("device", device, str, "'cpu' or 'cuda'")
@@ -109,7 +109,7 @@ def ask(question: str, /, *, progress: Progress | None = None, **given: int | fl
     """
     from fractions import Fraction
 
-    from calc.questions import ask as answer
+    from calc.capacity.questions import ask as answer
 
     arguments.instance("question", question, str, "the name of a question, e.g. 'training-time'")
     for key, value in given.items():
@@ -133,7 +133,7 @@ def sweep(
     ``options`` are those of ``calc.options.Options``.
     """
     from calc.options import made
-    from calc.sweep import of_model
+    from calc.pipeline.sweep import of_model
 
     arguments.instance("model", model, str, "the name of a model, e.g. 'gpt2'")
     axes = arguments.keys("sizes", sizes, "a dictionary of lists of integers by dimension, e.g. {'B': [1, 2, 4]}")
@@ -148,7 +148,7 @@ def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: P
 
     Depths are numbers: those of ``sizes``, else 2. ``options`` are those of ``calc.options.Options`` by name (``attention``).
     """
-    from calc.differentiate import gradients as derive_gradients
+    from calc.mathematics.gradients import gradients as derive_gradients
     from calc.options import made
 
     arguments.instance("spec", spec, Spec, _SPEC)
@@ -157,7 +157,7 @@ def gradients(spec: Spec, sizes: Mapping[str, int] | None = None, *, progress: P
 
 def load_ipython_extension(shell: Any) -> None:
     """Show results as tables and formulas in a notebook. Done at import where IPython runs; ``%load_ext calc`` does it later."""
-    from calc.notebook import register
+    from calc.notebook.formatters import register
 
     register(shell.display_formatter.formatters)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from calc import dims as dims_
-from calc.dims import Dim
+from calc import dimensions as dims_
+from calc.dimensions import Dim
 from calc.errors import SpecError
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 from calc.errors import BadInputError, UnitError
@@ -89,3 +90,73 @@ def bytes_in(text: str) -> int:
     scale: int = (1024 if binary else 1000) ** _POWER[prefix]
     parts: int = 10 ** len(fraction)
     return int(whole + fraction) * scale // parts
+
+
+ITEM_SIZE: dict[str, int] = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "complex128": 16, "complex64": 8, "complex32": 4,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+    "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
+}  # fmt: skip
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one element of ``dtype`` (``"float32"`` → 4)."""
+    try:
+        return ITEM_SIZE[dtype]
+    except KeyError:
+        raise BadInputError(f"unknown number format {dtype!r}: known are {', '.join(sorted(ITEM_SIZE))}") from None
+
+
+PREFIXES = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6, "Z": 7}  # powers of 1000
+_HOUR = 3600
+_DAY = 24 * _HOUR
+Words = dict[str, Fraction]
+
+
+def _prefixed(*stems: str, one: Fraction = Fraction(1)) -> Words:
+    """Each of the stems alone, and behind every prefix."""
+    return {f"{prefix}{stem}": one * 1000**power for stem in stems for prefix, power in {"": 0, **PREFIXES}.items()}
+
+
+def _bytes(behind: str = "") -> Words:
+    binary = {f"{prefix.replace('k', 'K')}iB{behind}": Fraction(1024**power) for prefix, power in PREFIXES.items()}
+    whole = {f"byte{behind}": Fraction(1), f"bytes{behind}": Fraction(1)}
+    return {**_prefixed(f"B{behind}"), f"KB{behind}": Fraction(1000), **binary, **whole}
+
+
+def _each(pairs: Iterable[tuple[str, int | Fraction]]) -> Words:
+    """``"day days"`` are two words for the same."""
+    return {word: Fraction(size) for words, size in pairs for word in words.split()}
+
+
+# By dimension; the first word of each is the unit that the others are multiples of, but of time, counts and shares.
+WORDS: dict[str, Words] = {
+    "memory": _bytes(),
+    "bandwidth": _bytes("/s"),
+    "work": _prefixed("FLOP", "FLOPs"),
+    "rate": _prefixed("FLOP/s", "FLOPs/s"),
+    "time": _each([
+        ("ns", Fraction(1, 10**9)), ("µs us", Fraction(1, 10**6)), ("ms", Fraction(1, 1000)), ("s second seconds", 1),
+        ("min minute minutes", 60), ("h hour hours", _HOUR), ("day days", _DAY), ("week weeks", 7 * _DAY),
+    ]),
+    "count": _each([
+        ("k K", 10**3), ("M", 10**6), ("B", 10**9), ("T", 10**12),
+        ("thousand", 10**3), ("million", 10**6), ("billion", 10**9), ("trillion", 10**12),
+    ]),
+    "share": _each([("%", Fraction(1, 100))]),
+    "money": _each([("USD $", 1), ("k$", 10**3), ("M$", 10**6), ("B$", 10**9)]),
+    "money/h": _each([("USD/h", 1)]),
+    "power": _prefixed("W"),
+    "energy": {**_prefixed("Wh"), **_prefixed("J", one=Fraction(1, _HOUR))},
+    "number": {},
+}  # fmt: skip
+# What people type for the same, where it is clear what is meant: a document writes the words above.
+TYPED: dict[str, Words] = {
+    "bandwidth": {f"{prefix}bit/s": Fraction(1000**power, 8) for prefix, power in PREFIXES.items()},
+    "work": {**_prefixed("flop", "flops"), **_each([("PFdays PF-days", _DAY * 10**15)])},
+    "rate": _prefixed("FLOPS", "flop/s", "OP/s", "OPS"),
+    "time": _each([("sec", 1), ("d", _DAY)]),
+    "money/h": _each([("$/h $/hour $", 1)]),
+}

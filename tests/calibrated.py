@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from calc.calibration import (
+from calc.hardware.calibration import (
     ATTENTION,
     ATTENTION_BACKWARD,
     BACKWARD,

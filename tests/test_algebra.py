@@ -10,8 +10,8 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.algebra import Algebra, evaluate_text, log2_ceiling, symbol, to_sympy
 from calc.errors import NapkinError
+from calc.symbolic.algebra import Algebra, evaluate_text, log2_ceiling, symbol, to_sympy
 
 NAMES = ("B", "T", "d")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from calc import allocator
-from calc.allocator import NOT_MEASURED, WORKSPACES, Allocator, rounded, segment_for, simulate
+from calc.derive import cuda_allocator
+from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES, Allocator, rounded, segment_for, simulate
 from calc.errors import BadInputError
-from calc.graph import Event, Record, Storage
-from calc.load import load
+from calc.graph.step import Event, Record, Storage
+from calc.models.load import load
 from calc.options import Options
 from calc.trace import again
 
@@ -30,11 +30,11 @@ def test_the_constants_are_those_of_the_installed_torch() -> None:
     named = {"kMinBlockSize": "MIN_BLOCK", "kSmallSize": "SMALL_SIZE", "kSmallBuffer": "SMALL_SEGMENT", "kMinLargeAlloc": "MIN_LARGE_ALLOC",
              "kRoundLarge": "ROUND_LARGE"}  # fmt: skip
 
-    assert {theirs: getattr(allocator, ours) for theirs, ours in named.items()} == {
+    assert {theirs: getattr(cuda_allocator, ours) for theirs, ours in named.items()} == {
         name: int(value) for name, value in re.findall(r"constexpr size_t (k\w+) = (\d+);", text) if name in named
     }
     large = re.search(r"large_segment_size_\{(\d+)\}", text)
-    assert large is None or int(large[1]) == allocator.LARGE_SEGMENT
+    assert large is None or int(large[1]) == cuda_allocator.LARGE_SEGMENT
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import calc
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import BadInputError, UnknownQuantityError
-from calc.graph import Graph
+from calc.graph.step import Graph
 
 
 class Hostile:

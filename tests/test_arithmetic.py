@@ -9,9 +9,9 @@ import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc import arithmetic
-from calc.arithmetic import Evaluation, evaluate, isolated, letters, parsed, power, tidy, written
 from calc.errors import BadInputError
+from calc.symbolic import arithmetic
+from calc.symbolic.arithmetic import Evaluation, evaluate, isolated, letters, parsed, power, tidy, written
 
 POSITIVE = st.fractions(min_value=Fraction(1, 1000), max_value=1000, max_denominator=1000)
 

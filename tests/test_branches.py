@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc import branches
 from calc.errors import NapkinError
+from calc.symbolic import branches
 
 FORM = "Piecewise((8*T + 3, Eq(B, 1)), (8*B*T, True))"
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import branches, sensitivity
-from calc.by_power import Split, by_power
-from calc.derivation import Derivation, Quantity
-from calc.dims import Dim, resolve
-from calc.graph import DimRecord
-from calc.stored import stored
+from calc.derive import sensitivity
+from calc.derive.result import Derivation, Quantity
+from calc.derive.scaling import Split, by_power
+from calc.dimensions import Dim, resolve
+from calc.graph.step import DimRecord
+from calc.pipeline.precomputed import stored
+from calc.symbolic import branches
 from calc.units import Unit
 from tests.reports import sample
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.calibration import COPY, Point, read
-from calc.cost import Operator, View
 from calc.derive.operators import Work
 from calc.errors import BadInputError
-from calc.prediction import predict
+from calc.hardware.calibration import COPY, Point, read
+from calc.performance.prediction import predict
+from calc.rules.registry import Operator, View
 from tests.calibrated import GIGA, MACHINE, RATE, made
 
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from calc.capacity import utilization
+from calc.capacity.utilization import utilization
 from calc.errors import BadInputError
-from calc.hardware import accelerator, catalogue
-from calc.reckoning import Line, given, reckon
+from calc.hardware.accelerators import accelerator, catalogue
+from calc.symbolic.worked import Line, given, reckon
 
 H100 = accelerator("h100-sxm")
 

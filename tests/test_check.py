@@ -13,14 +13,14 @@ import pytest
 import sympy as sp
 import torch
 
-from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check
-from calc.check_sizes import chosen
-from calc.derivation import CoverageRow, Derivation, Quantity
-from calc.dims import Dim
+from calc.derive.result import CoverageRow, Derivation, Quantity
+from calc.dimensions import Dim
 from calc.errors import BadInputError, DimensionError, MeasurementError
-from calc.graph import DimRecord
+from calc.graph.step import DimRecord
 from calc.measure import measure
 from calc.options import Options
+from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, Report, Verdict, check
+from calc.pipeline.check_sizes import chosen
 from calc.spec import Spec
 from calc.units import Unit
 from tests.measure import tiny
@@ -307,7 +307,7 @@ def test_asking_a_report_for_what_was_not_checked_is_refused() -> None:
 
 def test_importing_the_check_imports_no_torch() -> None:
     """Torch is imported when something is measured, not before."""
-    code = "import sys; sys.modules['torch'] = None; import calc.check, calc.options"
+    code = "import sys; sys.modules['torch'] = None; import calc.pipeline.check, calc.options"
     root = Path(__file__).parent.parent
 
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(root)}, timeout=120)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from calc.basis import basis_of
-from calc.coincidences import _alike, coincidences, telling, without_ones
-from calc.dims import Dim
-from calc.graph import Condition, DimRecord
+from calc.dimensions import Dim
+from calc.graph.specialization import _alike, coincidences, telling, without_ones
+from calc.graph.step import Condition, DimRecord
+from calc.symbolic.basis import basis_of
 
 
 def _graph(dims: dict[str, Dim]) -> Any:
@@ -67,7 +67,7 @@ def test_the_quotient_of_equal_dimensions_is_one() -> None:
 def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the sizes asked for were tried in vain: what is the same in all there is to tell fails as they did."""
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
-    monkeypatch.setattr("calc.coincidences.degenerate", lambda _: [some, all_, none])
+    monkeypatch.setattr("calc.graph.specialization.degenerate", lambda _: [some, all_, none])
 
     def tried(*unmet: Condition) -> list[dict[str, int]]:
         basis = SimpleNamespace(values=lambda sizes: sizes)
@@ -94,7 +94,7 @@ def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
 
 def test_sizes_that_are_tried_in_vain_for_a_batch_of_one_are_tried_for_a_batch_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else they have of their own then stands for each batch; the number is that of no other size. Layers stay as few as they are."""
-    monkeypatch.setattr("calc.coincidences.as_asked", lambda _, values: [dict(values)])
+    monkeypatch.setattr("calc.graph.specialization.as_asked", lambda _, values: [dict(values)])
 
     def tried(*unmet: Condition, **values: int) -> list[dict[str, int]]:
         graph: Any = SimpleNamespace(unmet=lambda _: list(unmet), loops=("L",))

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from calc.containers import Container, Entry, safetensors, torch_save
 from calc.errors import BadInputError
+from calc.memory.containers import Container, Entry, safetensors, torch_save
 
 SHAPES: list[tuple[str, str, tuple[int, ...]]] = [
     ("blocks.0.weight", "float32", (3, 5)),

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.algebra import evaluate_text
-from calc.contrast import Contrast, contrast
-from calc.derivation import Derivation
+from calc.derive.compare import Contrast, contrast
+from calc.derive.result import Derivation
+from calc.symbolic.algebra import evaluate_text
 from reports import cli
 
 SIZES = {"B": 2, "T": 5, "d": 24, "h": 6, "k": 4, "f": 29, "L": 3, "V": 31}

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from calc import rules  # noqa: F401  # registers them
-from calc.algebra import Algebra
-from calc.cost import REGISTRY, Cost, Free, Operator, Registry, Rule, View, cost_of, term
 from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
+from calc.rules import families  # noqa: F401  # registers them
+from calc.rules.registry import REGISTRY, Cost, Free, Operator, Registry, Rule, View, cost_of, term
+from calc.symbolic.algebra import Algebra
 
 
 def view(*shape: int, dtype: str = "float32") -> View:
@@ -126,8 +126,8 @@ def test_an_unknown_operator_is_refused_with_the_whole_situation_and_both_ways_o
     assert str(refusal.value) == (
         "no cost rule for operator aten.mn.default at blocks.0.mlp.up, inputs: self (2, 3) float32, mat2 (3, 5) bfloat16."
         " Nearest known: aten.mm.default, aten.mmm.default."
-        " An operator without a rule is never counted as zero: state its cost with @calc.cost.rule('aten.mn.default', …),"
-        " or, if it truly costs nothing, say so and why with calc.cost.free('aten.mn.default', because=…)."
+        " An operator without a rule is never counted as zero: state its cost with @calc.rules.rule('aten.mn.default', …),"
+        " or, if it truly costs nothing, say so and why with calc.rules.free('aten.mn.default', because=…)."
     )
 
 

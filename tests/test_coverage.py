@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from calc.coverage import CoverageRow, Ledger, Place, refusal
+from calc.graph.coverage import CoverageRow, Ledger, Place, refusal
 
 MM = CoverageRow("aten.mm.default", "2*L", 6, "counted", "C = A B", "2*B*d**2*L", 300)
 VIEW = CoverageRow("aten.view.default", "3", 3, "free", "moves nothing", "0", 0)
 TANH = CoverageRow("aten.tanh.default", "L", 3, "refused", "", None, None, True, (Place("h.*.act", "self (B, d) float32", "L", 3),))
 HINT = (
-    "An operator without a rule is never counted as zero: state its cost with @calc.cost.rule('aten.tanh.default', …), or, if it truly"
-    " costs nothing, say so and why with calc.cost.free('aten.tanh.default', because=…)."
+    "An operator without a rule is never counted as zero: state its cost with @calc.rules.rule('aten.tanh.default', …), or, if it truly"
+    " costs nothing, say so and why with calc.rules.free('aten.tanh.default', because=…)."
 )
 
 

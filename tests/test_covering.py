@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.check import FAILED, NOT_MEASURED
 from calc.errors import BadInputError
+from calc.pipeline.check import FAILED, NOT_MEASURED
 from calc.spec import Spec
 from tests.zoo import ZOO
 

@@ -17,14 +17,14 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from calc import demonstration
-from calc.demonstration import DEMOS, Wanted, demonstrate, expected_of, judged, prepared
 from calc.errors import BadInputError, MeasurementError
 from calc.measure import demonstrations, train
 from calc.measure.storages import tensors_in
 from calc.measure.train import Account
+from calc.performance import training_run
+from calc.performance.training_run import DEMOS, Wanted, demonstrate, expected_of, judged, prepared
 from reports import cli
-from reports.demonstration import progress
+from reports.views.training_run import progress
 
 SMALL = ("--model", "linear", "-d", "D=7", "-d", "B=5", "--device", "cpu")
 
@@ -34,12 +34,12 @@ def wanted(**changes: Any) -> Wanted:
 
 
 @cache
-def ready(width: int) -> demonstration.Ready:
+def ready(width: int) -> training_run.Ready:
     """Derived once for all tests."""
     return prepared(wanted(sizes={"D": width, "B": 5}))
 
 
-def run(width: int = 7, **changes: Any) -> demonstration.Run:
+def run(width: int = 7, **changes: Any) -> training_run.Run:
     return demonstrate(replace(ready(width), wanted=wanted(**changes)))
 
 
@@ -83,7 +83,7 @@ def test_a_planted_error_is_found_and_named() -> None:
 
 def test_a_run_whose_accounts_differ_fails_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 1, with both numbers."""
-    monkeypatch.setattr(demonstration, "expected_of", lambda derivation: {**expected_of(derivation), "memory.peak": 5})
+    monkeypatch.setattr(training_run, "expected_of", lambda derivation: {**expected_of(derivation), "memory.peak": 5})
     found = napkin(*SMALL, "--steps", "4", "--every", "4")
 
     assert 1 == found.exit_code
@@ -187,7 +187,7 @@ def test_the_batch_of_a_step_follows_from_its_number() -> None:
 
 def test_live_numbers_are_those_of_the_timed_steps_so_far() -> None:
     """Throughput and MFU come with the fourth timed step, once three have warmed up: steps 2, 3 and 5 do, and step 6 counts."""
-    seen: list[demonstration.Progress] = []
+    seen: list[training_run.Progress] = []
     demonstrate(replace(ready(7), wanted=wanted(peak=Fraction(10**15))), seen.append)
 
     assert [None] * 5 == [at.per_second for at in seen[:5]]

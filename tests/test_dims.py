@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.dims import LARGEST, MEANINGS, Dim, evaluate, meaning_of, names_in, parse_assignment, resolve
+from calc.dimensions import LARGEST, MEANINGS, Dim, evaluate, meaning_of, names_in, parse_assignment, resolve
 from calc.errors import DimensionError, SpecError
 
 TRANSFORMER = {

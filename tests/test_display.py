@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.algebra import Algebra, evaluate_text, symbol, to_sympy
-from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, text, value
+from calc.symbolic.algebra import Algebra, evaluate_text, symbol, to_sympy
+from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, text, value
 
 B, T, d, L = (Name(name) for name in ("B", "T", "d", "L"))
 SIZES = {"B": 2, "T": 7, "d": 13, "L": 3}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from calc.algebra import evaluate_text
-from calc.eight_bit import BLOCK_OF_THE_PAPER, SOURCE, EightBit
 from calc.errors import BadInputError
+from calc.memory.eight_bit import BLOCK_OF_THE_PAPER, SOURCE, EightBit
+from calc.symbolic.algebra import evaluate_text
 
 
 @pytest.mark.parametrize(

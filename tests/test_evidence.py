@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calc import evidence, files
-from calc.evidence import EvidenceError, evidence_for, read
-from calc.times import Times
-from reports.evidence import recorded as section
+from calc.hardware.times import Times
+from calc.performance import records as evidence
+from calc.performance.records import EvidenceError, evidence_for, read
+from calc.platform import files
+from reports.page.records import recorded as section
 
 OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mode": "train"}
 

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.document import to_json
-from calc.exchanges import EXCHANGES
+from calc.derive.to_json import to_json
+from calc.graph.exchanges import EXCHANGES
 from calc.options import Options
 from calc.spec import Spec
-from reports import html, job, markdown
-from reports.build import build
+from reports.cli import job
+from reports.page.build import build
+from reports.writers import html, markdown
 
 ROOT = Path(calc.__file__).parent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calc.errors import BadInputError, ConfigError
-from calc.files import Kind, Output, judge, write
+from calc.platform.files import Kind, Output, judge, write
 
 KIND = Kind(100, "the list", "make one", error=ConfigError)
 
@@ -224,7 +224,7 @@ def test_a_device_stays_a_device() -> None:
 
 def test_standard_output_is_written_where_it_is() -> None:
     """By its descriptor: a file behind it is neither replaced nor written from its beginning."""
-    code = "from calc.files import Output, write; write(Output('/dev/stdout', 'b\\n')); write(Output('/dev/fd/1', 'c\\n'))"
+    code = "from calc.platform.files import Output, write; write(Output('/dev/stdout', 'b\\n')); write(Output('/dev/fd/1', 'c\\n'))"
     Path("out").write_text("a\n")
     before = os.stat("out").st_ino
     with open("out", "a") as file:

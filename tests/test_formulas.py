@@ -8,7 +8,7 @@ import pytest
 import sympy as sp
 
 from calc.errors import BadInputError
-from calc.formulas import EXPECTED_TIME, FORMULAS, SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST
+from calc.memory.formulas import EXPECTED_TIME, FORMULAS, SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST
 
 
 def test_every_formula_states_unit_error_and_source_and_uses_the_letters_it_names() -> None:

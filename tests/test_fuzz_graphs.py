@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import calc
-from calc import graph_json
 from calc.errors import NapkinError
+from calc.graph import serialize
 
 MODELS = ("linear", "two-layer")
 INPUTS, QUICK = 2600, 50  # of each model
@@ -35,7 +35,7 @@ PIECES = ("", '"', "{", "]", ",", "0", "null", "9" * 5000, "\\u0000", "[" * 2000
 
 @functools.cache
 def saved(model: str) -> str:
-    return graph_json.dumps(calc.trace(calc.load(model), optimizer="sgd"))
+    return serialize.dumps(calc.trace(calc.load(model), optimizer="sgd"))
 
 
 def places(node: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -95,7 +95,7 @@ def sealed(tree: Any) -> str:
 def outcome(text: str) -> str:
     """What becomes of a graph: derived, and evaluated at other sizes, or the line that refuses it."""
     try:
-        derivation = calc.derive(graph_json.loads(text))
+        derivation = calc.derive(serialize.loads(text))
         for name in derivation:
             if derivation[name].text is not None:
                 assert derivation[name].at(**{dim.name: dim.value + 1 for dim in derivation.dims[:1] if not dim.tied}) >= 0

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.errors import NapkinError, SizesError, SpecError
-from calc.load import load
+from calc.models.load import load
 from calc.spec import Spec
 from reports import cli
 from tests.reports.inert import controls

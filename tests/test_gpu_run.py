@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from calc import evidence
+from calc.performance import records as evidence
 from tests.gpu.__main__ import Run
 from tests.gpu.__main__ import main as run_on_gpu
 from tests.gpu.plan import REAL, REHEARSED, Task, tasks

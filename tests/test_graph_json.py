@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import calc
-from calc import graph_json
 from calc.errors import BadInputError
-from calc.graph import Graph
+from calc.graph import serialize
+from calc.graph.step import Graph
 from tests.trace import modules
 from tests.trace.modules import spec
 
@@ -45,7 +45,7 @@ def graph(name: str) -> Graph:
 
 @functools.cache
 def written(name: str = "linear") -> str:
-    return graph_json.dumps(graph(name))
+    return serialize.dumps(graph(name))
 
 
 # -- there and back ------------------------------------------------------------------------------------------------------
@@ -55,27 +55,27 @@ def written(name: str = "linear") -> str:
 def test_a_saved_graph_loads_equal(name: str, tmp_path: Path) -> None:
     """Every record, tensor, event, condition and note, and the same bytes when written again."""
     file = tmp_path / "graph.json"
-    graph_json.save(graph(name), file)
-    loaded = graph_json.load(file)
+    serialize.save(graph(name), file)
+    loaded = serialize.load(file)
 
     assert graph(name) == loaded
-    assert graph_json.dumps(loaded) == file.read_text() == written(name)
+    assert serialize.dumps(loaded) == file.read_text() == written(name)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_graph_derives_the_same(name: str) -> None:
     """Expressions, values, steps, coverage and certificates."""
-    assert calc.derive(graph(name)) == calc.derive(graph_json.loads(written(name)))
+    assert calc.derive(graph(name)) == calc.derive(serialize.loads(written(name)))
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """Over an older one, and with nothing left beside it."""
     file = tmp_path / "graph.json"
     file.write_text("older")
-    graph_json.save(graph("linear"), file)
+    serialize.save(graph("linear"), file)
 
     assert [file] == list(tmp_path.iterdir())
-    assert graph_json.load(file) == graph("linear")
+    assert serialize.load(file) == graph("linear")
 
 
 def test_a_saved_graph_is_plain_ascii_json_of_one_line() -> None:
@@ -100,7 +100,7 @@ print(json.dumps([{n: [result[n].text, result[n].value] for n in result}, [s.id 
 def test_a_saved_graph_derives_with_torch_blocked(name: str, sizes: dict[str, int], at: dict[str, int], tmp_path: Path) -> None:
     """The same expressions, values and steps as here, at other sizes too, in a Python that cannot import torch."""
     file = tmp_path / "graph.json"
-    graph_json.save(graph(name), file)
+    serialize.save(graph(name), file)
     command = [sys.executable, "-c", BLOCKED, str(file), json.dumps(sizes), json.dumps(at)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -125,7 +125,7 @@ def refusal(act: Callable[[], Any]) -> str:
 
 def damaged(data: Any) -> str:
     """What the refusal of a graph says is wrong in it."""
-    message = refusal(lambda: graph_json.loads(json.dumps(data)))
+    message = refusal(lambda: serialize.loads(json.dumps(data)))
     assert message.startswith("the text is a damaged graph: ")
     assert message.endswith(": trace the model again")
     return message[29:-23]
@@ -134,22 +134,22 @@ def damaged(data: Any) -> str:
 @pytest.mark.parametrize("text", ["", "hello", "{", "nan,", "\x00", '{"kind": "napkin graph"', "[" * 100_000, "// no"])
 def test_what_is_not_json_is_refused(text: str) -> None:
     """In one line that says what to give."""
-    assert refusal(lambda: graph_json.loads(text)).startswith("the text is not JSON (")
+    assert refusal(lambda: serialize.loads(text)).startswith("the text is not JSON (")
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "7", '"napkin graph"', "{}", '{"schema": 1}', '{"kind": "report", "schema": 1}', "NaN"])
 def test_foreign_json_is_refused(text: str) -> None:
     """It is JSON, and no graph."""
-    assert refusal(lambda: graph_json.loads(text)) == "the text is no saved graph: give a file written by calc.graph_json.save"
+    assert refusal(lambda: serialize.loads(text)) == "the text is no saved graph: give a file written by calc.graph.serialize.save"
 
 
 @pytest.mark.parametrize("schema", [0, 2, "1", None])
 def test_another_schema_is_refused(schema: object) -> None:
     """With both versions named."""
     data = {**json.loads(written()), "schema": schema}
-    message = refusal(lambda: graph_json.loads(json.dumps(data)))
+    message = refusal(lambda: serialize.loads(json.dumps(data)))
 
-    assert message == f"the text is a graph of schema {schema!r}, this version reads {graph_json.SCHEMA}: trace the model again"
+    assert message == f"the text is a graph of schema {schema!r}, this version reads {serialize.SCHEMA}: trace the model again"
 
 
 PARTS = ("model", "dims", "symbols", "folds", "records", "certificates", "assumptions", "options", "basis", "notes")
@@ -180,7 +180,7 @@ def test_a_truncated_graph_is_refused(data: st.DataObject) -> None:
     """Wherever it ends."""
     end = data.draw(st.integers(0, len(written()) - 1))
 
-    refusal(lambda: graph_json.loads(written()[:end]))
+    refusal(lambda: serialize.loads(written()[:end]))
 
 
 JUNK = st.sampled_from([None, 7, -1, "junk", [], {}, [7], {"t": 10**6}, True, 1.5, "B**", ["a", "b", "c", "d", "e"]])
@@ -201,7 +201,7 @@ def test_a_graph_with_a_damaged_spot_is_refused(data: st.DataObject) -> None:
         node = child
     node[key] = data.draw(JUNK)
     try:
-        loaded: Graph | None = graph_json.loads(json.dumps(tree))
+        loaded: Graph | None = serialize.loads(json.dumps(tree))
     except BadInputError as error:
         loaded = None
         message = str(error)
@@ -279,10 +279,10 @@ def test_no_text_of_a_graph_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     data["records"][0]["storages"][0][0] = data["basis"]["B"] = data["dims"][0]["expr"] = code
     data["conditions"] = [[code, True, "here"]]
     for key in ("dims", "basis", "conditions", "records"):
-        refusal(lambda key=key: graph_json.loads(sealed({**json.loads(written()), key: data[key]})))  # type: ignore[misc]
+        refusal(lambda key=key: serialize.loads(sealed({**json.loads(written()), key: data[key]})))  # type: ignore[misc]
     monkeypatch.setattr("sympy.parsing.sympy_parser.eval_expr", lambda *_: pytest.fail("a text was run"))
     monkeypatch.setattr("builtins.eval", lambda *_: pytest.fail("a text was run"))
-    calc.derive(graph_json.loads(written()))["memory.peak"].at(B=3)
+    calc.derive(serialize.loads(written()))["memory.peak"].at(B=3)
 
     assert not (tmp_path / "ran").exists()
 
@@ -300,7 +300,7 @@ def test_a_graph_that_no_step_gives_is_one_line() -> None:
         for record in data[part]:
             for tensor in record["tensors"]:
                 tensor[1] = tensor[1][:1]
-    loaded = graph_json.loads(sealed(data))
+    loaded = serialize.loads(sealed(data))
 
     assert refusal(lambda: calc.derive(loaded)) == (
         "the graph of linear does not fit together (ValueError: not enough values to unpack (expected 2, got 1)): trace the model again"
@@ -315,8 +315,8 @@ def test_a_graph_with_another_number_in_it_is_refused() -> None:
     data = json.loads(written())
     data["records"][0]["storages"][0][0] = 4
 
-    assert CHANGED == refusal(lambda: graph_json.loads(json.dumps(data)))
-    assert CHANGED == refusal(lambda: graph_json.loads(written().replace("float32", "float16")))
+    assert CHANGED == refusal(lambda: serialize.loads(json.dumps(data)))
+    assert CHANGED == refusal(lambda: serialize.loads(written().replace("float32", "float16")))
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, None, 7])
@@ -324,7 +324,7 @@ def test_a_digest_of_something_else_is_refused(digest: object) -> None:
     """Whatever it is."""
     data = {**json.loads(written()), "sha256": digest}
 
-    assert CHANGED == refusal(lambda: graph_json.loads(json.dumps(data)))
+    assert CHANGED == refusal(lambda: serialize.loads(json.dumps(data)))
 
 
 def test_a_graph_set_otherwise_is_the_same_graph() -> None:
@@ -332,7 +332,7 @@ def test_a_graph_set_otherwise_is_the_same_graph() -> None:
     data = json.loads(written())
     data["sha256"] = data.pop("sha256")
 
-    assert graph("linear") == graph_json.loads(json.dumps(data, indent=2))
+    assert graph("linear") == serialize.loads(json.dumps(data, indent=2))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_a_file_that_cannot_be_read_is_refused(make: Callable[[Path], Path], cau
     """The path and the cause."""
     path = make(tmp_path)
 
-    assert refusal(lambda: graph_json.load(path)) == f"cannot read the graph {path}: {cause}"
+    assert refusal(lambda: serialize.load(path)) == f"cannot read the graph {path}: {cause}"
 
 
 def _bytes(path: Path) -> Path:
@@ -360,4 +360,4 @@ def test_a_refusal_of_a_file_names_it(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text("{}")
 
-    assert refusal(lambda: graph_json.load(file)) == f"{str(file)!r} is no saved graph: give a file written by calc.graph_json.save"
+    assert refusal(lambda: serialize.load(file)) == f"{str(file)!r} is no saved graph: give a file written by calc.graph.serialize.save"

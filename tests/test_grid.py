@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc import grid
 from calc.errors import NapkinError
+from calc.pipeline import grid
 
 WRITTEN = {
     "B=8": ("B", [8]),

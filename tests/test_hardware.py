@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError
-from calc.hardware import VARIABLE, Accelerator, accelerator, available, catalogue, of_device
-from calc.hardware_file import parse, read
+from calc.hardware.accelerator_file import parse, read
+from calc.hardware.accelerators import VARIABLE, Accelerator, accelerator, available, catalogue, of_device
 
 ENTRY = """
 [my-gpu]

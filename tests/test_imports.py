@@ -16,38 +16,44 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc import graph_json
+from calc.graph import serialize
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
 TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.platform.torch_private", "calc.platform.checkpointing")
+TORCH_FREE = ("calc.models", "calc.models.catalogue", "calc.models.load")  # in spite of where they are
+# Lowest first: a room imports from those before it alone, be it at load, in a function or for a type checker.
+ROOMS = (
+    *("errors", "units", "dimensions", "spec", "platform", "options", "symbolic", "rules", "graph", "models", "trace", "derive"),
+    *("hardware", "measure", "pipeline", "memory", "mathematics", "capacity", "performance", "notebook"),
+)
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
 LAZY = (
     "calc",
-    "calc.load",
-    "calc.certified",
-    "calc.check",
-    "calc.demonstration",
-    "calc.device_memory",
-    "calc.differentiate",
-    "calc.inference",
+    "calc.models.load",
+    "calc.pipeline.certificates",
+    "calc.pipeline.check",
+    "calc.performance.training_run",
+    "calc.memory.device_memory",
+    "calc.mathematics.gradients",
+    "calc.memory.inference",
     "calc.memory.caches",
-    "calc.initialisation",
-    "calc.saving",
-    "calc.stepwork",
-    "calc.recipes",
-    "calc.matrix_products",
-    "calc.measuring",
-    "calc.model_files",
-    "calc.pipeline",
-    "calc.lecture.runs",
-    "calc.named.check",
-    "calc.sharding.own",
-    "calc.storage.check",
-    "calc.storage.walk",
-    "calc.transfers",
-    "calc.updates.check",
-    "calc.updates.cost",
+    "calc.mathematics.initialization",
+    "calc.memory.saving",
+    "calc.performance.step_operators",
+    "calc.memory.recipes",
+    "calc.performance.matmul",
+    "calc.performance.measuring",
+    "calc.platform.model_files",
+    "calc.pipeline.pipeline",
+    "reports.lecture.runs",
+    "calc.mathematics.einsum.check",
+    "calc.capacity.sharding.own",
+    "calc.mathematics.strides.check",
+    "calc.mathematics.strides.walk",
+    "calc.performance.transfers",
+    "calc.mathematics.updates.check",
+    "calc.mathematics.updates.cost",
     "reports.cli",
 )
 PUBLIC_FUNCTIONS = ("load", "trace", "derive", "check")
@@ -114,7 +120,7 @@ def test_the_parser_tells_imports_made_at_load_from_those_in_functions() -> None
     """What the rules below rest on: scope, relative names, names that are modules, and imports only type checkers see."""
     source = """
 from __future__ import annotations
-from calc import dims, Dim
+from calc import dimensions, Dim
 from . import errors
 if TYPE_CHECKING:
     import torch
@@ -126,7 +132,8 @@ class A:
 
     found = [(i.module, i.at_load) for i in _imports_of("calc.x", ast.parse(source), package=False)]
 
-    expected = [("__future__", True), ("calc.dims", True), ("calc", True), ("calc.errors", True), ("sympy", True), ("torch.nn", False)]
+    calcs = [("calc.dimensions", True), ("calc", True), ("calc.errors", True)]
+    expected = [("__future__", True), *calcs, ("sympy", True), ("torch.nn", False)]
     assert expected == found
 
 
@@ -138,16 +145,47 @@ def _assert_none(offending: list[Import]) -> None:
     assert not offending, "; ".join(map(str, offending))
 
 
+def _needs_torch(module: str) -> bool:
+    return _within(module, *TORCH, *TORCH_PACKAGES) and module not in TORCH_FREE
+
+
 def test_torch_is_imported_at_load_only_by_trace_models_and_measure() -> None:
     """No other file imports torch, or one of those packages, when it is itself imported."""
-    _assert_none([i for i in IMPORTS if i.at_load and _within(i.module, *TORCH, *TORCH_PACKAGES) and not _within(i.by, *TORCH_PACKAGES)])
+    _assert_none([i for i in IMPORTS if i.at_load and _needs_torch(i.module) and not _needs_torch(i.by)])
 
 
 def test_torch_is_imported_inside_functions_only_where_a_run_is_asked_for() -> None:
     """Loading, tracing, checking and the command line are the only others that reach torch at all."""
-    inside = [i for i in IMPORTS if not i.at_load and _within(i.module, *TORCH, *TORCH_PACKAGES)]
+    inside = [i for i in IMPORTS if not i.at_load and _needs_torch(i.module)]
 
-    _assert_none([i for i in inside if not (_within(i.by, *TORCH_PACKAGES) or i.by in LAZY or i.by.startswith("reports.cli"))])
+    _assert_none([i for i in inside if not (_needs_torch(i.by) or i.by in LAZY or i.by.startswith("reports.cli"))])
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def _all_imports(name: str) -> Iterator[tuple[str, str]]:
+    """The room of a file, and that of each file of ``calc`` that it imports anywhere, for types too."""
+    for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and _within(node.module or "", "calc"):
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((_room(name), _room(target if target in FILES else node.module or "")) for target in targets)
+
+
+def test_a_room_imports_only_from_rooms_below_it() -> None:
+    """So there is no circle of rooms. ``calc/__init__`` alone, the public surface, imports from all of them."""
+    files = [name for name in FILES if _within(name, "calc") and name != "calc"]
+    arrows = {(by, room) for name in files for by, room in _all_imports(name) if room and room != by}
+
+    assert {_room(name) for name in files} == {*ROOMS}
+    assert [] == sorted(f"{by} -> {room}" for by, room in arrows if ROOMS.index(room) > ROOMS.index(by))
+
+
+def test_few_files_stand_beside_the_rooms() -> None:
+    """The vocabulary: five files."""
+    assert {"__init__", "dimensions", "errors", "options", "spec", "units"} == {path.stem for path in (ROOT / "calc").glob("*.py")}
+    assert {"__init__"} == {path.stem for path in (ROOT / "reports").glob("*.py")}
 
 
 @pytest.mark.parametrize(
@@ -155,10 +193,10 @@ def test_torch_is_imported_inside_functions_only_where_a_run_is_asked_for() -> N
     [
         ("calc", ("reports", "templates", "tests")),
         ("reports", ("templates", "tests")),
-        ("calc.rules", ("calc.models", "calc.trace", "calc.measure", "calc.derive", "calc.catalogue", "calc.load")),
-        ("calc.models", ("calc.cost", "calc.rules", "calc.derive", "calc.trace", "calc.measure")),
-        ("calc.measure", ("calc.rules", "calc.cost", "calc.derive", "calc.equations", "calc.trace", "calc.derivation", "calc.models")),
-        ("calc.trace", ("calc.rules", "calc.cost", "calc.derive", "calc.measure", "calc.models")),
+        ("calc.rules", ("calc.models", "calc.trace", "calc.measure", "calc.derive")),
+        ("calc.models", ("calc.rules", "calc.derive", "calc.trace", "calc.measure")),
+        ("calc.measure", ("calc.rules", "calc.derive", "calc.mathematics.autodiff", "calc.trace", "calc.models")),
+        ("calc.trace", ("calc.rules", "calc.derive", "calc.measure", "calc.models")),
         ("calc.derive", ("calc.trace", "calc.models", "calc.measure")),
     ],
 )
@@ -211,28 +249,29 @@ def test_calc_and_reports_import_with_torch_blocked() -> None:
 
 def test_every_torch_free_file_imports_with_torch_blocked() -> None:
     """So does every single file outside trace, models and measure."""
-    names = [name for name in FILES if not _within(name, *TORCH_PACKAGES) and not name.endswith("__main__")]
+    names = [name for name in FILES if not _needs_torch(name) and not name.endswith("__main__")]
 
     _run(f"import importlib; [importlib.import_module(name) for name in {names!r}]")
 
 
 def test_the_catalogue_lists_models_with_torch_blocked() -> None:
     """``napkin list models`` needs no torch."""
-    _run("from calc.catalogue import CATALOGUE; assert 'gpt2' in CATALOGUE")
+    _run("from calc.models.catalogue import CATALOGUE; assert 'gpt2' in CATALOGUE")
 
 
 def test_a_saved_graph_derives_with_torch_blocked(tmp_path: Path) -> None:
     """Once recorded, a step needs no torch: D K + K parameters, 256 * 32 + 32."""
     file = tmp_path / "linear.json"
-    graph_json.save(calc.trace(calc.load("linear"), cache=False), file)
+    serialize.save(calc.trace(calc.load("linear"), cache=False), file)
 
-    _run(f"import calc; from calc import graph_json; r = calc.derive(graph_json.load({str(file)!r})); assert r['parameters'].value == 8224")
+    made = f"r = calc.derive(serialize.load({str(file)!r}))"
+    _run(f"import calc; from calc.graph import serialize; {made}; assert r['parameters'].value == 8224")
 
 
 def test_public_functions_stay_functions_after_their_submodules_are_imported() -> None:
-    """Importing ``calc.load`` does not turn the function ``calc.load`` into the module."""
+    """Importing the package ``calc.derive`` does not turn the function ``calc.derive`` into the package."""
     _run(
-        "import calc, importlib; [importlib.import_module(f'calc.{n}') for n in ('load', 'derive', 'check')]; "
+        "import calc, importlib; [importlib.import_module(f'calc.{n}') for n in ('derive', 'pipeline.check', 'models.load')]; "
         "assert all(type(f).__name__ == 'function' for f in (calc.load, calc.derive, calc.check))"
     )
 

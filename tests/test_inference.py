@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from calc.inference import Layers, cache, checked, document, inference, kept, layers_of, weight_format
-from calc.load import load
+from calc.memory.inference import Layers, cache, checked, document, inference, kept, layers_of, weight_format
+from calc.models.load import load
 from calc.spec import Spec
 from tests.measure import tiny
 
@@ -69,7 +69,7 @@ def test_what_layers_keep_is_what_the_library_s_cache_holds(
     tmp_path: Path, model_type: str, architecture: str, fields: dict[str, Any], elements: str
 ) -> None:
     """The closed form is the one expected, and a real run keeps exactly as many bytes; without memory at full size, where it can."""
-    from calc.algebra import to_sympy
+    from calc.symbolic.algebra import to_sympy
 
     spec = config(tmp_path, model_type, architecture, fields)
     sizes = spec.sizes()
@@ -95,7 +95,7 @@ def test_a_wrong_closed_form_fails_the_check(tmp_path: Path) -> None:
 
 def test_a_class_that_reads_its_fields_otherwise_is_refused_rather_than_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No number, and both of those that disagree in the reason."""
-    from calc import inference as module
+    from calc.memory import inference as module
 
     spec = config(tmp_path, "llama", "LlamaForCausalLM", GROUPED)
     monkeypatch.setattr(module, "layers_of", lambda *_: (Layers("full_attention", "L", "T", "2*h*k", ""),))

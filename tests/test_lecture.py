@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from calc.algebra import evaluate_text
+from calc.symbolic.algebra import evaluate_text
 from reports import cli
 
 SIZES = {"B": 2, "D": 4, "L": 2}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.catalogue import CATALOGUE
 from calc.errors import BadInputError, DimensionError, NapkinError, SpecError
-from calc.load import load
+from calc.models.catalogue import CATALOGUE
+from calc.models.load import load
 
 MODEL = """
 import torch
@@ -57,7 +57,7 @@ def test_every_name_of_the_catalogue_loads(name: str) -> None:
 
 
 def test_the_public_function_loads_too() -> None:
-    """``calc.load`` is what users call."""
+    """``calc.models.load`` is what users call."""
     assert calc.load("mlp").name == "mlp"
 
 

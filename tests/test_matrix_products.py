@@ -11,13 +11,13 @@ import torch
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError, MeasurementError
-from calc.hardware import accelerator
-from calc.matrix_products import LECTURE, products, row_of, sizes_for
+from calc.hardware.accelerators import accelerator
+from calc.hardware.benchmark import Repeat
 from calc.measure import matrix_product
 from calc.measure.matrix_product import Shape, time_of_product
 from calc.measure.timing import Times
-from calc.repeat import Repeat
-from calc.timing import Ceiling
+from calc.performance.matmul import LECTURE, products, row_of, sizes_for
+from calc.performance.mfu import Ceiling
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)

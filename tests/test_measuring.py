@@ -15,13 +15,14 @@ import torch
 from click.testing import CliRunner
 
 import calc
-from calc import device_memory, measuring
-from calc.allocator import WORKSPACES, workspace_of
+from calc.derive.cuda_allocator import WORKSPACES, workspace_of
+from calc.hardware.benchmark import How, Repeat
 from calc.measure import cuda_memory, machine
 from calc.measure import training as training_
-from calc.measuring import Asked
+from calc.memory import device_memory
 from calc.options import Options
-from calc.repeat import How, Repeat
+from calc.performance import measuring
+from calc.performance.measuring import Asked
 from reports import cli
 
 FITTING = 40

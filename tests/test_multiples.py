@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import compare
 from calc.errors import SizesError
-from calc.multiples import candidates
-from calc.stored import form_of
-from calc.sweep import sweep
-from calc.textbook import compare
+from calc.pipeline.divisibility import candidates
+from calc.pipeline.precomputed import form_of
+from calc.pipeline.sweep import sweep
 
 
 class Heads(nn.Module):
@@ -194,7 +194,7 @@ SQUARES = """
 import torch
 from torch import nn
 from calc import Spec
-from calc.dims import Dim
+from calc.dimensions import Dim
 
 def squares(n):
     return (n.S // n.P) * (n.S // n.P)

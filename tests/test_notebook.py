@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import calc
-from calc import notebook
-from calc.contrast import contrast
-from calc.derivation import Derivation
+from calc.derive.compare import contrast
+from calc.derive.result import Derivation
+from calc.notebook import formatters as notebook
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -93,5 +93,5 @@ def test_ipython_is_told_when_calc_is_imported_in_it(monkeypatch: pytest.MonkeyP
     shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters=formatters))
     calc.load_ipython_extension(shell)
 
-    assert ("calc.derivation", "Derivation") in formatters["text/html"].by_name
-    assert [("calc.derivation", "Quantity")] == [*formatters["text/latex"].by_name]
+    assert ("calc.derive.result", "Derivation") in formatters["text/html"].by_name
+    assert [("calc.derive.result", "Quantity")] == [*formatters["text/latex"].by_name]

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.check import EXACT, FAILED, NOT_MEASURED, Report
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import TraceError
-from calc.observed import at_observed
+from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, Report
+from calc.pipeline.observed import at_observed
 from calc.spec import Spec
 
 PEAKS = ("memory.peak", "memory.peak.first_step")

@@ -14,15 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
-from calc.algebra import evaluate_text
 from calc.errors import BadInputError, CertificateError, DataDependentError, NapkinError, SpecError
 from calc.measure import optimizers as measured
-from calc.optimizers import KNOWN, LBFGS_STATE, REFUSED, Known
-from calc.options import OPTIMIZERS, Options
+from calc.options import KNOWN, LBFGS_STATE, OPTIMIZERS, REFUSED, Known, Options
 from calc.spec import Sizes, Spec
+from calc.symbolic.algebra import evaluate_text
 from calc.trace import optimizers as traced
-from reports import listing
-from reports.conventions import conventions
+from reports.page.conventions import conventions
+from reports.views import listing
 
 SHAPES = ((5, 7), (11,), (2, 3, 5, 7), ())
 MATRIX = ((5, 7),)

@@ -9,8 +9,8 @@ import pytest
 
 import calc
 from calc.errors import BadInputError
-from calc.formulas import FP8_LM, TRANSFORMER_ENGINE
-from calc.per_parameter import PerParameter, per_parameter, sharded
+from calc.memory.formulas import FP8_LM, TRANSFORMER_ENGINE
+from calc.memory.per_parameter import PerParameter, per_parameter, sharded
 
 NAMES = ("parameters.bytes", "master_weights.bytes", "gradients.bytes", "optimizer_state.bytes")
 

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
-from calc import graph_json
 from calc.errors import DimensionError, NapkinError
-from calc.graph import Graph
+from calc.graph import serialize
+from calc.graph.step import Graph
 from calc.spec import Spec
 from tests.quick import few
 
@@ -91,7 +91,7 @@ def test_a_second_trace_is_equal_and_builds_nothing(cache: Path) -> None:
 
     assert (built, built_again) == (True, False)
     assert first == second
-    assert graph_json.dumps(first) in [kept(file) for file in files(cache)]
+    assert serialize.dumps(first) in [kept(file) for file in files(cache)]
     assert len(files(cache)) == 2
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_file_is_ignored_and_replaced(cache: Path, damage: Callable[[s
     assert not built
     assert first == second == third
     assert [DAMAGED] * 2 == [line for line in said if "cache" in line]
-    assert second in [graph_json.loads(kept(file)) for file in files(cache)]
+    assert second in [serialize.loads(kept(file)) for file in files(cache)]
 
 
 DAMAGED = "recording in the cache damaged: deleted"

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.basis import basis_of
-from calc.check import FAILED, Report, check, compare
-from calc.cost import REGISTRY, Operator, Registry
-from calc.derivation import CoverageRow, Derivation, Quantity
-from calc.derive.fold import PHASES, Folder
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.derive.accumulate import PHASES, Folder
+from calc.derive.result import CoverageRow, Derivation, Quantity
 from calc.errors import UndecidedSizeError
-from calc.graph import Record
+from calc.graph.step import Record
 from calc.measure import Measurement, measure
-from calc.pipeline import derive
+from calc.pipeline.check import FAILED, Report, check, compare
+from calc.pipeline.pipeline import derive
+from calc.rules.registry import REGISTRY, Operator, Registry
+from calc.symbolic.basis import basis_of
 from calc.trace.step import record_step
 from calc.units import Unit
 from tests.rules.cases import CASES
@@ -109,7 +109,7 @@ def calls(op: str, among: Iterable[str]) -> list[Operator]:
 
 
 def compared(record: Record, registry: Registry, measurement: Measurement) -> Report:
-    """The check of ``calc.check`` on what ``registry`` says of a record's operators."""
+    """The check of ``calc.pipeline.check`` on what ``registry`` says of a record's operators."""
     counts = dict.fromkeys(COUNTED, 0)
     for entry in Folder(int, registry).entries(record):
         if entry.quantity in counts:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc.calibration import BACKWARD, COPY, LAUNCH, PRODUCT, VIEW, Calibration
-from calc.cost import Operator, View
 from calc.derive.operators import Work
-from calc.prediction import Tables, predict
-from calc.timed_as import Stand, as_product, by_bytes
+from calc.hardware.calibration import BACKWARD, COPY, LAUNCH, PRODUCT, VIEW, Calibration
+from calc.performance.benchmark_proxy import Stand, as_product, by_bytes
+from calc.performance.prediction import Tables, predict
+from calc.rules.registry import Operator, View
 from tests.calibrated import BANDWIDTH, BY_BYTES, FETCHED, GIGA, MACHINE, OVERHEAD, RATE, added, made, product
 from tests.calibrated import by_bytes as point_by_bytes
 

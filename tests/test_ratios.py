@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import calc
-from calc.derivation import Derivation
-from calc.dims import Dim
+from calc.derive.result import Derivation
+from calc.dimensions import Dim
 from calc.spec import Sizes, Spec
 from tests.hand_counts import bert, encoder, gpt2, llama, mamba, mixtral, patches, resnet18, resnet50, stem, t5, vit
 from tests.zoo import ZOO

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc.derivation import Derivation
-from calc.eight_bit import EightBit, eight_bit
+from calc.derive.result import Derivation
 from calc.errors import BadInputError
+from calc.memory.eight_bit import EightBit, eight_bit
+from calc.memory.recipes import document, gathered, precisions, with_state
 from calc.options import PRECISIONS
-from calc.recipes import document, gathered, precisions, with_state
 from reports import cli
 
 SIZES = {"d": 67, "f": 71}

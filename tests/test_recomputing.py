@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import BadInputError
-from calc.recomputing import Choice, Comparison, compared, document, largest
-from reports import cli, job
+from calc.memory.recomputing import Choice, Comparison, compared, document, largest
+from reports import cli
+from reports.cli import job
 from tests.models.test_checkpointing import _spec
 
 

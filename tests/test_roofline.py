@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.cost import Operator, View
 from calc.derive.operators import Work
 from calc.errors import BadInputError
-from calc.hardware import Accelerator, Peak, accelerator
-from calc.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Row, roofline
+from calc.hardware.accelerators import Accelerator, Peak, accelerator
+from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Row, roofline
+from calc.rules.registry import Operator, View
 
 TERA = 10**12
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
-from calc import arrays
-from calc.dims import Dim, resolve
+from calc.dimensions import Dim, resolve
 from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
-from calc.exact import evaluate_text, holds
-from calc.stored import FOLDER, Stored
-from calc.stored.polynomials import Point, Polynomial, Table
-from calc.sweep import Trouble, _default, sweep, sweep_expression
+from calc.pipeline.precomputed import FOLDER, Stored
+from calc.pipeline.sweep import Trouble, _default, sweep, sweep_expression
+from calc.symbolic import arrays
+from calc.symbolic.exact import evaluate_text, holds
+from calc.symbolic.polynomials import Point, Polynomial, Table
 
 NAMES = ("B", "T", "d", "floor(T/2)")
 

@@ -9,11 +9,12 @@ import pytest
 from torch import nn
 
 import calc
-from calc import Dim, display
-from calc.algebra import evaluate_text
-from calc.derivation import QuantityTerm
-from calc.graph import DimRecord
-from calc.textbook import RULES, compare
+from calc import Dim
+from calc.derive.result import QuantityTerm
+from calc.derive.rules_of_thumb import RULES, compare
+from calc.graph.step import DimRecord
+from calc.symbolic import tree
+from calc.symbolic.algebra import evaluate_text
 from tests.reports import sample
 from tests.trace.modules import spec as trace_spec
 
@@ -85,7 +86,7 @@ def test_steps_lead_from_the_rule_to_the_exact_count(found, name):
     assert [-d.value for d in comparison.differences] == [s.value for s in corrections]
     assert comparison.exact == comparison.value + sum(s.value for s in corrections) == comparison.steps[-1].value
     for step in comparison.steps:
-        assert step.value == evaluate_text(display.text(step.before), sizes) == evaluate_text(display.text(step.after), sizes)
+        assert step.value == evaluate_text(tree.text(step.before), sizes) == evaluate_text(tree.text(step.after), sizes)
         assert step.title
         assert step.because
         assert ("symbolic", "holds") == (step.check.kind, step.check.result)

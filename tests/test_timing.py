@@ -13,18 +13,18 @@ import torch
 from click.testing import CliRunner, Result
 
 import calc
-from calc import measuring
-from calc.calibration import Calibration, Point
 from calc.errors import BadInputError, TraceError
-from calc.hardware import accelerator
+from calc.hardware.accelerators import accelerator
+from calc.hardware.benchmark import How, Repeat
+from calc.hardware.calibration import Calibration, Point
+from calc.hardware.times import Times
 from calc.measure.machine import machine
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
-from calc.measuring import Asked, Expected
 from calc.options import Options
-from calc.repeat import How, Repeat
-from calc.times import Times
-from calc.timing import Ceiling, Throughput, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
+from calc.performance import measuring
+from calc.performance.measuring import Asked, Expected
+from calc.performance.mfu import Ceiling, Throughput, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from, work_of
 from reports import cli
 
 TINY = ("-d", "B=7", "-d", "d=11", "-d", "f=13")

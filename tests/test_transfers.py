@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError
+from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Times
 from calc.measure import copies
 from calc.measure.copies import Beside
-from calc.repeat import Repeat
-from calc.times import Times
-from calc.transfers import batch_bytes, beside, copy_time, document, measured, require_sizes
+from calc.performance.transfers import batch_bytes, beside, copy_time, document, measured, require_sizes
 from reports import cli
 
 ONCE = Repeat(warm_up=1, count=2, seconds=0)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.algebra import Algebra
 from calc.errors import BadInputError, NapkinError, UnitError
+from calc.symbolic.algebra import Algebra
 from calc.units import Amount, Unit, bytes_in, bytes_of, total
 
 COUNTS = st.integers(0, 10**30)

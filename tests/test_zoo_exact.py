@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import calc
-from calc.check import EXACT, NOT_MEASURED, PROVED, Report, Verdict
+from calc.pipeline.check import EXACT, NOT_MEASURED, PROVED, Report, Verdict
 from calc.spec import Spec
 from tests.zoo import ZOO, Exhibit
 

@@ -8,23 +8,25 @@ from typing import Any
 
 import sympy as sp
 
-from calc import algebra, rules  # noqa: F401  # importing the rules registers them
-from calc.algebra import Poly
-from calc.cost import REGISTRY, Registry
-from calc.coverage import CoverageRow
-from calc.derivation import Candidate, Certificate, Derivation, Quantity, QuantityTerm
-from calc.derive import cases, coverage, groups, memory
+from calc.derive import cases, coverage, groups
+from calc.derive import peak as memory
+from calc.derive.accumulate import Folder
 from calc.derive.analysis import PEAKS, Analysis, analyse
 from calc.derive.elsewhere import Trace, Traced, Traces, alone, holds
-from calc.derive.fold import Folder
-from calc.derive.kept import saved_tensors
-from calc.derive.memory import Peak, moment_name
+from calc.derive.peak import Peak, moment_name
+from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
+from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm
+from calc.derive.saved_tensors import saved_tensors
 from calc.derive.steps import StepMaker
 from calc.derive.timeline import timeline
-from calc.graph import Graph, Record
-from calc.quantities import QUANTITIES, Definition, absent, definitions
+from calc.graph.coverage import CoverageRow
+from calc.graph.guards import unchecked
+from calc.graph.step import Graph, Record
+from calc.rules import families  # noqa: F401  # importing the rules registers them
+from calc.rules.registry import REGISTRY, Registry
 from calc.spec import Spec
-from calc.validity import unchecked
+from calc.symbolic import algebra  # importing the rules registers them
+from calc.symbolic.algebra import Poly
 
 ORDER = tuple(QUANTITIES)
 

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from calc.algebra import Algebra, Poly
-from calc.basis import Folding
-from calc.cost import Registry
-from calc.derive import certify, coverage, groups, memory
+from calc.derive import certify, coverage, groups, peak
+from calc.derive.accumulate import SIZES, Entry, Folder
 from calc.derive.coverage import Frame
-from calc.derive.fold import SIZES, Entry, Folder
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
-from calc.derive.memory import Peak
+from calc.derive.peak import Peak
+from calc.derive.quantities import QUANTITIES
 from calc.errors import CertificateError, NapkinError
-from calc.graph import Graph, Record, Tensor
-from calc.quantities import QUANTITIES
-from calc.turns import fewest
+from calc.graph.step import Graph, Record, Tensor
+from calc.graph.trip_counts import fewest
+from calc.rules.registry import Registry
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.basis import Folding
 
 PEAKS = {d.name: d.step for d in QUANTITIES.values() if d.step is not None}
 
@@ -89,7 +89,7 @@ def _peaks(
     if name in graph.unknown:
         return ()
     try:
-        return memory.peaks(graph.records, step, algebra, sites, interpolate, bounds)
+        return peak.peaks(graph.records, step, algebra, sites, interpolate, bounds)
     except CertificateError as error:
         raise CertificateError(name, str(error)) from None
 

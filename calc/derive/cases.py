@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import sympy as sp
 
-from calc.algebra import Algebra, symbol, to_sympy
-from calc.by_cases import by_cases, held
-from calc.derivation import Derivation, Quantity, Step
-from calc.graph import Special
+from calc.derive.by_cases import by_cases, held
+from calc.derive.result import Derivation, Quantity, Step
+from calc.graph.step import Special
+from calc.symbolic.algebra import Algebra, symbol, to_sympy
 
 
 def joined(general: Derivation, case: Derivation, special: Special) -> Derivation:

@@ -7,13 +7,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from calc.algebra import Algebra, Poly
-from calc.derive import memory
-from calc.derive.fold import Folder
+from calc.derive import peak as memory
+from calc.derive.accumulate import Folder
 from calc.derive.loops import Sites
-from calc.derive.memory import Peak
+from calc.derive.peak import Peak
 from calc.errors import CertificateError, NapkinError
-from calc.graph import Record
+from calc.graph.step import Record
+from calc.symbolic.algebra import Algebra, Poly
 
 
 def certify(

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc.algebra import Algebra, Poly
-from calc.basis import Folding
-from calc.cost import Free, Registry
-from calc.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
 from calc.derive import groups
-from calc.derive.fold import Folder
+from calc.derive.accumulate import Folder
 from calc.derive.groups import Group
 from calc.derive.loops import Interpolation, Sites
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
-from calc.graph import Graph, Op, Record
+from calc.graph.coverage import COUNTED, FREE, REFUSED, CoverageRow, Ledger, Place, refusal
+from calc.graph.step import Graph, Op, Record
+from calc.rules.registry import Free, Registry
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.basis import Folding
 
 STEP = 2  # the step that is counted
 FLOPS = tuple(f"flops.{phase}.{kind}" for phase in ("forward", "backward", "optimizer") for kind in ("matmul", "elementwise"))

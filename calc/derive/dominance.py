@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calc.algebra import Algebra, Poly
+from calc.symbolic.algebra import Algebra, Poly
 
 Monomial = tuple[int, ...]
 Matrix = np.ndarray[Any, Any]

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from calc import dims
-from calc.coincidences import may_tell
-from calc.derivation import Derivation, Evaluator
+from calc import dimensions as dims
 from calc.derive.analysis import Analysis
-from calc.dims import names_in
+from calc.derive.result import Derivation, Evaluator
+from calc.dimensions import names_in
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
-from calc.graph import Condition, Graph, Record
+from calc.graph.guards import dimensions, follows, not_traced, unchecked
+from calc.graph.specialization import may_tell
+from calc.graph.step import Condition, Graph, Record
+from calc.graph.trip_counts import fewest
 from calc.spec import Spec
-from calc.turns import fewest
-from calc.validity import dimensions, follows, not_traced, unchecked
 
 if TYPE_CHECKING:
     import sympy as sp

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calc.algebra import Poly
-from calc.derive.fold import Entry
+from calc.derive.accumulate import Entry
 from calc.derive.loops import Interpolation, Sites
+from calc.symbolic.algebra import Poly
 from calc.units import Unit
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from calc.algebra import Algebra, Poly
-from calc.graph import Record
+from calc.graph.step import Record
+from calc.symbolic.algebra import Algebra, Poly
 
 
 class Interpolation:

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from calc import rules  # noqa: F401  # importing the rules registers them
-from calc.algebra import Algebra, Poly
-from calc.basis import Folding
-from calc.cost import REGISTRY, Cost, Operator, Registry, View
+from calc.derive.accumulate import PHASES, Folder
 from calc.derive.analysis import sizes_read
-from calc.derive.fold import PHASES, Folder
 from calc.derive.loops import Interpolation, Sites
-from calc.dtypes import item_size
 from calc.errors import CertificateError, UnlikeTurnsError
-from calc.graph import Graph, Op, Record, Tensor
-from calc.validity import resolve
+from calc.graph.guards import resolve
+from calc.graph.step import Graph, Op, Record, Tensor
+from calc.rules import families  # noqa: F401  # importing the rules registers them
+from calc.rules.registry import REGISTRY, Cost, Operator, Registry, View
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.basis import Folding
+from calc.units import item_size
 
 _OUTLIVES = ("parameter", "gradient", "buffer", "optimizer state", "master weight", "input")
 SUMMED = ("matmul", "elementwise", "recompute", "moved", "fused", "launches", "fused_launches", "cold")

@@ -15,15 +15,15 @@ from fractions import Fraction as Rational
 from functools import cache, cached_property
 from typing import Any
 
-from calc import display
-from calc.algebra import Algebra, Poly
-from calc.cost import Rule
-from calc.derivation import Step, StepCheck
 from calc.derive.analysis import Analysis
 from calc.derive.groups import Group
-from calc.derive.memory import Peak, moment_name
-from calc.display import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from calc.derive.peak import Peak, moment_name
+from calc.derive.result import Step, StepCheck
 from calc.errors import NapkinError
+from calc.rules.registry import Rule
+from calc.symbolic import tree as display
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
 
 
 def tree(algebra: Algebra, poly: Poly) -> Display:

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from calc.allocator import Simulated, simulate
 from calc.derive.analysis import Analysis
-from calc.derive.kept import made_by
+from calc.derive.cuda_allocator import Simulated, simulate
+from calc.derive.live_bytes import Alive, Column, Instant, Timeline
+from calc.derive.saved_tensors import made_by
 from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
-from calc.graph import Event, Op, Record, Size
-from calc.live import Alive, Column, Instant, Timeline
+from calc.graph.step import Event, Op, Record, Size
 
 _STEP = 2
 _COLUMNS = 160

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from calc.derive.loops import Sites
-from calc.graph import Event, Graph, Op, Record, Size, Storage, Tensor
+from calc.graph.step import Event, Graph, Op, Record, Size, Storage, Tensor
 
 # How many iterations before the last ones are tried in turn: the last may be peculiar, and so may what stands next to it.
 _TRIES = 3

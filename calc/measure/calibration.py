@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import torch
 
-from calc.calibration import Calibration, Point
 from calc.errors import MeasurementError
+from calc.hardware.benchmark import Repeat
+from calc.hardware.calibration import Calibration, Point
 from calc.measure.collector import collector_off
 from calc.measure.machine import machine
 from calc.measure.primitive import Action, Primitive
 from calc.measure.primitives import primitives
 from calc.measure.products import single_precision
 from calc.measure.timing import HostWatch, Times, Watch, time_of, watch_of
-from calc.repeat import Repeat
 
 _LONG = 10**10  # FLOP: what takes a tenth of a second and more is repeated less often
 PROCESSOR_TIME = "the processor time of this process (time.process_time_ns)"

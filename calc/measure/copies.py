@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
+from calc.hardware.benchmark import Repeat
+from calc.hardware.times import Times
 from calc.measure.timing import HostWatch, time_of, timed, watch_of
 from calc.measure.training import SEED
-from calc.repeat import Repeat
-from calc.times import Times
 
 TOKEN = numpy.dtype(numpy.uint16)  # of a file of tokens: enough for a vocabulary of 65,536
 _UNCACHED = "file of tokens, whole, not cached"

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
+from calc.hardware.benchmark import Repeat
 from calc.measure.products import single_precision
 from calc.measure.room import available_bytes
 from calc.measure.timing import Times, time_of, watch_of
 from calc.measure.training import SEED
-from calc.repeat import Repeat
 
 DTYPES = {
     "fp32": torch.float32,

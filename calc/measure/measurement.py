@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calc.errors import UnknownQuantityError
-from calc.exchanges import Found
+from calc.graph.exchanges import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Measurement:
                    passed. ``decided_first`` are those of the first step.
     ``again``      FLOPs that the backward ran again in the run whose matrix products were counted: on the math backend, where
                    attention is fused.
-    ``exchanged``  kernels that torch runs otherwise by default, by their keys in ``calc.exchanges``, with what the default step is.
+    ``exchanged``  kernels that torch runs otherwise by default, by their keys in ``calc.graph.exchanges``, with what the default step is.
     """
 
     model: str

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from calc import calibration as names
+from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, random_of
 from calc.measure.primitives_memory import memory
 from calc.measure.primitives_products import products

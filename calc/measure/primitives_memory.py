@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc import calibration as names
+from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, Shapes, random_of
 
 _ELEMENTS = (2**8, 2**14, 2**17, 2**20, 7 * 2**20)  # of 4 bytes; the last leaves no room in a cache of 32 MiB

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from calc import calibration as names
+from calc.hardware import calibration as names
 from calc.measure.primitive import Action, Primitive, Shapes, name_of, random_of
 
 _SIDES = (8, 32, 128, 512, 2048)  # of products, every combination

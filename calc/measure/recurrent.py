@@ -1,7 +1,7 @@
 """An LSTM as torch's own operators run it.
 
 On a CPU torch hands it to oneDNN: one operator that no counter sees into, with a workspace whose size is up to the machine. So it is
-exchanged, as ``calc/exchanges.py`` says, and the default step is measured beside.
+exchanged, as ``calc/graph/exchanges.py`` says, and the default step is measured beside.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from calc.errors import DimensionError, MeasurementError
-from calc.model_files import on_meta_device
+from calc.platform.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 # fp32 weights, gradients and two moments: what the heaviest of the optimizers keeps of each parameter.

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.exchanges import Difference, Found
+from calc.graph.exchanges import Difference, Found
 from calc.measure.again import measure_repeated
 from calc.measure.asked import AllAsked
 from calc.measure.flops import MAPPING, measure_flops

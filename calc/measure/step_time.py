@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from calc.hardware.benchmark import How
 from calc.measure.machine import conditions
 from calc.measure.products import product_format, single_precision
 from calc.measure.sites import STEPS, SiteTime, site_times
 from calc.measure.timing import Timed, Watch, timed, watch_of
 from calc.measure.training import Training, blame
-from calc.repeat import How
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 import torch
 
 from calc.errors import MeasurementError
+from calc.hardware.benchmark import Repeat as Repeat
+from calc.hardware.times import BILLION
+from calc.hardware.times import Times as Times
 from calc.measure.collector import collector_off
-from calc.repeat import Repeat as Repeat
-from calc.times import BILLION
-from calc.times import Times as Times
 
 COARSE = 20  # ticks: what takes fewer is off by more than a twentieth, whatever else is right
 _READINGS = 2_000_000  # of a clock that does not move: a tenth of a second and more on any machine

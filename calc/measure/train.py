@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from calc import files
 from calc.errors import BadInputError, MeasurementError
 from calc.measure.counter import flop_counter
 from calc.measure.flops import MAPPING, uncounted
@@ -24,6 +23,7 @@ from calc.measure.resume import restore, state_of
 from calc.measure.storages import StorageWatch, tensors_in
 from calc.measure.timing import Around, HostWatch, Watch
 from calc.measure.training import Training, blame
+from calc.platform import files
 
 CHECKPOINT = "checkpoint.pt"
 Batch = Callable[[int], tuple[Tensor, ...]]

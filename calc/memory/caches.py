@@ -1,7 +1,7 @@
 """What kind of cache each layer of a model has, and the sizes that it is made of: from the model's own config, by field, by no name.
 
 A kind is the library's own word for it; the fields mean the same wherever they occur. Nothing here is believed without a run
-(``calc.inference.checked``): a class that reads its fields otherwise fails there.
+(``calc.memory.inference.checked``): a class that reads its fields otherwise fails there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from calc.errors import BadInputError
-from calc.model_files import on_meta_device
+from calc.platform.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 _SLIDING = ("sliding_attention", "chunked_attention")

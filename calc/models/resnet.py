@@ -11,7 +11,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.models.vit import CHANNELS, class_loss, images
 from calc.spec import Spec
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.spec import Spec
 
 

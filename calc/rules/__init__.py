@@ -1,60 +1,8 @@
-"""What every operator of a training step costs: one family per file, registered with ``calc.cost``.
+"""What every operator of a training step costs: one family per file, registered with ``calc.rules.registry``.
 
-Importing this package fills ``calc.cost.REGISTRY``. Rules know shapes, never models, and need no torch: their elementwise
-counts are written down by hand from torch's reference decompositions, addend by addend, so that a measuring side that runs
-those decompositions can contradict them.
+Imports the vocabulary alone; rules know shapes, never models, and need no torch. Importing ``families`` fills the registry. Start with
+``registry`` (what a cost is), then ``matmul``.
 """
 
-from calc.rules import (
-    attention,
-    comparisons,
-    convolution,
-    copies,
-    creation,
-    embedding,
-    fastpath,
-    fourier,
-    functions,
-    indexing,
-    linear_algebra,
-    lists,
-    loss,
-    margins,
-    matmul,
-    normalization,
-    optimizer,
-    pointwise,
-    pooling,
-    reduction,
-    reparametrization,
-    resampling,
-    softmax,
-    views,
-)
-
-__all__ = [
-    "attention",
-    "comparisons",
-    "convolution",
-    "copies",
-    "creation",
-    "embedding",
-    "fastpath",
-    "fourier",
-    "functions",
-    "indexing",
-    "linear_algebra",
-    "lists",
-    "loss",
-    "margins",
-    "matmul",
-    "normalization",
-    "optimizer",
-    "pointwise",
-    "pooling",
-    "reduction",
-    "reparametrization",
-    "resampling",
-    "softmax",
-    "views",
-]
+from calc.rules.registry import free as free
+from calc.rules.registry import rule as rule

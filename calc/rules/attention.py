@@ -9,7 +9,7 @@ log-sum-exp that the kernel keeps and the exponentials that its backward repeats
 
 from __future__ import annotations
 
-from calc.cost import Cost, Factor, Operator, Term, rule, term
+from calc.rules.registry import Cost, Factor, Operator, Term, rule, term
 from calc.rules.shapes import each, optional, reductions
 
 FORWARD = "two matrix products; one multiply-add = 2 FLOP"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, free, rule
+from calc.rules.registry import Cost, Operator, free, rule
 from calc.rules.shapes import whole
 
 COMPARES = "compares or selects elements: no arithmetic"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, rule, term
+from calc.rules.registry import Cost, Operator, rule, term
 from calc.rules.shapes import each, optional, reducing, whole
 
 SOURCE = "a matrix product of patches with the kernel; one multiply-add = 2 FLOP"

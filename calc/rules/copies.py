@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, free, rule
+from calc.rules.registry import Cost, Operator, free, rule
 from calc.rules.shapes import each, whole
 
 free("aten.clone.default", "aten._to_copy.default", because="copies or casts every element: no arithmetic", moves=True)

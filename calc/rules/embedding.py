@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Factor, Operator, rule, term
+from calc.rules.registry import Cost, Factor, Operator, rule, term
 from calc.rules.shapes import each, reductions, whole
 
 GATHER = "reads one table element per result element, and the indices"

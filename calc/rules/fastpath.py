@@ -6,9 +6,9 @@ q scaled before the product (B·T·d), a softmax over all scores, masked positio
 
 from __future__ import annotations
 
-from calc.cost import Cost, Factor, Operator, Term, View, rule, term
 from calc.rules.normalization import layer_norm
 from calc.rules.pointwise import gelu
+from calc.rules.registry import Cost, Factor, Operator, Term, View, rule, term
 from calc.rules.shapes import each, reductions
 
 KERNEL = "aten/src/ATen/native/transformers"

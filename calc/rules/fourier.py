@@ -6,7 +6,7 @@ formula by which libraries are compared: every one of ⌈log₂ N⌉ stages take
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, Term, View, rule, term
+from calc.rules.registry import Cost, Operator, Term, View, rule, term
 from calc.rules.shapes import each
 
 STAGES = "Frigo & Johnson, The Design and Implementation of FFTW3, section IV: 5 N log₂ N real operations, the logarithm rounded up"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, View, free, rule
 from calc.rules.pointwise import DECOMPOSITION, FUNCTIONAL, REFS, Pointwise, register
+from calc.rules.registry import Cost, Operator, View, free, rule
 from calc.rules.shapes import each, whole
 
 TABLE = (

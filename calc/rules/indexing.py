@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Factor, Operator, Term, View, free, rule
+from calc.rules.registry import Cost, Factor, Operator, Term, View, free, rule
 from calc.rules.shapes import broadcast, each, given_number, indices_of, is_mask, split, whole
 
 MOVES = "moves elements: no arithmetic"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calc.cost import Cost, Factor, Operator, Term, free, rule, term
+from calc.rules.registry import Cost, Factor, Operator, Term, free, rule, term
 from calc.rules.shapes import each, reductions
 
 GOLUB = "Golub & Van Loan, Matrix Computations, 4th ed., "

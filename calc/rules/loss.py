@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Factor, Operator, Term, rule
+from calc.rules.registry import Cost, Factor, Operator, Term, rule
 from calc.rules.shapes import Shape, broadcast, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, Term, rule, term
 from calc.rules.loss import MEAN, NONE, reduction
+from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."

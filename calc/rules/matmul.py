@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, Term, rule, term
+from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, given_number
 
 PRODUCT = "matrix product; one multiply-add = 2 FLOP"

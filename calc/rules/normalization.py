@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Factor, Operator, Term, rule, term
+from calc.rules.registry import Cost, Factor, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, optional, reducing, reductions, whole
 
 DECOMPOSITION = "torch._decomp.decompositions."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, View, rule
+from calc.rules.registry import Cost, Operator, View, rule
 from calc.rules.shapes import broadcast, each
 
 

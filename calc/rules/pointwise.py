@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calc.cost import Cost, Operator, View, rule
+from calc.rules.registry import Cost, Operator, View, rule
 from calc.rules.shapes import each, given_number
 
 REFS = "torch._refs."

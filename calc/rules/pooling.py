@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calc.cost import Cost, Factor, Operator, free, rule, term
+from calc.rules.registry import Cost, Factor, Operator, free, rule, term
 from calc.rules.shapes import Shape, each, whole
 
 REDUCTION = "each window of n elements is a reduction: n - 1 operations"

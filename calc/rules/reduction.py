@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Operator, Term, rule, term
 from calc.errors import NapkinError
+from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import each, reducing, reductions, split
 
 REDUCTION = "a reduction of n elements is n - 1 operations"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from calc.cost import Cost, Factor, Operator, rule, term
+from calc.rules.registry import Cost, Factor, Operator, rule, term
 from calc.rules.shapes import Shape, each, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."

@@ -5,7 +5,7 @@ Where a neighbour lies and how much it weighs depends on the position alone: all
 
 from __future__ import annotations
 
-from calc.cost import Cost, Operator, Term, free, rule, term
+from calc.rules.registry import Cost, Operator, Term, free, rule, term
 from calc.rules.shapes import each, whole
 
 MOVES = "takes elements from other places: no arithmetic"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from calc.cost import Factor, Operator, Term, View, term
+from calc.rules.registry import Factor, Operator, Term, View, term
 
 Shape = tuple[Factor, ...]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calc.cost import free
+from calc.rules.registry import free
 
 free(
     "aten.view.default",

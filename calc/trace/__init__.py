@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calc import decided, turns
-from calc.basis import Basis, basis_of
-from calc.dims import Dim, meaning_of, names_in
+from calc.dimensions import Dim, meaning_of, names_in
 from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
-from calc.exchanges import EXCHANGES
-from calc.graph import Assumption, Condition, DimRecord, Graph, Record
+from calc.graph import trip_counts, unbacked_sizes
+from calc.graph.exchanges import EXCHANGES
+from calc.graph.step import Assumption, Condition, DimRecord, Graph, Record
 from calc.options import Options
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
+from calc.symbolic.basis import Basis, basis_of
 from calc.trace import conditions
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import Near, hints, next_composite
@@ -74,7 +74,8 @@ def record(
             if options.every > 1 and name not in (*spec.pinned, *spec.walked):
                 # It may count the blocks of which only some run again: so many patterns, as any depth is then.
                 known_now = replace(spec, pinned=(*spec.pinned, name))
-                raise decided.Declared(known_now, f"{name} is read as a number at {pin.where}: taking it as so many patterns") from None
+                why = f"{name} is read as a number at {pin.where}: taking it as so many patterns"
+                raise unbacked_sizes.Declared(known_now, why) from None
             loops.append(pin.dimension)
             pins[pin.dimension] = pin.where
             progress(f"{basis.hidden.get(pin.dimension, pin.dimension)} is read as a number at {pin.where}: taking it as a loop count")
@@ -112,7 +113,7 @@ def _require_unbounded(
     """Start anew where the step fails for no other reason than that a dimension exceeds a loop count, which is small here:
     as a router that chooses more experts than there are."""
     dims = spec.dimensions
-    fixed = {name: counts[0] for name, counts in turns.recorded(attempt, loops).items()}
+    fixed = {name: counts[0] for name, counts in trip_counts.recorded(attempt, loops).items()}
     may = [
         (loop, name)
         for loop, name in itertools.product(loops, basis.symbols)
@@ -121,7 +122,7 @@ def _require_unbounded(
     if not may or _records(spec, basis, sizes, fixed, options):
         return  # it is at other counts that it fails
     for loop, name in may:
-        declared = decided.with_bound(spec, name, loop)
+        declared = unbacked_sizes.with_bound(spec, name, loop)
         try:
             record_step(spec, basis, hints(basis, sizes, bounded={name: _MOST_BOUNDED}), fixed, options)
         except UndecidedSizeError:
@@ -178,7 +179,7 @@ def _symbolic_runs(
 ) -> list[Traced]:
     bounded, products = bounded_by(spec.dimensions, loops, basis), _sides(spec.dimensions, options.optimizer)
     hint_of = hints(basis, sizes, bounded=bounded, products=products, near=near)
-    counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*turns.recorded(attempt, loops).values())]
+    counts = [dict(zip(loops, each, strict=True)) for each in itertools.product(*trip_counts.recorded(attempt, loops).values())]
     return [_recorded(spec, basis, hint_of, fixed, pins, options, known, progress) for fixed in counts]
 
 
@@ -202,7 +203,7 @@ def _recorded(
             like = next((run.repeats for run in known.values()), None)
             known[key] = record_step(spec, basis, hint_of, fixed, options, tuple(pins), rewrites=rewrites, like=like)
         except UndecidedSizeError as found:
-            raise decided.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, pins, options), basis) from None
+            raise unbacked_sizes.with_size(spec, _at_any_count(found, spec, basis, hint_of, fixed, pins, options), basis) from None
     return known[key]
 
 
@@ -275,7 +276,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         products=_sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
     found, asked = [], basis.values(sizes)
-    for number, counts in enumerate(turns.certified(attempt, graph.loops)):
+    for number, counts in enumerate(trip_counts.certified(attempt, graph.loops)):
         # The last is for questions about a number, as whether rows are more than 25.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
         sets = [at(turn=number + 1), *(at(shift=shift) for shift in shifts)]
@@ -360,8 +361,8 @@ def _graph(
         folds=basis.folds,
         loops=tuple(loops),
         options=options.to_json(),
-        assumptions=(*decided.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*conditions.of_depths(turns.recorded(attempt, loops)), *kept, *of_zeros, *of_values),
+        assumptions=(*unbacked_sizes.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
+        conditions=(*conditions.of_depths(trip_counts.recorded(attempt, loops)), *kept, *of_zeros, *of_values),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),

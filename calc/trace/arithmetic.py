@@ -22,7 +22,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.model_files import FILES
+from calc.platform.model_files import FILES
 from calc.platform.torch_private import sym_log2
 from calc.trace.disguise import replaced
 from calc.trace.symbols import SizeEnv

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from calc.model_files import on_meta_device
+from calc.platform.model_files import on_meta_device
 from calc.spec import Sizes, Spec
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from calc.model_files import FILES, attributes, function_of, remembers, restored
+from calc.platform.model_files import FILES, attributes, function_of, remembers, restored
 from calc.platform.torch_private import FakeTensor
 from calc.trace.recorder import tensors_in
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from calc.basis import Basis
-from calc.dims import Dim, evaluate, names_in
-from calc.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
-from calc.graph import Assumption, Condition, Op, Tensor
+from calc.dimensions import Dim, evaluate, names_in
+from calc.graph.step import Assumption, Condition, Op, Tensor
+from calc.symbolic.basis import Basis
+from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
 from calc.trace.step import Traced
 
 _COUNTS = "the loop counts that were recorded"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from calc.graph import Call
+from calc.graph.step import Call
 from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses
 
 

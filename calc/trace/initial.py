@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calc.initialisation import laws
-from calc.initialisation.laws import Law
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode, TorchDispatchMode
 from calc.spec import Sizes, Spec
+from calc.symbolic import laws
+from calc.symbolic.laws import Law
 from calc.trace.caches import own_results
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
-from calc.graph import Saved, Tensor
+from calc.graph.step import Saved, Tensor
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
 from calc.trace.sites import LOSS
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from calc.basis import Basis, basis_of
 from calc.errors import PinnedSizeError, SpecError, TraceError
+from calc.graph.forward import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
-from calc.program import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.spec import Sizes, Spec
+from calc.symbolic.basis import Basis, basis_of
 from calc.trace import disguise, kernels, recurrent, step, values
 from calc.trace.lines import doing
 from calc.trace.recorder import Recorder, tensors_in

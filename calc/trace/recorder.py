@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from calc.algebra import log2_ceiling
 from calc.errors import TraceError
-from calc.graph import AGAIN, Call, Event, Op, Tensor
+from calc.graph.step import AGAIN, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
+from calc.symbolic.algebra import log2_ceiling
 from calc.trace import counts, fourier, kernels, ramps, values
 from calc.trace.choices import Choices
 from calc.trace.repeated import Repeats, in_key

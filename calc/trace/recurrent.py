@@ -2,7 +2,7 @@
 
 That C++ reads widths as numbers where it cuts gates apart, so it cannot run on symbols. On a CPU torch hands an LSTM to oneDNN,
 which keeps a workspace of a size that depends on the machine: no closed form follows from that, so the record and the real run
-both take the LSTM cell by cell, as a GRU runs anyway, and say so (``calc/exchanges.py``). That the operators here are those of a real
+both take the LSTM cell by cell, as a GRU runs anyway, and say so (``calc/graph/exchanges.py``). That the operators here are those of a real
 run is checked, like all else.
 """
 

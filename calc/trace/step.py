@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from calc.basis import Basis
 from calc.errors import PinnedSizeError, SpecError
-from calc.graph import Call, Condition, Event, Record, Storage, Tensor
+from calc.graph.step import Call, Condition, Event, Record, Storage, Tensor
 from calc.options import Options
 from calc.platform.checkpointing import built
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
+from calc.symbolic.basis import Basis
 from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
@@ -48,7 +48,7 @@ class Traced:
     who read numbers out of data and only calculated with them: the optimizer, or which line. ``rewrites`` is that of a ``Graph``.
     ``repeats`` are the forms of its results, for a run with the same symbols. ``by_value`` has the lines
     that go by the number a size is, or a double made of sizes. ``exchanged`` are the kernels that torch would run otherwise, by their keys
-    in ``calc.exchanges``. ``shares`` are those of a ``SizeEnv``."""
+    in ``calc.graph.exchanges``. ``shares`` are those of a ``SizeEnv``."""
 
     record: Record
     conditions: Sequence[Condition]

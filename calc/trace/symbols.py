@@ -22,12 +22,12 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.basis import Basis
-from calc.dims import names_in
+from calc.dimensions import names_in
 from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
-from calc.exact import evaluate_text
-from calc.graph import Condition
+from calc.graph.step import Condition
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
+from calc.symbolic.basis import Basis
+from calc.symbolic.exact import evaluate_text
 from calc.trace.disguise import replaced
 from calc.trace.lines import user_line
 
@@ -466,7 +466,7 @@ def _is_below_nought(e: Any) -> bool:
     return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
 
 
-# Doubles made of sizes, as ``calc.exact`` reads them: with Python's own arithmetic, in the order in which the step runs it.
+# Doubles made of sizes, as ``calc.symbolic.exact`` reads them: with Python's own arithmetic, in the order in which the step runs it.
 _OF_DOUBLES = {
     "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
     "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",

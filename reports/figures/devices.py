@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.hardware import Accelerator, accelerator
-from reports import numbers
+from calc.hardware.accelerators import Accelerator, accelerator
+from reports.typeset import numbers
 
 COMMON = ("t4", "l4", "rtx5090", "a100-sxm-40", "l40s", "h100-sxm", "h200-sxm", "b200-hgx", "b300")
 """One of the catalogue for each capacity that is often met, the smallest first."""

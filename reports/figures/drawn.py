@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
-from calc.by_power import by_power
-from calc.derivation import Derivation
-from calc.hardware import Accelerator
-from calc.sensitivity import Doubling
-from calc.textbook import Comparison
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import Comparison
+from calc.derive.scaling import by_power
+from calc.derive.sensitivity import Doubling
+from calc.hardware.accelerators import Accelerator
 from reports.figures.flops import flops
 from reports.figures.memory import memory
 from reports.figures.sensitivity import growth

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from calc.by_power import Part, Split
+from calc.derive.scaling import Part, Split
 from calc.units import Unit
-from reports import numbers
 from reports.figures.scales import Logarithmic, short_power, whole_powers
 from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, Line, apart, letter, percent
-from reports.numbers import NBSP
-from reports.saying import several
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
+from reports.typeset.wording import several
 
 ANCHOR = "figure-flops"
 _TOP, _PLOT = 40, 190

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from calc.live import Column, Timeline
+from calc.derive.live_bytes import Column, Timeline
 from calc.units import Unit
-from reports import numbers
 from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Area, Drawing, Label, css_class, percent
+from reports.typeset import numbers
 
 HEIGHT = 1000  # of the areas, in their own units
 PLOT = 240  # of the areas, in pixels

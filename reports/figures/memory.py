@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from calc.derivation import Derivation, Quantity
-from calc.hardware import Accelerator
+from calc.derive.result import Derivation, Quantity
+from calc.hardware.accelerators import Accelerator
 from calc.units import Unit
-from reports import numbers
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.scales import round_step, short_bytes
 from reports.figures.shapes import Figure, Key, Label, Line, Rect, clipped, css_class, letter, percent
-from reports.numbers import NBSP
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
 
 ANCHOR, TITLE = "figure-memory", "Memory at the peak by kind"
 ORDER = ("parameter", "master weight", "optimizer state", "gradient", "activation", "temporary", "input", "buffer")

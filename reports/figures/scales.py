@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.units import Unit
-from reports import numbers
+from reports.typeset import numbers
 
 _TICKS = 4
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from calc.derivation import Derivation
-from calc.sensitivity import Doubling
-from reports import numbers
+from calc.derive.result import Derivation
+from calc.derive.sensitivity import Doubling
 from reports.figures.shapes import Figure, Label, Line, Rect, clipped, percent
-from reports.numbers import NBSP
-from reports.saying import several
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
+from reports.typeset.wording import several
 
 ANCHOR, TITLE = "figure-sensitivity", "Growth when one size doubles"
 HEADS = {"parameters": "parameters", "memory.peak": "peak bytes", "flops.step.total": "FLOPs"}

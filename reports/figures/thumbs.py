@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from calc.textbook import Comparison
-from reports import numbers
+from calc.derive.rules_of_thumb import Comparison
 from reports.figures.shapes import Figure, Label, Line, Rect, percent
-from reports.numbers import NBSP
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
 
 ANCHOR, TITLE = "figure-thumbs", "How far rules of thumb are off here"
 NEAR = Fraction(5, 100)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calc.errors import BadInputError
+from reports.cli.request import pairs
 from reports.live import units
 from reports.live.document import Statement
 from reports.live.language import LanguageError, Value, Work, evaluate
-from reports.request import pairs
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 # Operations of a statement, as a sum of short numbers counts them: what is stored is evaluated, what is not is traced.
@@ -126,14 +126,14 @@ class Engine:
         scope.named[name] = makers[word](words[1], given, scope.work)
 
     def _model(self, model: str, given: Mapping[str, str], work: Work) -> Named:
-        from calc.stored import stored
-        from reports.request import asked
+        from calc.pipeline.precomputed import stored
+        from reports.cli.request import asked
 
         request = asked(model, given, self.cache)
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return Model(model, form.derivation(request.sizes))
-        from reports import job
+        from reports.cli import job
 
         work.spend(_TRACED)
         return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))
@@ -170,9 +170,9 @@ class Engine:
         return place
 
     def _ask(self, question: str, given: Mapping[str, str], work: Work) -> Named:
-        from calc.questions.asking import answered
-        from calc.questions.registry import question as known
-        from calc.stored import names
+        from calc.capacity.questions.asking import answered
+        from calc.capacity.questions.registry import question as known
+        from calc.pipeline.precomputed import names
 
         if "model" in given:  # nor is code run for a question
             work.spend(0 if self.cache and given["model"] in names() else _TRACED)
@@ -182,7 +182,7 @@ class Engine:
         return Table(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
 
     def _device(self, name: str, given: Mapping[str, str], _: Work) -> Named:
-        from calc.hardware import accelerator
+        from calc.hardware.accelerators import accelerator
 
         if given:
             raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set")

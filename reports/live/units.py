@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from calc.suffixes import WORDS
+from calc.units import WORDS
 
 Kind = tuple[tuple[str, int], ...]
 """Base units with their powers, in the order of their names; empty for a bare number."""

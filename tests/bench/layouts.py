@@ -12,10 +12,10 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from calc.hardware import accelerator
-from calc.sharding import decoder, machine_of, state_of
-from calc.sharding.search import search
-from calc.sharding.table import Limits, table
+from calc.capacity.sharding import decoder, machine_of, state_of
+from calc.capacity.sharding.search import search
+from calc.capacity.sharding.table import Limits, table
+from calc.hardware.accelerators import accelerator
 
 LLAMA_3_405B = {"L": 126, "d": 16384, "h": 128, "g": 8, "f": 53248, "V": 128256, "T": 8192}
 DEVICES, SEQUENCES = 16384, 2048

@@ -16,7 +16,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.algebra import symbol, to_sympy
+from calc.symbolic.algebra import symbol, to_sympy
 
 
 def seconds(path: str, quantity: str) -> dict[str, float]:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import calc
-from calc.calibration import Calibration
 from calc.errors import NapkinError
+from calc.hardware.calibration import Calibration
 from calc.options import Options
-from calc.prediction import predict
+from calc.performance.prediction import predict
+from calc.performance.step_operators import StepWork, step_work
 from calc.spec import Spec
-from calc.stepwork import StepWork, step_work
 
 RESNET_18 = {
     "architectures": ["ResNetForImageClassification"],

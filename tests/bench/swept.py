@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 import calc
-from calc.stored import form_of
-from calc.sweep import CHUNK
+from calc.pipeline.precomputed import form_of
+from calc.pipeline.sweep import CHUNK
 
 GRID = {
     "B": [1, 2, 4, 8, 16, 32, 64, 128],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import calc
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 
 Derived = Callable[..., Derivation]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fractions import Fraction as Rational
 from typing import Any
 
-from calc import display
-from calc.derivation import Derivation
-from calc.display import Display
+from calc.derive.result import Derivation
+from calc.symbolic import tree as display
+from calc.symbolic.tree import Display
 
 # name, optimizer, attention
 CASES = [

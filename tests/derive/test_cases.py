@@ -10,9 +10,9 @@ import sympy as sp
 from torch import Tensor
 
 import calc
-from calc import graph_json
-from calc.algebra import symbol, to_sympy
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.graph import serialize
+from calc.symbolic.algebra import symbol, to_sympy
 from tests.derive.models import exactly
 from tests.trace.modules import function
 
@@ -109,7 +109,7 @@ def test_a_graph_with_a_case_saves_and_loads(case: tuple[Derivation, Callable[[i
     """And derives the same."""
     result, _ = case
     graph = calc.trace(result.spec, result.sizes, optimizer="sgd", cache=False)
-    loaded = graph_json.loads(graph_json.dumps(graph))
+    loaded = serialize.loads(serialize.dumps(graph))
 
     assert loaded == graph
     assert graph.special

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 import calc
-from calc.algebra import Algebra
-from calc.cost import REGISTRY, Cost, Operator, Registry, Term
 from calc.derive import derive
+from calc.derive.accumulate import Folder
 from calc.derive.certify import certify
-from calc.derive.fold import Folder
 from calc.derive.loops import Sites
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
-from calc.graph import Graph, Record
+from calc.graph.step import Graph, Record
+from calc.rules.registry import REGISTRY, Cost, Operator, Registry, Term
+from calc.symbolic.algebra import Algebra
 from tests.trace.modules import stack
 
 

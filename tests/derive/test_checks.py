@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import calc
-from calc.check import EXACT, FAILED, PROVED, Report
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.pipeline.check import EXACT, FAILED, PROVED, Report
 from calc.spec import Spec
 from tests.derive.conftest import Derived
 from tests.trace import modules

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.check import EXACT, FAILED
-from calc.cost import REGISTRY, Cost, Operator, Registry, term
-from calc.derivation import Derivation
 from calc.derive import derive
+from calc.derive.result import Derivation
 from calc.errors import CertificateError, NegativeCountError
-from calc.pipeline import derive as derive_spec
-from calc.stored import FOLDER, Stored
-from calc.sweep import sweep
+from calc.pipeline.check import EXACT, FAILED
+from calc.pipeline.pipeline import derive as derive_spec
+from calc.pipeline.precomputed import FOLDER, Stored
+from calc.pipeline.sweep import sweep
+from calc.rules.registry import REGISTRY, Cost, Operator, Registry, term
 from tests.trace.modules import function
 
 OURS = "no count is below 0, so this is an error of Napkin, not of the model; report it with the model and these sizes"
@@ -133,7 +133,7 @@ def test_a_sweep_names_the_first_point_at_which_a_count_is_below_0() -> None:
 
 def test_differences_of_counts_may_be_below_0() -> None:
     """What a check or a comparison takes from one another is no count."""
-    from calc.contrast import contrast
+    from calc.derive.compare import contrast
 
     small, large = (Stored(_linear()).derivation({"B": size}) for size in (2, 4))
     assert contrast(large, small)

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import calc
-from calc.cost import REGISTRY, Cost, Operator, Registry
-from calc.derivation import Derivation
 from calc.derive import derive
+from calc.derive.result import Derivation
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
-from calc.graph import Graph
+from calc.graph.step import Graph
+from calc.rules.registry import REGISTRY, Cost, Operator, Registry
 from calc.spec import Spec
 
 SIZES = {"B": 3, "d": 5, "f": 7, "L": 11}

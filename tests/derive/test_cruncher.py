@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from tests.derive.conftest import Derived
 
 SIZES = {"B": 2, "D": 4, "L": 2}

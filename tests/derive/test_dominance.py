@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc.algebra import Algebra
 from calc.derive.dominance import _WEIGHTS, Shift, _some_weight, undominated
+from calc.symbolic.algebra import Algebra
 
 ALGEBRA = Algebra(("B", "d", "T", "C"), [])
 B, D, T, C = (ALGEBRA.gen(name) for name in ALGEBRA.names)

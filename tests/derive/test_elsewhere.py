@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc import check, graph_json, sensitivity
-from calc.check import EXACT
-from calc.derivation import Derivation
-from calc.dims import Dim
+from calc import check
+from calc.derive import sensitivity
+from calc.derive.result import Derivation
+from calc.dimensions import Dim
 from calc.errors import DimensionError
+from calc.graph import serialize
+from calc.pipeline.check import EXACT
 from calc.spec import Spec
 
 
@@ -115,13 +117,13 @@ def test_a_case_is_traced_once() -> None:
 
 def test_the_closed_form_of_a_graph_is_not_evaluated_in_its_special_case() -> None:
     """A graph that holds a case for a batch of one, derived for three: at one it is that case which counts."""
-    graph = graph_json.loads(graph_json.dumps(calc.trace(spec(alone), {"B": 1}, optimizer="sgd")), "it")
+    graph = serialize.loads(serialize.dumps(calc.trace(spec(alone), {"B": 1}, optimizer="sgd")), "it")
 
     assert derive(spec(alone), {"B": 1})["memory.peak"].value == calc.derive(graph, {"B": 3})["memory.peak"].at(B=1)
 
 
 def test_a_graph_without_its_spec_says_what_it_lacks() -> None:
-    graph = graph_json.loads(graph_json.dumps(calc.trace(spec(narrow), optimizer="sgd")), "it")
+    graph = serialize.loads(serialize.dumps(calc.trace(spec(narrow), optimizer="sgd")), "it")
 
     with pytest.raises(DimensionError, match="a graph alone cannot be traced there: derive the model from its spec"):
         calc.derive(graph)["memory.peak"].at(d=5)

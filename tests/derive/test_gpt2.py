@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sympy as sp
 
-from calc.algebra import symbol
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.symbolic.algebra import symbol
 from tests.derive.conftest import Derived
 
 B, T, d, h, k, f, L, V, C = (symbol(name) for name in "B T d h k f L V C".split())  # noqa: SIM905  # as they are written in formulas

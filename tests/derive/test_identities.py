@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 import sympy as sp
 
-from calc.algebra import symbol, to_sympy
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import DimensionError, UnknownQuantityError
+from calc.symbolic.algebra import symbol, to_sympy
 from calc.units import Unit
 from tests.derive.conftest import Derived
 from tests.derive.models import CASES, SMALL, at, exactly, some_sizes

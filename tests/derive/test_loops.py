@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from calc.algebra import Algebra, Poly
 from calc.derive.loops import Interpolation
+from calc.symbolic.algebra import Algebra, Poly
 
 ALGEBRA = Algebra(("L", "T", "d"), [])
 L, T, D = (ALGEBRA.gen(name) for name in ALGEBRA.names)

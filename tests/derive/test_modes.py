@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import calc
-from calc.check import EXACT, NOT_MEASURED
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.options import Options
+from calc.pipeline.check import EXACT, NOT_MEASURED
 from calc.spec import Spec
 
 MODES = ("eval", "infer")

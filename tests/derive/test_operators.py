@@ -10,12 +10,12 @@ from functools import cache
 import pytest
 
 import calc
-from calc.cost import REGISTRY
-from calc.derivation import Derivation
 from calc.derive.operators import Operators, Work, operators
+from calc.derive.result import Derivation
 from calc.errors import CertificateError, UnknownOperatorError
-from calc.graph import Graph
-from calc.stepwork import step_work
+from calc.graph.step import Graph
+from calc.performance.step_operators import step_work
+from calc.rules.registry import REGISTRY
 from tests.derive.models import SMALL
 from tests.zoo import ZOO
 

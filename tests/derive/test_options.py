@@ -6,9 +6,9 @@ import pytest
 import sympy as sp
 
 import calc
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import BadInputError, DimensionError
-from calc.graph import Graph
+from calc.graph.step import Graph
 from tests.derive.conftest import Derived
 from tests.derive.models import at
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import calc
-from calc.basis import basis_of
-from calc.dims import Dim
-from calc.graph import Condition
+from calc.dimensions import Dim
+from calc.graph.step import Condition
 from calc.spec import Spec
+from calc.symbolic.basis import basis_of
 
 MUON = {"optimizer": "muon", "cache": False}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import calc
-from calc import algebra
-from calc.derivation import Derivation, SavedTensor
-from calc.derive.kept import IN_GENERAL, reason
+from calc.derive.result import Derivation, SavedTensor
+from calc.derive.saved_tensors import IN_GENERAL, reason
+from calc.symbolic import algebra
 from tests.derive.conftest import Derived
 from tests.derive.models import CASES, SMALL, some_sizes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.cost import REGISTRY
-from calc.textbook import compare
-from reports import rulebook
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.derive.rules_of_thumb import compare
+from calc.rules.registry import REGISTRY
+from reports.page import rules as rulebook
 from tests.derive.conftest import Derived
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from calc.derivation import Derivation
-from calc.takeovers import Takeover, _at, _cells, _first_above, takeovers
+from calc.derive.peak_crossovers import Takeover, _at, _cells, _first_above, takeovers
+from calc.derive.result import Derivation
 from tests.derive.conftest import Derived
 
 
@@ -17,7 +17,7 @@ def _peak_at(result: Derivation, found: Takeover, size: int) -> int:
 
 def _candidate_at(result: Derivation, at: str, dim: str, size: int) -> int:
     """Largest value of the moments of that name, at other sizes."""
-    from calc.algebra import evaluate_text
+    from calc.symbolic.algebra import evaluate_text
 
     quantity = result["memory.peak"]
     assert quantity._evaluator is not None

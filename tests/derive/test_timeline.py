@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc import pipeline
-from calc.certified import analysed
-from calc.derivation import Derivation
+from calc.derive.live_bytes import Timeline
+from calc.derive.result import Derivation
 from calc.derive.unrolled import unrolled
 from calc.errors import CertificateError
-from calc.live import Timeline
+from calc.pipeline import pipeline
+from calc.pipeline.certificates import analysed
 from tests.derive.conftest import Derived
 from tests.derive.models import CASES
 

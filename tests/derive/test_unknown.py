@@ -16,15 +16,15 @@ from torch import nn
 
 import calc
 import calc.derive  # the module of this name is replaced by the function in the package
-from calc import graph_json
-from calc.check import EXACT
-from calc.derivation import Derivation, Quantity
+from calc.derive.result import Derivation, Quantity
 from calc.errors import TraceError, UnknownQuantityError
+from calc.graph import serialize
+from calc.pipeline.check import EXACT
 from calc.spec import Spec
 from reports import cli
 
-memory = sys.modules["calc.derive.memory"]
-fold = sys.modules["calc.derive.fold"]
+memory = sys.modules["calc.derive.peak"]
+fold = sys.modules["calc.derive.accumulate"]
 
 SOURCE = """
 import torch
@@ -117,7 +117,7 @@ def test_a_check_judges_the_traced_value(derivation):
 def test_a_graph_alone_keeps_the_reason_and_has_no_value(planted):
     """Without its spec nothing can be traced: null, never 0."""
     graph = calc.trace(spec(), cache=False, optimizer="sgd")
-    again = calc.derive(graph_json.loads(graph_json.dumps(graph)))
+    again = calc.derive(serialize.loads(serialize.dumps(graph)))
 
     assert (None, None) == (again["memory.peak"].text, again["memory.peak"].value)
     assert "a recording gives" in again["memory.peak"].unknown

@@ -12,8 +12,8 @@ import pytest
 import sympy as sp
 
 import calc
-from calc.differentiate import Trial, _sizes, check, trial, trial_sizes
-from calc.equations.derived import Derived
+from calc.mathematics.autodiff.derived import Derived
+from calc.mathematics.gradients import Trial, _sizes, check, trial, trial_sizes
 from calc.options import Options
 from calc.spec import Spec
 from tests.equations.models import MODELS

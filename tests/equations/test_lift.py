@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
-from calc.differentiate import _sizes, trial
-from calc.equations import ir
 from calc.errors import BadInputError, UnknownOperatorError
+from calc.mathematics.autodiff import ir
+from calc.mathematics.gradients import _sizes, trial
 from calc.options import Options
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from calc.differentiate import _sizes, gradients, trial
-from calc.equations import ir, reverse
-from calc.equations.ir import Equations, Node, Operand, argument
-from calc.equations.summing import Summing
 from calc.errors import NapkinError
+from calc.mathematics.autodiff import ir, reverse
+from calc.mathematics.autodiff.ir import Equations, Node, Operand, argument
+from calc.mathematics.autodiff.summing import Summing
+from calc.mathematics.gradients import _sizes, gradients, trial
 from calc.options import Options
 from tests.equations.models import MODELS
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import calc
-from reports.gradients import Entry, chain, entries, groups
+from reports.page.gradients import Entry, chain, entries, groups
 from tests.equations.models import MODELS
 
 

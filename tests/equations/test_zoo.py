@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc.differentiate import _sizes, gradients, trial
 from calc.errors import NapkinError
+from calc.mathematics.gradients import _sizes, gradients, trial
 from calc.options import Options
 from tests.zoo import ZOO
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError
-from calc.formats import encode as encode_
-from calc.formats.bits import of_bits
-from calc.formats.encode import Encoding, decode, encode
-from calc.formats.layouts import FORMATS, Float, named
-from calc.formats.numbers import NAN, Number, finite, infinity, read, written
+from calc.mathematics.formats import encode as encode_
+from calc.mathematics.formats.bits import of_bits
+from calc.mathematics.formats.encode import Encoding, decode, encode
+from calc.mathematics.formats.layouts import FORMATS, Float, named
+from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, read, written
 
 AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]

@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 import torch
 
-from calc.algebra import evaluate_text
-from calc.dtypes import ITEM_SIZE, item_size
 from calc.errors import BadInputError
-from calc.formats import limits as limits_
-from calc.formats.encode import decode, encode, largest_code
-from calc.formats.layouts import FORMATS, Float, Integer, element_bytes, named
-from calc.formats.limits import limit, limits
-from calc.formats.numbers import read
+from calc.mathematics.formats import limits as limits_
+from calc.mathematics.formats.encode import decode, encode, largest_code
+from calc.mathematics.formats.layouts import FORMATS, Float, Integer, element_bytes, named
+from calc.mathematics.formats.limits import limit, limits
+from calc.mathematics.formats.numbers import read
+from calc.symbolic.algebra import evaluate_text
+from calc.units import ITEM_SIZE, item_size
 
 FLOATS = [f for f in FORMATS.values() if isinstance(f, Float)]
 INTEGERS = [f for f in FORMATS.values() if isinstance(f, Integer)]
@@ -117,7 +117,7 @@ def test_every_step_is_its_expression_with_the_numbers_put_in(layout: Float | In
 
 
 def test_the_bytes_of_an_element_are_those_of_the_one_table() -> None:
-    """Formats that torch has take what calc.dtypes says; the others their bits, packed."""
+    """Formats that torch has take what calc.units says; the others their bits, packed."""
     for layout in FORMATS.values():
         assert element_bytes(layout) == (item_size(layout.stored) if layout.stored else Fraction(layout.bits, 8))
     assert {f.stored for f in FORMATS.values() if f.stored} <= ITEM_SIZE.keys()

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from reports import job, verify
-from reports.inputs import Inputs, embedded
+from reports.cli import job
+from reports.live import reports
+from reports.page.inputs import Inputs, embedded
 from tests.gallery.entries import ENTRIES, FOLDER
 
 pytestmark = pytest.mark.slow
@@ -68,7 +69,7 @@ def made_again(line: str) -> Mapping[str, str]:
     """The texts that inputs make, by suffix."""
     inputs = embedded(f"<!-- napkin-inputs {line} -->", ".md")
     assert inputs is not None
-    texts, _ = verify._remade(inputs, (), None, lambda _: None, SUFFIXES)
+    texts, _ = reports._remade(inputs, (), None, lambda _: None, SUFFIXES)
     return {Path(name).suffix: text for name, text in texts.items()}
 
 
@@ -79,8 +80,8 @@ def fails(file: Path, edited: str, inputs: Inputs, right: str) -> bool:
     except BadInputError:
         return True
     if now == inputs:
-        return bool(list(verify.differences(edited, right)))
-    return now is None or not verify.verify(file, edited, now, (), None, lambda _: None).ok
+        return bool(list(reports.differences(edited, right)))
+    return now is None or not reports.verify(file, edited, now, (), None, lambda _: None).ok
 
 
 def chosen(text: str, suffix: str, chance: random.Random) -> list[int]:

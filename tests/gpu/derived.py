@@ -13,9 +13,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from calc.device_memory import Predicted, predicted
 from calc.errors import NapkinError
-from calc.timing import Work, work_from
+from calc.memory.device_memory import Predicted, predicted
+from calc.performance.mfu import Work, work_from
 from tests.gpu.plan import Step, named, options_of
 
 _POLL = 0.2  # seconds
@@ -98,7 +98,7 @@ def _derive(step: Step, folder: str) -> None:
 def _derived(step: Step) -> Derived:
     """Each part that cannot be derived says why and leaves the others."""
     import calc
-    from calc.stepwork import step_work
+    from calc.performance.step_operators import step_work
 
     model, sizes, recipe = step
     try:

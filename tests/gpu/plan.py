@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from calc.matrix_products import LECTURE
+from calc.hardware.benchmark import Repeat
 from calc.options import Options
-from calc.repeat import Repeat
+from calc.performance.matmul import LECTURE
 
 RECIPES = ("fp32", "bf16-autocast", "bf16-master")
 PARTS = ("products", "eager", "compiled", "memory", "calibration", "predictions", "transfers", "largest")

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import calc
-from calc import calibration as calibrations
-from calc import matrix_products, transfers
-from calc.device_memory import on_device
-from calc.measuring import Asked, Expected, absent, document, measured
-from calc.prediction import predict
-from calc.repeat import How, Repeat
-from calc.timing import Work
-from reports.job import json_text, write_all
+from calc.hardware import calibration as calibrations
+from calc.hardware.benchmark import How, Repeat
+from calc.memory.device_memory import on_device
+from calc.performance import matmul, transfers
+from calc.performance.measuring import Asked, Expected, absent, document, measured
+from calc.performance.mfu import Work
+from calc.performance.prediction import predict
+from reports.cli.job import json_text, write_all
 from tests.gpu.derived import Derived, derived, end_with_parent
 from tests.gpu.plan import FORMATS, REAL, REHEARSED, Format, Model, Plan, Step, Task, options_of
 from tests.gpu.summary import in_a_name, written
@@ -102,10 +102,10 @@ def measure(session: Session, task: Task) -> None:
 def _products(session: Session, task: Task) -> None:
     """The lecture's product in every format, the record written anew with each."""
     rows: tuple[Any, ...] = ()
-    for dtype in matrix_products.DTYPES:
-        found = matrix_products.products(session.plan.product, [dtype], session.device, session.plan.products)
+    for dtype in matmul.DTYPES:
+        found = matmul.products(session.plan.product, [dtype], session.device, session.plan.products)
         rows += found.rows
-        session.keep(task, "products", matrix_products.document(replace(found, rows=rows)))
+        session.keep(task, "products", matmul.document(replace(found, rows=rows)))
 
 
 def _times(session: Session, task: Task) -> None:

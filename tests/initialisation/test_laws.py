@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from calc.initialisation import laws
-from calc.initialisation.fit import expressions
-from calc.initialisation.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
+from calc.mathematics.initialization.fit import expressions
+from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
 from calc.spec import Spec
+from calc.symbolic import laws
 from calc.trace.initial import drawn
 
 LAWS = {

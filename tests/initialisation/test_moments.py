@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import calc
-from calc.initialisation import Initial, initial, rules
-from calc.initialisation.comparison import FAILED, INSIDE, compare
-from calc.initialisation.state import Moments
+from calc.mathematics.initialization import Initial, initial, rules
+from calc.mathematics.initialization.comparison import FAILED, INSIDE, compare
+from calc.mathematics.initialization.state import Moments
 from calc.measure.sampling import sample
 from calc.spec import Spec
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from calc import hardware
-from calc.lecture import runs
-from calc.lecture.audit import audit, claims
-from calc.lecture.disputes import DISPUTES
-from calc.lecture.lab import Lab
-from calc.lecture.sources import notes
-from calc.lecture.verdicts import VERDICTS
+from calc.hardware import accelerators
 from reports import cli
+from reports.lecture import runs
+from reports.lecture.audit import audit, claims
+from reports.lecture.disputes import DISPUTES
+from reports.lecture.lab import Lab
+from reports.lecture.sources import notes
+from reports.lecture.verdicts import VERDICTS
 
 IDS = (Path(__file__).parent / "ids.txt").read_text(encoding="utf-8").split()
 GALLERY = Path(__file__).resolve().parents[2] / "reports" / "gallery"
@@ -111,14 +111,14 @@ def test_the_step_of_a_70b_model_is_compared_with_the_product_that_stands_beside
 
 def _h100(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     """An H100 with other figures, wherever one is asked for."""
-    known = dict(hardware.catalogue())
+    known = dict(accelerators.catalogue())
     known["h100-sxm"] = replace(known["h100-sxm"], **changes)
-    monkeypatch.setattr(hardware, "catalogue", lambda: known)
-    monkeypatch.setattr(hardware, "entry", known.get)
+    monkeypatch.setattr(accelerators, "catalogue", lambda: known)
+    monkeypatch.setattr(accelerators, "entry", known.get)
 
 
 def _with_peak(monkeypatch: pytest.MonkeyPatch, dtype: str, tera: float) -> None:
-    peaks = dict(hardware.accelerator("h100-sxm").peaks)
+    peaks = dict(accelerators.accelerator("h100-sxm").peaks)
     peaks[dtype] = replace(peaks[dtype], dense=Fraction(str(tera)) * 10**12)
     _h100(monkeypatch, peaks=peaks)
 
@@ -131,7 +131,7 @@ def _experiment(monkeypatch: pytest.MonkeyPatch, name: str, result: Any) -> None
         return result if asked == name else real(asked, *args, **kwargs)
 
     for topic in ("tensors", "gradients", "precision", "flops", "learning", "formats", "mfu"):
-        monkeypatch.setattr(f"calc.lecture.{topic}.experiment", planted)
+        monkeypatch.setattr(f"reports.lecture.{topic}.experiment", planted)
 
 
 PLANTED: list[tuple[str, str, Callable[[pytest.MonkeyPatch], None], str]] = [

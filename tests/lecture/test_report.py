@@ -12,18 +12,20 @@ import pytest
 from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
-from calc.check import Report, Verdict
-from calc.initialisation import Initial, Part
-from calc.initialisation.state import APART, VARIES, WIDE
-from calc.lecture.audit import audit
-from calc.lecture.disputes import DISPUTES
-from calc.lecture.lab import Lab
-from calc.lecture.system import Checked, Row, System, Worked, from_run
-from calc.lecture.systems import system
-from calc.lecture.systems.learning import _propagated
-from reports import cli, html, lecture, markdown
-from reports.inputs import Inputs
-from reports.lecture_page import LecturePage
+from calc.mathematics.initialization import Initial, Part
+from calc.mathematics.initialization.state import APART, VARIES, WIDE
+from calc.pipeline.check import Report, Verdict
+from reports import cli
+from reports.lecture import writing
+from reports.lecture.audit import audit
+from reports.lecture.disputes import DISPUTES
+from reports.lecture.lab import Lab
+from reports.lecture.page import LecturePage
+from reports.lecture.system import Checked, Row, System, Worked, from_run
+from reports.lecture.systems import system
+from reports.lecture.systems.learning import _propagated
+from reports.page.inputs import Inputs
+from reports.writers import html, markdown
 from tests.reports.test_html import Reader
 
 NAMES = ("q1-144days", "8h100-week", "8h100-two-weeks", "fp16-max", "bf16-1001", "mfu-0.5-good", "gpt4-2e25")
@@ -38,13 +40,13 @@ def page() -> LecturePage:
     """A page of a few claims, the contradictions among them, and systems that need no model."""
     lab = Lab()
     systems: list[tuple[System, Worked]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
-    with mock.patch("calc.lecture.audit.DISPUTES", WEEKS):
-        return lecture.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"))
+    with mock.patch("reports.lecture.audit.DISPUTES", WEEKS):
+        return writing.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"))
 
 
 def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
     """No script, no request, balanced elements, and each link of the page leads to an id that there is."""
-    text = html.write(page, lecture.LOOK)
+    text = html.write(page, writing.LOOK)
     read = Reader(text)
     ids = [a["id"] for _, a in read.elements if "id" in a]
 
@@ -56,7 +58,7 @@ def test_the_page_in_html_is_self_contained(page: LecturePage) -> None:
 
 def test_every_claim_stands_with_its_verdict_in_both(page: LecturePage) -> None:
     """Id, restatement, verdict and reason."""
-    written, marked = html.write(page, lecture.LOOK), markdown.write(page, lecture.LOOK)
+    written, marked = html.write(page, writing.LOOK), markdown.write(page, writing.LOOK)
 
     for name, verdict in (("q1-144days", "holds after rounding"), ("bf16-1001", "wrong"), ("gpt4-2e25", "cannot be checked")):
         assert re.search(rf'id="claim-{name}".*?{verdict}', written, re.DOTALL), name
@@ -65,7 +67,7 @@ def test_every_claim_stands_with_its_verdict_in_both(page: LecturePage) -> None:
 
 def test_calculations_show_their_numbers(page: LecturePage) -> None:
     """GPT-3: 6 · 174,600,000,000 · 300,000,000,000 = 3.1428 · 10²³ FLOP."""
-    marked = markdown.write(page, lecture.LOOK)
+    marked = markdown.write(page, writing.LOOK)
 
     assert r"6 \cdot 174{,}600{,}000{,}000 \cdot 300{,}000{,}000{,}000" in marked
     assert "= **3.1428 · 10²³ FLOP**".replace(" ", "\u00a0").replace("=\u00a0", "= ") in marked
@@ -75,11 +77,11 @@ def test_a_year_is_no_quantity_and_a_unit_stands_behind_its_number() -> None:
     """2020 has no groups of digits; 1e25 FLOP come before the words that they are in force."""
     names = ("tf32-since", "bf16-2018", "fp8-2022", "mp-2017", "int4-train", "opt-adam-2014", "eu-004", "gpt4-2e25")
     found = audit(Lab(), names)
-    values = {c.claim.id: lecture.shown(c.finding.value, c.finding.unit) for c in found.claims}
+    values = {c.claim.id: writing.shown(c.finding.value, c.finding.unit) for c in found.claims}
 
     years = ["2020", "2016", "2022", "2017", "2023", "2014"]
     assert {**dict(zip(names, years, strict=False)), "eu-004": "1e25 FLOP, in force", "gpt4-2e25": "2e25 FLOP, unpublished"} == values
-    assert "2,020" == lecture.shown(2020)
+    assert "2,020" == writing.shown(2020)
 
 
 def test_no_two_checks_of_a_table_have_one_name() -> None:
@@ -102,7 +104,7 @@ def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within
     samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
     rows: list[Row] = []
     checks: list[Checked] = []
-    with mock.patch("calc.lecture.systems.learning.moments", return_value=(found, samples)):
+    with mock.patch("reports.lecture.systems.learning.moments", return_value=(found, samples)):
         _propagated("mlp", {}, rows, checks)
 
     assert [("within", f"2.09 to 2.11, 99.9 %, and 5 % beyond: {'; '.join(rests)}")] == [(c.verdict, c.tolerance) for c in checks]
@@ -110,7 +112,7 @@ def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within
 
 def test_the_markdown_has_its_tables(page: LecturePage) -> None:
     """As a Markdown reader finds them, every row with as many cells as its header."""
-    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.write(page, lecture.LOOK))
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.write(page, writing.LOOK))
     rows: list[int] = []
     for token in tokens:
         if token.type == "tr_open":
@@ -136,7 +138,7 @@ def test_the_markdown_has_its_tables(page: LecturePage) -> None:
 )
 def test_numbers_are_written_as_they_are_read(value: float | str, unit: str, text: str) -> None:
     """In groups of three, by their power of ten where they are large or small."""
-    assert text == lecture.shown(value, unit).replace("\u00a0", " ")
+    assert text == writing.shown(value, unit).replace("\u00a0", " ")
 
 
 def test_the_gallery_says_the_same_in_all_three() -> None:

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from calc.lecture.lab import Lab
-from calc.lecture.system import FAILED, NOT_MEASURED, Worked, equal, near
-from calc.lecture.systems import SYSTEMS, system
+from reports.lecture.lab import Lab
+from reports.lecture.system import FAILED, NOT_MEASURED, Worked, equal, near
+from reports.lecture.systems import SYSTEMS, system
 
 Value = int | float | Fraction | str
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from calc.lecture.verdicts import (
+from reports.lecture.verdicts import (
     APPROXIMATE,
     CONVENTION,
     HOLDS,

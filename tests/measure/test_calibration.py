@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from calc.calibration import COPY, OVERHEADS, PRODUCT
 from calc.errors import MeasurementError
+from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT
 from calc.measure import calibration as measured
 from calc.measure.calibration import PROCESSOR_TIME, calibrate
 from calc.measure.primitive import Action, Primitive

@@ -169,8 +169,8 @@ def test_a_dimension_that_is_none_is_refused(pretended: Pretended) -> None:
 @pytest.mark.gpu
 def test_a_real_device_holds_at_least_the_live_bytes() -> None:
     """The simulated peak is the allocator's rounding of what the record has; a real one adds workspaces."""
-    from calc.allocator import WORKSPACES, simulate
-    from calc.load import load
+    from calc.derive.cuda_allocator import WORKSPACES, simulate
+    from calc.models.load import load
     from calc.trace import again
 
     spec = load("mlp")

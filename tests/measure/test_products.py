@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from calc.errors import BadInputError
+from calc.hardware.benchmark import How, Repeat
 from calc.measure.products import product_format, single_precision
 from calc.measure.step_time import time_of_steps
 from calc.measure.training import training
 from calc.options import Options
-from calc.repeat import How, Repeat
 from tests.measure import tiny
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import calc
-from calc.containers import entries_of, safetensors, torch_save
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.errors import BadInputError
-from calc.load import load
 from calc.measure.resume import STEM, measure_safetensors, resume
 from calc.measure.training import training
+from calc.memory.containers import entries_of, safetensors, torch_save
+from calc.models.load import load
 from calc.options import Options
 from calc.spec import Spec
 from calc.trace import again

@@ -129,7 +129,7 @@ def test_sizes_that_break_the_model_are_refused_before_it_is_built() -> None:
 
 def test_a_tied_dimension_in_the_sizes_follows_from_the_others() -> None:
     """A derivation's sizes hold tied dimensions too; they are not an error here."""
-    from calc.dims import Dim
+    from calc.dimensions import Dim
 
     spec = tiny.linear(dims={"B": 3, "n": 5, "m": Dim("n + 2", tied=True)})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from calc.load import load
+from calc.models.load import load
 from calc.spec import Sizes, Spec
 
 

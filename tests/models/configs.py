@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from calc.load import load
+from calc.models.load import load
 from calc.spec import Sizes, Spec
 
 LLAMA: dict[str, Any] = {

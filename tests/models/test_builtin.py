@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.catalogue import CATALOGUE
 from calc.errors import BadInputError, DimensionError
-from calc.load import load
+from calc.models.catalogue import CATALOGUE
 from calc.models.cruncher import AdaGrad
+from calc.models.load import load
 from calc.spec import Sizes
 from tests.models.building import build, parameters
 

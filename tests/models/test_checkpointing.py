@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.algebra import to_sympy
-from calc.check import EXACT, FAILED, NOT_MEASURED, PROVED, compare
-from calc.derivation import Derivation
-from calc.dims import Dim
+from calc.derive.result import Derivation
+from calc.dimensions import Dim
 from calc.errors import DimensionError, SpecError
-from calc.load import load
 from calc.measure import measure
+from calc.models.load import load
 from calc.options import Options
-from calc.patterns import in_patterns
+from calc.pipeline.block_patterns import in_patterns
+from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, compare
 from calc.platform.checkpointing import checkpointed
 from calc.spec import Spec
+from calc.symbolic.algebra import to_sympy
 from tests.models.building import build
 
 MASKED = {"flops.forward.causal", "flops.backward.causal"}

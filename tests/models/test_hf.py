@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import calc
-from calc import check_sizes
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.errors import DimensionError
-from calc.load import load
+from calc.models.load import load
+from calc.pipeline import check_sizes
 from calc.spec import Sizes, Spec
 from tests.models.configs import FAMILIES, GPT2, LLAMA, parameters, shapes, spec_of, written
 

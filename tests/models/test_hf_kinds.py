@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import calc
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.spec import Sizes
 from tests.models.configs import LLAMA, shapes, spec_of
 

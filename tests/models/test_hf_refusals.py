@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from calc.errors import ConfigError, MissingExtraError
-from calc.load import load
 from calc.models import hf
 from calc.models.hf import layers
+from calc.models.load import load
 from tests.models.configs import GPT2, LLAMA, written
 
 REFUSED: dict[str, tuple[dict[str, Any] | str, str]] = {

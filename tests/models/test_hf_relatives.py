@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from calc.dims import Dim
-from calc.load import load
+from calc.dimensions import Dim
+from calc.models.load import load
 from calc.spec import Sizes
 from tests.models.configs import spec_of
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.load import load
+from calc.models.load import load
 from calc.spec import Sizes
 from tests.models.building import build, parameters
 

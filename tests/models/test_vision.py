@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import calc
 from calc.errors import DimensionError
-from calc.load import load
+from calc.models.load import load
 from tests.models.building import build, parameters
 
 VIT = {"B": 2, "S": 21, "P": 7, "d": 26, "h": 2, "f": 11, "L": 4, "K": 17}

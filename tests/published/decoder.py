@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.spec import Spec
 
 

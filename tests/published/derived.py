@@ -7,8 +7,8 @@ from functools import cache
 import sympy as sp
 
 import calc
-from calc.algebra import to_sympy
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.symbolic.algebra import to_sympy
 from tests.published.decoder import Choices, decoder
 
 

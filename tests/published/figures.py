@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sympy as sp
 
-from calc.algebra import to_sympy
+from calc.symbolic.algebra import to_sympy
 
 HERE = Path(__file__).parent
 FIGURES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "figures.toml").read_text(encoding="utf-8"))

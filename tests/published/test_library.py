@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import calc
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.spec import Spec
 from tests.published.derived import value
 from tests.published.figures import assert_reproduced, reproduces

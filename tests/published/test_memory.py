@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import calc
-from calc.inference import cache as cached
-from calc.inference import layers_of
-from calc.load import load
-from calc.per_parameter import PerParameter, per_parameter, sharded
+from calc.memory.inference import cache as cached
+from calc.memory.inference import layers_of
+from calc.memory.per_parameter import PerParameter, per_parameter, sharded
+from calc.models.load import load
 from tests.published.figures import assert_reproduced, reproduces
 
 GB = 10**9

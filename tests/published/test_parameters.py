@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import calc
-from calc.algebra import evaluate_text
-from calc.inference import cache, layers_of
-from calc.load import load
-from calc.textbook import RULES, compare
+from calc.derive.rules_of_thumb import RULES, compare
+from calc.memory.inference import cache, layers_of
+from calc.models.load import load
+from calc.symbolic.algebra import evaluate_text
 from tests.published.decoder import Choices
 from tests.published.derived import decoded, of, part, value
 from tests.published.figures import FIGURES, assert_reproduced, reproduces

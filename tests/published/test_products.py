@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import sympy as sp
 
-from calc.algebra import to_sympy
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.symbolic.algebra import to_sympy
 from tests.published.decoder import Choices
 from tests.published.derived import decoded, decoder_trained, part, value
 from tests.published.figures import assert_reproduced, assert_same, printed, reproduces

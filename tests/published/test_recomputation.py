@@ -9,9 +9,9 @@ import pytest
 import sympy as sp
 
 import calc
-from calc.algebra import to_sympy
-from calc.derivation import Derivation
-from calc.sharding import account, decoder, layout_of, state_of
+from calc.capacity.sharding import account, decoder, layout_of, state_of
+from calc.derive.result import Derivation
+from calc.symbolic.algebra import to_sympy
 from tests.published.derived import value
 from tests.published.figures import assert_reproduced, assert_same, reproduces
 

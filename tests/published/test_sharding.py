@@ -7,11 +7,11 @@ from fractions import Fraction
 import sympy as sp
 
 import calc
-from calc.algebra import to_sympy
-from calc.sharding import Layout, Model
-from calc.sharding.account import choice_of
-from calc.sharding.communication import ALL_REDUCE, Collective, collectives
-from calc.sharding.model import LAYER, Tensor
+from calc.capacity.sharding import Layout, Model
+from calc.capacity.sharding.account import choice_of
+from calc.capacity.sharding.communication import ALL_REDUCE, Collective, collectives
+from calc.capacity.sharding.model import LAYER, Tensor
+from calc.symbolic.algebra import to_sympy
 from tests.published.figures import FIGURES, assert_reproduced, assert_same, printed, reproduces
 
 # All parameters P in one layer, an element a byte, one micro-batch a step; rows that divide have no filling.

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import calc
-from calc.arithmetic import isolated
+from calc.capacity.questions import Answer, ask, solving
+from calc.capacity.questions.memory import OPTIMIZER, PRECISION, WEIGHT_BYTES
+from calc.capacity.questions.registry import FAMILIES, _of, all_names, all_questions
 from calc.errors import BadInputError
-from calc.questions import Answer, ask, solving
-from calc.questions.memory import OPTIMIZER, PRECISION, WEIGHT_BYTES
-from calc.questions.registry import FAMILIES, _of, all_names, all_questions
+from calc.symbolic.arithmetic import isolated
 
 RUN = {"parameters": "70e9", "tokens": "15e12", "gpu": "h100-sxm", "mfu": "0.5"}
 DAYS = Fraction(6 * 70 * 15 * 10**21) / (1024 * Fraction(9895 * 10**11) / 2 * 86400)
@@ -128,7 +128,7 @@ def test_young_and_daly_save_about_as_often() -> None:
 
 def test_the_same_time_from_the_paper_that_the_project_has_as_a_formula() -> None:
     """The question and the published formula of checkpoints agree."""
-    from calc.formulas import SAVING_INTERVAL, SAVING_INTERVAL_HIGHER
+    from calc.memory.formulas import SAVING_INTERVAL, SAVING_INTERVAL_HIGHER
 
     for law, formula in (("young", SAVING_INTERVAL), ("daly", SAVING_INTERVAL_HIGHER)):
         assert float(ask("checkpoint-interval", save=60, mtbf=48, law=law).value) == pytest.approx(
@@ -299,8 +299,8 @@ def test_what_does_not_fit_is_flagged() -> None:
 
 def test_one_price_is_taken_everywhere() -> None:
     """The middle of 2 $ and 5 $ an hour, in a question and in a layout alike, with the range and its date beside it."""
-    from calc.hardware import accelerator
-    from calc.sharding.timing import machine_of
+    from calc.capacity.sharding.timing import machine_of
+    from calc.hardware.accelerators import accelerator
 
     found = next(i for i in ask("cost", gpu_hours=10, gpu="h100-sxm").inputs if i.key == "price")
     machine = machine_of(accelerator("h100-sxm"))
@@ -370,7 +370,7 @@ def test_every_question_is_in_its_family_and_says_what_it_rests_on() -> None:
 
 def test_formats_of_weights_are_those_of_the_inference_module() -> None:
     """Bits an element with the scales of a group."""
-    from calc.inference import WEIGHTS
+    from calc.memory.inference import WEIGHTS
 
     for name, (text, _) in WEIGHT_BYTES.items():
         how = WEIGHTS[name]
@@ -382,7 +382,7 @@ def test_formats_of_weights_are_those_of_the_inference_module() -> None:
 @pytest.mark.parametrize("precision", PRECISION.options)
 def test_bytes_per_parameter_are_those_of_a_recorded_step(precision: str) -> None:
     """Of every optimizer and recipe that the question offers, term by term."""
-    from calc.per_parameter import per_parameter
+    from calc.memory.per_parameter import per_parameter
 
     for optimizer in OPTIMIZER.options:
         state = ask("training-state", parameters=1000, precision=precision, optimizer=optimizer)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.questions.registry import all_names
-from calc.stored import why_not
-from reports.asked import quantity, short
+from calc.capacity.questions.registry import all_names
+from calc.pipeline.precomputed import why_not
 from reports.cli import napkin as command
+from reports.views.asked import quantity, short
 
 
 def napkin(*words: str) -> Result:

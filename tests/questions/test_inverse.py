@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from calc.arithmetic import letters_of
+from calc.capacity.questions import Answer, answered
+from calc.capacity.questions.question import Letter, Question
+from calc.capacity.questions.registry import all_questions
+from calc.capacity.questions.solving import same
 from calc.errors import BadInputError
-from calc.questions import Answer, answered
-from calc.questions.question import Letter, Question
-from calc.questions.registry import all_questions
-from calc.questions.solving import same
+from calc.symbolic.arithmetic import letters_of
 
 # Where the usual range of a unit would lead to no answer: a rate above its peak, a memory that nothing fits in.
 RANGES: dict[tuple[str, str], tuple[int, int]] = {

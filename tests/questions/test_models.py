@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import calc
-from calc.derivation import Derivation
+from calc.capacity.questions import ask, models
+from calc.capacity.questions.filling import filled
+from calc.derive.result import Derivation
 from calc.errors import BadInputError, DimensionError
-from calc.questions import ask, models
-from calc.questions.filling import filled
 
 RUN = {"tokens": "300e9", "gpu": "a100-sxm-80", "gpus": 8, "mfu": "0.3"}
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 import calc
+from calc.capacity.questions import ask, laid
+from calc.capacity.sharding import Account, Layout, account, decoder, machine_of, state_of
+from calc.capacity.sharding.asking import shard
 from calc.errors import BadInputError
-from calc.questions import ask, laid
-from calc.sharding import Account, Layout, account, decoder, machine_of, state_of
-from calc.sharding.asking import shard
 from reports.cli import napkin
 
 SIZES = {"L": 12, "d": 48, "h": 12, "g": 4, "k": 4, "f": 96, "V": 504, "T": 240}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.capacity.questions.values import read
 from calc.errors import BadInputError
-from calc.questions.values import read
 
 
 @pytest.mark.parametrize(("typed", "unit", "value"), [

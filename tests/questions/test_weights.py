@@ -7,10 +7,10 @@ from fractions import Fraction
 import pytest
 
 import calc
+from calc.capacity.questions import ask
+from calc.capacity.questions.weights import Read, Weights, in_use
 from calc.errors import BadInputError
-from calc.inference import inference
-from calc.questions import ask
-from calc.questions.weights import Read, Weights, in_use
+from calc.memory.inference import inference
 
 MIXTURE = Weights((Read("attention", 1000, Fraction(1)), Read("table", 500, Fraction(0)), Read("experts", 8000, Fraction(2, 8))))
 

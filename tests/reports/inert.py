@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
-from calc.textbook import RULES
-from reports import latex, tex
-from reports.prose import TAGS
+from calc.derive.rules_of_thumb import RULES
+from reports.typeset import latex
+from reports.typeset.prose import TAGS
+from reports.writers import tex
 
 CITED = {rule.link for rule in RULES}
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.allocator import Simulated
-from calc.live import Alive, Column, Instant, Timeline
+from calc.derive.cuda_allocator import Simulated
+from calc.derive.live_bytes import Alive, Column, Instant, Timeline
 
 _STEPS = (
     ("forward", "aten.addmm.default", "h.0.mlp", 400, 100, 0),

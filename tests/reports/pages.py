@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.graph import Assumption
-from calc.textbook import compare
-from reports.build import build
+from calc.derive.rules_of_thumb import compare
+from calc.graph.step import Assumption
 from reports.figures.roofline import figure
-from reports.page import Command, Page
+from reports.page.build import build
+from reports.page.model import Command, Page
 from tests.reports import drawings, live, sample
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>|`**x**[l](javascript:1)$y$\x1b[31m\u202e\n# h ```\n'

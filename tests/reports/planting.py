@@ -9,16 +9,16 @@ from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.derivation import Derivation
-from calc.document import to_json
-from calc.evidence import Evidence, Record, RecordedRun
-from calc.live import Timeline
-from calc.textbook import compare
-from calc.times import Times
-from reports.build import build
+from calc.derive.live_bytes import Timeline
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import compare
+from calc.derive.to_json import to_json
+from calc.hardware.times import Times
+from calc.performance.records import Evidence, Record, RecordedRun
 from reports.figures.roofline import figure
-from reports.inputs import Inputs
-from reports.page import Command, Page
+from reports.page.build import build
+from reports.page.inputs import Inputs
+from reports.page.model import Command, Page
 from tests.reports import drawings, live, sample
 
 # By field, whatever holds it: what is no expression and no key of Napkin's own.

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calc.algebra import evaluate_text, maximum, to_sympy
-from calc.derivation import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
-from calc.dims import Dim, resolve
-from calc.display import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
-from calc.graph import Assumption, DimRecord
+from calc.derive.result import Candidate, Certificate, CoverageRow, Derivation, Quantity, QuantityTerm, SavedTensor, Step, StepCheck
+from calc.dimensions import Dim, resolve
+from calc.graph.step import Assumption, DimRecord
+from calc.symbolic.algebra import evaluate_text, maximum, to_sympy
+from calc.symbolic.tree import Display, Labelled, Maximum, Name, Number, OverLayers, Power, Product, Sum
 from calc.units import Unit
-from reports import expressions
+from reports.typeset import expressions
 
 NO_MASK = "no call declares a causal mask"
 SIZES = {"B": 2, "T": 5, "d": 12, "h": 3, "k": 4, "f": 48, "L": 2, "V": 17, "C": 7}

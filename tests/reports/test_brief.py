@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.text import Text
 
 from calc.errors import BadInputError
-from calc.stored import FOLDER, INDEX, Stored
-from reports import brief, job, terminal
-from reports.cli_derive import _values
-from reports.folded import folded, grid, table
-from reports.request import Request
+from calc.pipeline.precomputed import FOLDER, INDEX, Stored
+from reports.cli import job
+from reports.cli.derive import _values
+from reports.cli.request import Request
+from reports.typeset.folded import folded, grid, table
+from reports.views import brief
+from reports.writers import terminal
 
 INDEXED = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
 

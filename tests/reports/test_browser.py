@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports import html
+from reports.writers import html
 from tests.reports import pages
 from tests.reports.browser import CHROMIUM, Browser, browser
 

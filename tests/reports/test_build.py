@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from calc.algebra import evaluate_text
-from calc.derivation import StepCheck
-from calc.display import Name, Number, Product
+from calc.derive.result import StepCheck
+from calc.derive.rules_of_thumb import compare
 from calc.errors import BadInputError
-from calc.textbook import compare
-from reports import html, markdown
-from reports.build import build
-from reports.render import Look
-from reports.saying import in_words
+from calc.symbolic.algebra import evaluate_text
+from calc.symbolic.tree import Name, Number, Product
+from reports.page.build import build
+from reports.typeset.wording import in_words
+from reports.writers import html, markdown
+from reports.writers.render import Look
 from tests.reports import sample
 
 

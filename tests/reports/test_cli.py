@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from calc.derive.rules_of_thumb import RULES
 from calc.errors import MeasurementError
-from calc.textbook import RULES
-from reports import cli, job
-from reports.cli_list import LISTS
-from reports.inputs import Inputs
+from reports import cli
+from reports.cli import job
+from reports.cli.list import LISTS
+from reports.page.inputs import Inputs
 from tests.reports import sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from calc.coverage import CoverageRow, Ledger, Place, refusal
-from calc.document import to_json
+from calc.derive.to_json import to_json
 from calc.errors import UnknownOperatorError
-from reports import cli, html, job, markdown
-from reports.coverage import coverage
+from calc.graph.coverage import CoverageRow, Ledger, Place, refusal
+from reports import cli
+from reports.cli import job
+from reports.page.coverage import coverage
+from reports.writers import html, markdown
 from tests.reports import pages, sample
 
 HOSTILE = pages.HOSTILE

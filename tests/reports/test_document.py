@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from calc.algebra import to_sympy
-from calc.derivation import Quantity
-from calc.document import number, to_json
-from calc.textbook import compare
+from calc.derive.result import Quantity
+from calc.derive.rules_of_thumb import compare
+from calc.derive.to_json import number, to_json
+from calc.symbolic.algebra import to_sympy
 from calc.units import Unit
-from reports.job import json_text
+from reports.cli.job import json_text
 from tests.reports import sample
 
 

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import calc
-from calc import pipeline
-from calc.inference import Amount, Inference, Line
-from reports import cli, job
+from calc.memory.inference import Amount, Inference, Line
+from calc.pipeline import pipeline
+from reports import cli
+from reports.cli import job
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.named import check as check_
+from calc.mathematics.einsum import check as check_
 from reports import cli
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reports import escape
+from reports.typeset import escape
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",

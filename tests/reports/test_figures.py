@@ -12,16 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from calc.by_power import by_power
-from calc.derivation import Derivation, Quantity
-from calc.hardware import accelerator, catalogue
-from calc.stored import stored
-from calc.textbook import compare
+from calc.derive.result import Derivation, Quantity
+from calc.derive.rules_of_thumb import compare
+from calc.derive.scaling import by_power
+from calc.hardware.accelerators import accelerator, catalogue
+from calc.pipeline.precomputed import stored
 from calc.units import Unit
-from reports import html, job, markdown, numbers, tex, verify
-from reports.build import build
-from reports.cli import napkin
-from reports.comparing import doubled
+from reports.cli import job, napkin
+from reports.cli.request import Request
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.drawn import figures
 from reports.figures.flops import flops
@@ -30,8 +28,12 @@ from reports.figures.roofline import figure as roofline
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import Figure, Figures
 from reports.figures.thumbs import thumbs
-from reports.page import Page
-from reports.request import Request
+from reports.live import reports
+from reports.page.build import build
+from reports.page.model import Page
+from reports.page.sensitivity import doubled
+from reports.typeset import numbers
+from reports.writers import html, markdown, tex
 from tests.reports import drawings, sample
 from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.reports.test_browser import CONTRAST, LABELS, WIDE, overlapping
@@ -437,7 +439,7 @@ def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> Non
     """The device travels in the report's inputs; a digit of a label, a legend or the table is noticed."""
     made = job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")
     text = made.texts["report.html"]
-    inputs = verify.inputs_of(Path("report.html"), text)
+    inputs = reports.inputs_of(Path("report.html"), text)
     assert inputs is not None
     assert "t4" == inputs.gpu
     assert "napkin report linear --gpu t4" in text
@@ -447,7 +449,7 @@ def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> Non
     for part in re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL):
         *_, last = re.finditer(r"\d", part)
         edited = text.replace(part, f"{part[: last.start()]}{9 - int(last[0])}{part[last.end() :]}")
-        assert [] != list(verify.differences(edited, again))
+        assert [] != list(reports.differences(edited, again))
 
 
 def test_an_unknown_device_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
-from calc.evidence import recorded
-from reports import cli, html
-from reports.inputs import folder_digest
+from calc.performance.records import recorded
+from reports import cli
 from reports.live import verify as live
+from reports.page.inputs import folder_digest
+from reports.writers import html
 
 WRONG, RIGHT = "3<!--= 4 -->\n", "4<!--= 4 -->\n"
 

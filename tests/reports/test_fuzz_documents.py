@@ -18,9 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from calc.errors import BadInputError
-from reports import cli, job
-from reports.job import Request
-from reports.verify import plain
+from reports import cli
+from reports.cli import job
+from reports.cli.job import Request
+from reports.live.reports import plain
 from tests.reports import hostile
 
 DOCUMENTS = 20_000

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 import calc
 from reports.cli import napkin
-from reports.gradients import entries
-from reports.mathml import piece
+from reports.page.gradients import entries
+from reports.typeset.mathml import piece
 
 
 def run(*words: str) -> tuple[int, str, str]:

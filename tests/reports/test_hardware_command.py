@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from calc.hardware import catalogue
+from calc.hardware.accelerators import catalogue
 from reports import cli
 from tests.test_hardware import ENTRY
 

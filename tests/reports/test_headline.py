@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from calc.graph import Assumption
+from calc.graph.step import Assumption
 from reports import cli
-from reports.saying import FEW, headline, stated
+from reports.typeset.wording import FEW, headline, stated
 
 MODEL = """
 import torch

@@ -16,11 +16,12 @@ from rich.console import Console
 
 from calc.errors import SpecError
 from calc.spec import Spec
-from reports import html, job, markdown, terminal, tex
-from reports.escape import brief
-from reports.inputs import Inputs, embedded
-from reports.page import Page
-from reports.prose import TAGS
+from reports.cli import job
+from reports.page.inputs import Inputs, embedded
+from reports.page.model import Page
+from reports.typeset.escape import brief
+from reports.typeset.prose import TAGS
+from reports.writers import html, markdown, terminal, tex
 from tests.reports import hostile, pages, planting
 from tests.reports.browser import CHROMIUM, browser
 from tests.reports.inert import LETTERS, controls, html_is_inert, latex_is_inert, markdown_is_inert

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from calc import files
 from calc.errors import BadInputError
-from reports import cli, job, terminal
-from reports.inputs import Inputs
+from calc.platform import files
+from reports import cli
+from reports.cli import job
+from reports.page.inputs import Inputs
+from reports.writers import terminal
 from tests.reports import hostile, sample
 from tests.reports.inert import Elements, controls
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from calc.textbook import RULES
-from reports import html, mathml
-from reports.build import build
+from calc.derive.rules_of_thumb import RULES
+from reports.page.build import build
+from reports.typeset import mathml
+from reports.writers import html
 from tests.reports import pages, sample
 
 VOID = {"meta", "input", "wbr", "br", "hr", "img", "link"}

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from calc.initialisation import Initial, Part
-from calc.initialisation.comparison import compare
-from calc.initialisation.state import VARIES, WIDE
-from reports import terminal
+from calc.mathematics.initialization import Initial, Part
+from calc.mathematics.initialization.comparison import compare
+from calc.mathematics.initialization.state import VARIES, WIDE
 from reports.cli import napkin
-from reports.initialisation import show
+from reports.views.initialization import show
+from reports.writers import terminal
 
 
 def _run(*words: str) -> tuple[int, str, str]:

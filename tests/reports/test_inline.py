@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calc import display
-from reports import inline, latex
+from calc.symbolic import tree as display
+from reports.typeset import inline, latex
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calc
-from calc import display
-from calc.algebra import evaluate_text
-from calc.display import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
-from reports import expressions, latex, mathml, plain, tex
-from reports.page import Formula
+from calc.symbolic import tree as display
+from calc.symbolic.algebra import evaluate_text
+from calc.symbolic.tree import Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum
+from reports.page.model import Formula
+from reports.typeset import expressions, latex, mathml, plain
+from reports.writers import tex
 from tests.reports import sample
 
 SIZES = {"B": 2, "T": 7, "d": 12, "L": 3}

@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
-from reports import cli, html, job, markdown, render, tex
-from reports.job import Request
-from reports.page import Page
-from reports.render import Look, look_of
+from reports import cli
+from reports.cli import job
+from reports.cli.job import Request
+from reports.page.model import Page
+from reports.writers import html, markdown, render, tex
+from reports.writers.render import Look, look_of
 from tests.reports import pages
 from tests.reports.test_html import Reader
 
@@ -69,7 +71,7 @@ def test_a_users_style_sheet_goes_before_ours_and_stands_in_the_policy(tmp_path:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("\n{{ page.modle }}", "template own.j2, line 2: 'reports.page.Page object' has no attribute 'modle'"),
+        ("\n{{ page.modle }}", "template own.j2, line 2: 'reports.page.model.Page object' has no attribute 'modle'"),
         ("{{ missing }}", "template own.j2, line 1: 'missing' is undefined"),
         ("{{ page.model", "template own.j2, line 1: unexpected end of template, expected 'end of print statement'."),
         ("{% for %}", "template own.j2, line 1: Expected an expression, got 'end of statement block'"),

@@ -7,8 +7,9 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
-from calc.textbook import RULES
-from reports import latex, markdown
+from calc.derive.rules_of_thumb import RULES
+from reports.typeset import latex
+from reports.writers import markdown
 from tests.reports import pages, sample
 
 BLOCK = {r"\begin", r"\end", "\\\\"}
@@ -125,7 +126,7 @@ def test_equal_pages_give_equal_bytes(text):
 
 def test_both_writers_print_the_same_numbers(text):
     """Every exact number of the Markdown stands in the HTML too, and the other way round."""
-    from reports import html
+    from reports.writers import html
 
     def numbers(source):
         return set(re.findall(r"\d{1,3}(?:,\d{3})+", source.replace("{,}", ",")))

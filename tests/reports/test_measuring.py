@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
+from calc.hardware.times import Times
 from calc.measure.sites import SiteTime
 from calc.measure.step_time import StepTime
 from calc.measure.timing import Timed
-from calc.measuring import Expected, Measured, Run
-from calc.times import Times
-from calc.timing import Ceiling, Throughput, Work, timed_step
-from reports.measuring import show
+from calc.performance.measuring import Expected, Measured, Run
+from calc.performance.mfu import Ceiling, Throughput, Work, timed_step
+from reports.views.measuring import show
 
 MS = 10**6
 OPTIONS = {"optimizer": "adamw", "precision": "fp32", "attention": "fused", "mode": "train"}

@@ -9,15 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from calc import pipeline
-from calc.live import Timeline
-from calc.takeovers import Reign, Takeover
-from reports import html, markdown
-from reports.build import build
+from calc.derive.live_bytes import Timeline
+from calc.derive.peak_crossovers import Reign, Takeover
+from calc.pipeline import pipeline
 from reports.cli import napkin
 from reports.figures import live as drawn_live
-from reports.memory import _takeover, memory
-from reports.page import Page
+from reports.page.build import build
+from reports.page.memory import _takeover, memory
+from reports.page.model import Page
+from reports.writers import html, markdown
 from tests.reports import live, sample
 
 

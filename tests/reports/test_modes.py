@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 import calc
-from reports import html, markdown
-from reports.build import build
 from reports.cli import napkin
-from reports.page import Page
+from reports.page.build import build
+from reports.page.model import Page
+from reports.writers import html, markdown
 
 
 @pytest.fixture(scope="module", params=["eval", "infer"])

@@ -9,12 +9,12 @@ from fractions import Fraction
 import pytest
 
 import calc
-from calc import display
-from calc.derivation import Derivation, Step, StepCheck
-from calc.display import Display, Labelled, Maximum, Name, Product, Sum
-from calc.exact import evaluate_text
-from reports.build import build
-from reports.moments import Moment, Moments, monomials
+from calc.derive.result import Derivation, Step, StepCheck
+from calc.symbolic import tree
+from calc.symbolic.exact import evaluate_text
+from calc.symbolic.tree import Display, Labelled, Maximum, Name, Product, Sum
+from reports.page.build import build
+from reports.page.peak_candidates import Moment, Moments, monomials
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
 
@@ -32,7 +32,7 @@ def named(derivation: Derivation) -> list[Moment]:
 def added(terms: tuple[Display, ...]) -> dict[Display, Fraction]:
     found: dict[Display, Fraction] = {}
     for term in terms:
-        for key, coefficient in monomials(display.bare(term)).items():
+        for key, coefficient in monomials(tree.bare(term)).items():
             found[key] = found.get(key, Fraction(0)) + coefficient
     return {key: coefficient for key, coefficient in found.items() if coefficient}
 
@@ -82,7 +82,7 @@ def test_a_change_that_its_roles_do_not_make_is_not_told() -> None:
     first, second = live("a", 8), live("b", 9)
     wrong = replace(second, before=Sum((Labelled(Name("d"), "parameter"),)))
 
-    assert Moments().of([first, second, maximum(first, second)])[first.after].change == (display.parse("-d"),)
+    assert Moments().of([first, second, maximum(first, second)])[first.after].change == (tree.parse("-d"),)
     assert Moments().of([first, wrong, maximum(first, wrong)])[first.after].base is None
 
 
@@ -95,14 +95,14 @@ def test_a_change_that_its_roles_do_not_make_is_not_told() -> None:
     ],
 )
 def test_like_terms_are_collected(text: str, expected: Mapping[tuple[str, ...], int]) -> None:
-    found = monomials(display.parse(text))
+    found = monomials(tree.parse(text))
 
-    assert expected == {tuple(display.text(f) for f in key.factors): c for key, c in found.items() if isinstance(key, Product)}
+    assert expected == {tuple(tree.text(f) for f in key.factors): c for key, c in found.items() if isinstance(key, Product)}
 
 
 def live(title: str, coefficient: int) -> Step:
     """A moment at d = 4, h = 3, k = 2, V = 1."""
-    after = display.parse(f"{coefficient}*d + 4*h + 2*k + V")
+    after = tree.parse(f"{coefficient}*d + 4*h + 2*k + V")
     before = Sum((Labelled(after, "parameter"),))
     check = StepCheck("symbolic", "holds")
     return Step(title, "memory.peak", title, "live storages by role", before, after, "", check, coefficient * 4 + 17, ())

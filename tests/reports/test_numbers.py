@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from calc.units import Unit
-from reports.numbers import amount, integer, percent, signed, significant
+from reports.typeset.numbers import amount, integer, percent, signed, significant
 
 
 def test_bytes_are_exact_and_read_in_both_kinds_of_gigabyte():

@@ -8,7 +8,7 @@ import re
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.updates import run as run_
+from calc.mathematics.updates import run as run_
 from reports import cli
 
 

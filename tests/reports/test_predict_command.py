@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.calibration import read
+from calc.hardware.calibration import read
 from reports import cli
 from tests.calibrated import GIGA, LAUNCH, OVERHEAD, RATE, VIEW, added, made
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-START = "from reports.process import main\nmain()"
+START = "from reports.cli.process import main\nmain()"
 
 # Loads without torch; a size that it does not have is refused once it is loaded.
 NOISY = """
@@ -141,13 +141,13 @@ class Last:
 class Drops:
     last = Last()
     def find_spec(self, name, *_):
-        if name == "reports.cli_list":
+        if name == "reports.cli.list":
             Drops.last = None
 sys.meta_path.insert(0, Drops())
 """
 
 
-@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli_list", "rich.console"])
+@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.list", "rich.console"])
 def test_an_interrupt_while_something_is_imported_is_130_and_silent(name: str) -> None:
     found = done(["list", "rules"], before=INTERRUPTED_AT.format(name=name))
 
@@ -166,7 +166,7 @@ def test_an_interrupt_that_is_swallowed_is_one_all_the_same(before: str) -> None
 @pytest.mark.parametrize("seed", range(10))
 def test_an_interrupt_at_any_moment_of_a_derivation_is_130(seed: int, tmp_path: Path) -> None:
     """From the first line of Napkin's own on; a command that was done before has its own exit status."""
-    begun = "import reports.process\nreports.process._raise_interrupts()\nprint('begun', file=sys.stderr, flush=True)"
+    begun = "import reports.cli.process\nreports.process._raise_interrupts()\nprint('begun', file=sys.stderr, flush=True)"
     code = f"import sys\nsys.argv = ['napkin', 'report', 'linear', '--no-cache', '-o', 'out']\n{begun}\n{START}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
@@ -189,7 +189,7 @@ def test_without_a_home_there_is_no_cache(tmp_path: Path) -> None:
     """A container's user may have no entry, and no HOME."""
     before = "import os, pwd\ndef none(_): raise KeyError('no entry')\npwd.getpwuid = none\nos.environ.pop('HOME', None)\n"
     before += "os.environ.pop('NAPKIN_CACHE', None); os.environ.pop('XDG_CACHE_HOME', None)\n"
-    before += "from calc.load import load\nfrom calc.options import Options\nfrom calc.recordings import Cache\n"
+    before += "from calc.models.load import load\nfrom calc.options import Options\nfrom calc.pipeline.cache import Cache\n"
     before += "cache = Cache(load('linear'), Options(), True)\nassert cache.read() is None\ncache.write(None)"
     found = done(["list", "questions"], before=before, cwd=tmp_path)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from reports import html, markdown, prose
-from reports.build import build
+from reports.page.build import build
+from reports.typeset import prose
+from reports.writers import html, markdown
 from tests.reports import sample
 from tests.reports.test_html import CITED, Reader
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from calc.hardware import accelerator
+from calc.hardware.accelerators import accelerator
 from calc.options import Options
-from calc.roofline import Ceiling
-from reports import cli, roofline, roofline_page
-from reports.job import Request
-from reports.roofline import Found
+from calc.performance.roofline import Ceiling
+from reports import cli
+from reports.cli.job import Request
+from reports.page import roofline as roofline_page
+from reports.views import roofline
+from reports.views.roofline import Found
 
 TODAY = datetime.date(2026, 1, 2)
 

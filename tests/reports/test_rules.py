@@ -7,9 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from calc.cost import REGISTRY, Cost, Free, Registry, Rule
-from reports import cli, rules
-from reports.cli_list import LISTS
+from calc.rules.registry import REGISTRY, Cost, Free, Registry, Rule
+from reports import cli
+from reports.cli.list import LISTS
+from reports.views import rules
 
 
 def listed(*words: str) -> str:

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from calc.document import to_json
-from calc.textbook import compare
-from reports import html, markdown, numbers, terminal, tex
-from reports.build import build
-from reports.numbers import NBSP, Amount
-from reports.page import Badge, Page
+from calc.derive.rules_of_thumb import compare
+from calc.derive.to_json import to_json
+from reports.page.build import build
+from reports.page.model import Badge, Page
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP, Amount
+from reports.writers import html, markdown, terminal, tex
 from tests.reports import pages, sample
 from tests.reports.browser import CHROMIUM, browser
 from tests.reports.statements import STATEMENTS

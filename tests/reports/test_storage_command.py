@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner, Result
 
-from calc.storage import walk
+from calc.mathematics.strides import walk
 from reports import cli
 
 
@@ -59,7 +59,7 @@ def test_every_result_of_a_real_forward_is_as_recorded(model: str) -> None:
 def test_every_result_of_a_larger_forward_is_as_recorded(model: str) -> None:
     """The same of attention, experts, convolutions and batch norms, at the models' small sizes."""
     import calc
-    from calc.storage.check import check_forward
+    from calc.mathematics.strides.check import check_forward
 
     spec = calc.load(model)
     verdict = check_forward(spec, walk.storage(spec, spec.check_at))

@@ -1,4 +1,4 @@
-"""``napkin sweep``: tables, files and drawings of what ``calc.sweep`` gives, and one line for every refusal."""
+"""``napkin sweep``: tables, files and drawings of what ``calc.pipeline.sweep`` gives, and one line for every refusal."""
 
 from __future__ import annotations
 

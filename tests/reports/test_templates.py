@@ -6,7 +6,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from reports import render
+from reports.writers import render
 from tests.reports import pages
 
 ALLOWED_FILTERS = {

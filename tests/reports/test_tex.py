@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import tex
-from reports.page import Page
+from reports.page.model import Page
+from reports.writers import tex
 from tests.reports import pages
 
 HOSTILE = r"\input{/etc/passwd} \write18{rm} $x$ %c ~ ^^M {unbalanced & # _ \end{document} 𝕏 ‮ é ß → ℓ"

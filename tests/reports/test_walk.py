@@ -13,11 +13,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 import calc
-from calc.cost import REGISTRY
-from calc.textbook import compare
-from reports import html, markdown
-from reports.build import build
-from reports.rulebook import STEP_RULES
+from calc.derive.rules_of_thumb import compare
+from calc.rules.registry import REGISTRY
+from reports.page.build import build
+from reports.page.rules import STEP_RULES
+from reports.writers import html, markdown
 from tests.reports import pages
 from tests.reports.reading import Unreadable, evaluate, names
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from calc.cost import Cost, Free, Operator, Registry, RuleFunction, Term
+from calc.rules.registry import Cost, Free, Operator, Registry, RuleFunction, Term
 
 KINDS = ("matmul", "elementwise", "recompute")
 Change = Callable[[Cost], Cost]

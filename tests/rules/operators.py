@@ -11,11 +11,11 @@ import torch
 from torch.utils import flop_counter
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from calc.algebra import log2_ceiling
-from calc.cost import Cost, Operator, Registry, Term, View, cost_of
-from calc.dtypes import item_size
 from calc.measure.reference import ReferenceCounter
+from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
+from calc.symbolic.algebra import log2_ceiling
 from calc.trace import fourier
+from calc.units import item_size
 
 aten = torch.ops.aten
 

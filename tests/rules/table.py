@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from calc.cost import REGISTRY
+from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
 from tests.test_planted_errors import ELSEWHERE, UNRECORDED, compared, errors, failed, measured, models, recorded
 from tests.zoo import ZOO

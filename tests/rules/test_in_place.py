@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.utils import flop_counter
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.cost import REGISTRY, cost_of
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.rules.registry import REGISTRY, cost_of
 from tests.rules.calls import add, bits, call, ints, r
 from tests.rules.cases import CASES
 from tests.rules.operators import Case, Observed, derived, observe, overload

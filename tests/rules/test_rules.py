@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.algebra import Algebra
-from calc.cost import REGISTRY, Operator, Registry, View, cost_of
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.rules.registry import REGISTRY, Operator, Registry, View, cost_of
+from calc.symbolic.algebra import Algebra
 from tests.rules.cases import CASES
 from tests.rules.mutate import planted
 from tests.rules.operators import Observed, derived, observe

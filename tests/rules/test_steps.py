@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.cost import REGISTRY
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.rules.registry import REGISTRY
 from tests.rules.operators import Comparing
 
 PLAIN = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calc.cost import REGISTRY
+from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
 from tests.rules.table import OPERATORS, bites, read, runs
 from tests.test_planted_errors import ELSEWHERE, UNRECORDED, addends, calls, compared, failed, measured, recorded, shown_alone

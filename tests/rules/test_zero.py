@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-import calc.rules  # noqa: F401  (fills the registry)
-from calc.cost import REGISTRY, Cost, Operator, Registry, cost_of, term
+import calc.rules.families  # noqa: F401  (fills the registry)
+from calc.rules.registry import REGISTRY, Cost, Operator, Registry, cost_of, term
 from calc.rules.shapes import reductions, split
 from tests.rules.cases import CASES
 from tests.rules.operators import Case, Observed, derived, observe

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calc.capacity.sharding import Layout, Model, State, account, decoder, layout_of, machine_of, state_of
+from calc.capacity.sharding.account import by_axis
+from calc.capacity.sharding.asking import read_model
+from calc.capacity.sharding.search import parts_of_step
 from calc.errors import BadInputError
-from calc.hardware import accelerator
-from calc.sharding import Layout, Model, State, account, decoder, layout_of, machine_of, state_of
-from calc.sharding.account import by_axis
-from calc.sharding.asking import read_model
-from calc.sharding.search import parts_of_step
+from calc.hardware.accelerators import accelerator
 
 SIZES = {"L": 12, "d": 46, "h": 12, "g": 4, "k": 8, "f": 204, "V": 503, "T": 240}
 LLAMA = decoder(SIZES)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc.derivation import Derivation
-from calc.hardware import accelerator
-from calc.sharding import Layout, Model, account, decoder, machine_of, state_of
-from calc.sharding.derived import model_of
-from calc.sharding.own import own_tensors
+from calc.capacity.sharding import Layout, Model, account, decoder, machine_of, state_of
+from calc.capacity.sharding.derived import model_of
+from calc.capacity.sharding.own import own_tensors
+from calc.derive.result import Derivation
+from calc.hardware.accelerators import accelerator
 
 SIZES = {
     "llama3-8b": {"B": 2, "T": 16, "d": 44, "h": 6, "g": 3, "k": 8, "f": 211, "L": 3, "V": 503},

@@ -8,8 +8,8 @@ from math import prod
 
 import pytest
 
+from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, state_of
 from calc.measure.sharding import Held, on_processes
-from calc.sharding import Account, Layout, Model, account, communication, decoder, state_of
 from tests.sharding import jobs
 
 FP32 = state_of("fp32", "adamw")

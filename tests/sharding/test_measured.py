@@ -11,10 +11,10 @@ from functools import cache
 import pytest
 
 import calc
+from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, parts, state_of
+from calc.capacity.sharding.derived import model_of
+from calc.capacity.sharding.own import own_tensors
 from calc.measure.sharding import Held, Job, on_fake_ranks, on_processes
-from calc.sharding import Account, Layout, Model, account, communication, decoder, parts, state_of
-from calc.sharding.derived import model_of
-from calc.sharding.own import own_tensors
 from tests.sharding import jobs
 
 FP32 = state_of("fp32", "adamw")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from calc.branches import value
-from calc.derivation import Derivation, Quantity, QuantityTerm
-from calc.sharding.derived import model_of
+from calc.capacity.sharding.derived import model_of
+from calc.derive.result import Derivation, Quantity, QuantityTerm
+from calc.graph.guards import DimRecord
+from calc.symbolic.branches import value
 from calc.units import Unit
-from calc.validity import DimRecord
 
 SIZES = {"B": 2, "T": 16, "d": 48, "h": 6, "k": 8, "f": 88, "L": 4, "V": 503, "C": 31}
 # Queries, keys, values and output; up and down; two norms of a layer; embedding and head; the last norm.

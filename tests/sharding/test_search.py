@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from calc.capacity.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
+from calc.capacity.sharding.conditions import conditions
+from calc.capacity.sharding.search import search
+from calc.capacity.sharding.table import Limits, table
 from calc.errors import BadInputError, NapkinError
-from calc.hardware import accelerator
-from calc.sharding import Account, account, arrays, decoder, layout_of, machine_of, state_of
-from calc.sharding.conditions import conditions
-from calc.sharding.search import search
-from calc.sharding.table import Limits, table
+from calc.hardware.accelerators import accelerator
 
 SMALL = decoder({"L": 6, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240})
 EXPERTS = decoder({"L": 2, "d": 46, "h": 4, "g": 2, "k": 8, "f": 204, "V": 503, "T": 240, "E": 4, "e": 2})
@@ -182,7 +182,7 @@ def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
 ])  # fmt: skip
 def test_what_no_search_can_walk_is_refused_before_it_begins(words: dict[str, str], said: str) -> None:
     """The divisors of 10^30 alone would take years."""
-    from calc.sharding.asking import best
+    from calc.capacity.sharding.asking import best
 
     started: list[str] = []
     usual = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "h100-sxm", "batch": "16", "devices": "8"}
@@ -198,7 +198,7 @@ HUNDREDS = decoder({"L": 720720, "d": 720720, "h": 720720, "g": 720720, "k": 2, 
 @pytest.mark.parametrize(("devices", "batch", "tried"), [(720_720, 720_720, 387_072_000), (10**9, 10**9, 87_120_000)])
 def test_devices_with_hundreds_of_divisors_are_searched(devices: int, batch: int, tried: int) -> None:
     """89,600 divisions of 720,720 devices into ranks, 240 micro-batches and 18 numbers of pieces: few of them are ever made."""
-    grid, refused, count = sys.modules["calc.sharding.table"]._grid(LLAMA_405B, Limits(devices, batch))
+    grid, refused, count = sys.modules["calc.capacity.sharding.table"]._grid(LLAMA_405B, Limits(devices, batch))
 
     assert tried == count == len(grid["n"]) + sum(refused.values())
     assert all(grid["n"] * grid["t"] * grid["p"] * grid["c"] * grid["x"] == devices)
@@ -235,7 +235,7 @@ def test_the_numbers_searched_are_those_of_a_walk() -> None:
         there = [condition.holds(at) for at in values]
         refused[condition.because] = there.count(False)
         walked = [numbers for numbers, holds in zip(walked, there, strict=True) if holds]
-    grid, counted, _ = sys.modules["calc.sharding.table"]._grid(SMALL, limits)
+    grid, counted, _ = sys.modules["calc.capacity.sharding.table"]._grid(SMALL, limits)
 
     assert counted == refused
     assert walked == list(zip(*(grid[letter].astype(int).tolist() for letter in "ntpcxvb"), strict=True))
@@ -254,7 +254,7 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_devices_of_one_node_need_no_network() -> None:
     """An RTX 4090 has links to its neighbours only: eight of them are laid out, sixteen wait for a network's rate."""
-    from calc.sharding.asking import best
+    from calc.capacity.sharding.asking import best
 
     words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "rtx4090", "batch": "16"}
 
@@ -271,7 +271,7 @@ def test_devices_of_one_node_need_no_network() -> None:
 ])  # fmt: skip
 def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
     """80 bytes and 50 bytes a second are no device's."""
-    from calc.sharding.asking import shard
+    from calc.capacity.sharding.asking import shard
 
     key, _, value = word.partition("=")
     with pytest.raises(BadInputError) as refusal:
@@ -281,7 +281,7 @@ def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
 
 def test_a_machine_of_a_users_file_is_laid_out_on(tmp_path: Path) -> None:
     """10^12 FLOP/s: 6 FLOP for each weight and token of the products take as long as that."""
-    from calc.sharding.asking import shard
+    from calc.capacity.sharding.asking import shard
 
     entry = (
         "[mine]\nname = 'Mine'\nvendor = 'me'\narchitecture = 'one'\nyear = 2026\nmemory = 96000000000\nbandwidth = 2000000000000\n"

@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 import calc
-from calc.derivation import Derivation
-from calc.hardware import accelerator
-from calc.sharding import Account, Layout, Model, account, decoder, machine_of, state_of
-from calc.sharding.derived import model_of
-from calc.sharding.own import own_tensors
+from calc.capacity.sharding import Account, Layout, Model, account, decoder, machine_of, state_of
+from calc.capacity.sharding.derived import model_of
+from calc.capacity.sharding.own import own_tensors
+from calc.derive.result import Derivation
+from calc.hardware.accelerators import accelerator
 
 LETTERS = {"L": 4, "d": 64, "h": 4, "g": 2, "k": 16, "f": 128, "V": 500, "T": 128}
 DECODER = decoder(LETTERS)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc.errors import BadInputError
-from calc.storage import layouts, operations
-from calc.storage.check import check
-from calc.storage.expression import carried_out, place_of, read, shape_of
-from calc.storage.layouts import Layout, fresh
-from calc.storage.operations import Made, tensor
+from calc.mathematics.strides import layouts, operations
+from calc.mathematics.strides.check import check
+from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
+from calc.mathematics.strides.layouts import Layout, fresh
+from calc.mathematics.strides.operations import Made, tensor
 
 
 def chain(shape: str, text: str, dtype: str = "fp32") -> Any:

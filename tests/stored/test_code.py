@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import calc
-from calc import recordings
-from calc.stored import code, produced
+from calc.pipeline import cache
+from calc.pipeline.precomputed import code, produced
 
-STALE = "the stored closed forms are of other code than this: python -m calc.stored.make derives them anew"
+STALE = "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
 Edit = Callable[[str, Callable[[str], str]], None]
 
 
@@ -41,7 +41,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 def _forget() -> None:
     for function in (
         *(code._imported, code._parsed, code._meaning, code._said, code._definition),
-        *(calc.stored._here, calc.stored._says_the_same, calc.stored.code_here, recordings._versions),
+        *(calc.stored._here, calc.stored._says_the_same, calc.stored.code_here, cache._versions),
     ):
         function.cache_clear()
 
@@ -52,19 +52,19 @@ def _everything() -> str:
 
 def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     """Neither a stored form nor the key of a trace in the cache."""
-    before = recordings._versions()
+    before = cache._versions()
     edit("trace/recorder.py", lambda text: text.replace('"""', '"""Reworded. ', 1) + "# the end\n")
 
-    assert before == recordings._versions()
+    assert before == cache._versions()
     assert "" == calc.stored.why_not("gpt2")
 
 
 @pytest.mark.slow
 def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> None:
-    before = recordings._versions()
+    before = cache._versions()
     edit("derive/fold.py", lambda text: text + "_ONE_MORE = 1\n")
 
-    assert before != recordings._versions()
+    assert before != cache._versions()
     assert [STALE, STALE] == [calc.stored.why_not("gpt2"), calc.stored.why_not("transformers:llama")]
 
 
@@ -85,7 +85,7 @@ def test_a_model_changes_its_own_forms_and_no_others(edit: Edit) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_moves_changes_nothing(edit: Edit) -> None:
-    """calc/algebra.py as calc/symbolic/algebra.py, with every import of it."""
+    """calc/symbolic/algebra.py as calc/symbolic/algebra.py, with every import of it."""
     before = _everything()
     (code.ROOT / "symbolic").mkdir()
     (code.ROOT / "algebra.py").rename(code.ROOT / "symbolic" / "algebra.py")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import calc
-from calc.catalogue import configs
-from calc.derivation import Quantity
+from calc.derive.result import Quantity
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
+from calc.models.catalogue import configs
 from calc.options import Options
-from calc.stored import FOLDER, INDEX, Stored, code, names, produced, stored, why_not
-from calc.stored.writing import compare, made
+from calc.pipeline.precomputed import FOLDER, INDEX, Stored, code, names, produced, stored, why_not
+from calc.pipeline.precomputed.writing import compare, made
 
 ROOT = Path(calc.__file__).resolve().parent.parent
 INDEXED = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def _comparable(quantity: Quantity) -> Quantity:
 
 
 def test_stored_forms_are_of_this_code() -> None:
-    """``python -m calc.stored.make`` was run after the last change of what a derivation runs."""
+    """``python -m calc.pipeline.precomputed.make`` was run after the last change of what a derivation runs."""
     assert code.sources() == INDEXED["sources"]
     assert {line["file"] for line in INDEXED["forms"] if line["sha256"] != produced.digest(INDEXED["sources"])} == set()
 
@@ -169,7 +169,7 @@ def test_neither_torch_nor_sympy_is_imported() -> None:
     assert why_not("llama3-8b") == ""
     code = """
 import sys
-from calc.stored import form_of
+from calc.pipeline.precomputed import form_of
 form = form_of("llama3-8b")
 form.quantity("memory.peak").at(B=2, T=1024), form.quantity("memory.peak").expr_text
 sys.argv = ["napkin", "derive", "llama3-8b", "-d", "B=2"]

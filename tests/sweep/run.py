@@ -102,9 +102,9 @@ def _config(model_type: str, architecture: str, seed: int, folder: Path) -> Path
 
 def _judged(model_type: str, architecture: str, config: Path) -> Row:
     import calc
-    from calc.check import EXACT as EQUAL
-    from calc.check import FAILED, NOT_MEASURED
     from calc.errors import NapkinError
+    from calc.pipeline.check import EXACT as EQUAL
+    from calc.pipeline.check import FAILED, NOT_MEASURED
 
     try:
         spec = calc.load(f"hf:{config}")

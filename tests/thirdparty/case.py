@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calc.dims import Dim
+    from calc.dimensions import Dim
     from calc.spec import Spec
 
 EXACT, REFUSED, WRONG, ERROR = "exact", "refused", "wrong", "error"
@@ -126,8 +126,8 @@ class _Result:
 
 def _at(spec: Spec, sizes: Mapping[str, int]) -> _Result:
     import calc
-    from calc.check import EXACT as EQUAL
-    from calc.check import FAILED, NOT_MEASURED
+    from calc.pipeline.check import EXACT as EQUAL
+    from calc.pipeline.check import FAILED, NOT_MEASURED
 
     derivation = calc.derive(spec, sizes)
     report = calc.check(derivation)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.graph import Op, Record
+from calc.graph.step import Op, Record
 from calc.spec import Spec
 
 DIMS: dict[str, Any] = {"B": 3, "d": 7}

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
-from calc.check import FAILED
+from calc.pipeline.check import FAILED
 from tests.trace.modules import spec
 
 

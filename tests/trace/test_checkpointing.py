@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import calc
-from calc.check import EXACT, NOT_MEASURED, Report
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.pipeline.check import EXACT, NOT_MEASURED, Report
 from calc.spec import Spec
 
 # What has no instrument in any model.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.check import FAILED
 from calc.errors import NapkinError
+from calc.pipeline.check import FAILED
 from tests.trace.modules import Attention, function, spec
 
 # What each of these adds to 2*B*d - 1 (a product with the weight, and the sum): B*d for a negation where it is taken.

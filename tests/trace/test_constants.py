@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
-from calc.check import Report
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.pipeline.check import Report
 from calc.spec import Spec
 
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import calc
-from calc import graph_json
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import DataDependentError, DimensionError, NapkinError
-from calc.graph import DimRecord
+from calc.graph import serialize
+from calc.graph.step import DimRecord
 from calc.spec import Spec
 from tests.trace.modules import spec
 
@@ -385,8 +385,8 @@ def test_counts_of_known_numbers_have_a_known_length() -> None:
 def test_a_saved_graph_keeps_what_data_decide(tmp_path: Path) -> None:
     """Bound, expected value and place."""
     graph = calc.trace(some_rows(), optimizer="sgd", cache=False)
-    graph_json.save(graph, tmp_path / "graph.json")
-    again = graph_json.load(tmp_path / "graph.json")
+    serialize.save(graph, tmp_path / "graph.json")
+    again = serialize.load(tmp_path / "graph.json")
 
     assert graph.dims == again.dims
     assert calc.derive(graph)["memory.peak"].text == calc.derive(again)["memory.peak"].text

@@ -13,7 +13,7 @@ import pytest
 import sympy as sp
 import torch
 
-from calc import arrays, exact
+from calc.symbolic import arrays, exact
 from calc.trace import doubles
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.doubles import kept_in_order

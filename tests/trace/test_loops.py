@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.derivation import Derivation
-from calc.display import text
+from calc.derive.result import Derivation
 from calc.spec import Spec
+from calc.symbolic.tree import text
 from tests.trace.modules import Stack, spec, stack
 from tests.trace.test_conditions import number
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc import pipeline
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import compare
+from calc.pipeline import pipeline
 from calc.spec import Spec
-from calc.textbook import compare
 
 
 def halved(x: Tensor) -> Tensor:

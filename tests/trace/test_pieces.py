@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import calc
 from calc import Dim, Spec
-from calc.check import FAILED
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
+from calc.pipeline.check import FAILED
 
 Pieces = Callable[[Tensor, Any], Any]
 

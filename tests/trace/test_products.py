@@ -10,7 +10,7 @@ from torch import nn
 
 import calc
 from calc import Dim, Spec
-from calc.graph import Graph, Tensor
+from calc.graph.step import Graph, Tensor
 from calc.trace import products
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import calc
-from calc.derivation import Derivation
-from calc.dims import Dim
+from calc.derive.result import Derivation
+from calc.dimensions import Dim
 from calc.spec import Spec
 from calc.trace.elements import MAKING, RELATIONS, Compared, Known, Triangle, elements_of
 from calc.trace.recorder import Recorder

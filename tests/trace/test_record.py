@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import calc
-from calc import graph_json
-from calc.algebra import Algebra
-from calc.dims import Dim
-from calc.graph import PHASES, ROLES, Graph, Op, Record, Tensor
+from calc.dimensions import Dim
+from calc.graph import serialize
+from calc.graph.step import PHASES, ROLES, Graph, Op, Record, Tensor
 from calc.spec import Spec
+from calc.symbolic.algebra import Algebra
 from tests.quick import few
 from tests.trace import modules
 from tests.trace.modules import ops, sites, spec
@@ -163,7 +163,7 @@ def test_a_trace_is_of_no_particular_sizes() -> None:
 @pytest.mark.parametrize("name", ["stack", "attention"])
 def test_a_trace_is_the_same_twice(name: str) -> None:
     """To the byte, storages and all."""
-    assert graph_json.dumps(graph(name)) == graph_json.dumps(calc.trace(MODELS[name], cache=False))
+    assert serialize.dumps(graph(name)) == serialize.dumps(calc.trace(MODELS[name], cache=False))
 
 
 # -- storages --------------------------------------------------------------------------------------------------------------

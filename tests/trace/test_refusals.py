@@ -367,8 +367,8 @@ def test_an_operator_without_rule_is_refused_with_its_site() -> None:
 
     assert isinstance(error, UnknownOperatorError)
     assert str(error).startswith("no cost rule for operator aten._linalg_svd.default at (model), inputs: A (")
-    assert "@calc.cost.rule('aten._linalg_svd.default', …)" in str(error)
-    assert "calc.cost.free('aten._linalg_svd.default', because=…)" in str(error)
+    assert "@calc.rules.rule('aten._linalg_svd.default', …)" in str(error)
+    assert "calc.rules.free('aten._linalg_svd.default', because=…)" in str(error)
 
 
 # -- afterwards, everything is as before ---------------------------------------------------------------------------------------

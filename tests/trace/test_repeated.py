@@ -9,11 +9,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 import calc
-from calc.basis import basis_of
-from calc.exact import evaluate_text
-from calc.graph import Record
+from calc.graph.step import Record
 from calc.options import Options
 from calc.spec import Spec
+from calc.symbolic.basis import basis_of
+from calc.symbolic.exact import evaluate_text
 from calc.trace.repeated import _faked
 from calc.trace.step import Traced, record_step
 from calc.trace.symbols import SizeEnv, hints

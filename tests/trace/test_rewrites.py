@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import calc
-from calc.decided import as_recorded
-from calc.graph import Event, Graph, Record
+from calc.graph.step import Event, Graph, Record
+from calc.graph.unbacked_sizes import as_recorded
 from calc.trace import probe
 from calc.trace.recorder import Recorder
 from calc.trace.step import _deaths_in_order

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import calc
-from calc import graph_json
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import DataDependentError, DimensionError
+from calc.graph import serialize
 from tests.trace.modules import function
 from tests.trace.refused import assert_names_line, refusal
 
@@ -75,7 +75,7 @@ def test_a_mask_of_thousands_of_positions_is_evaluated() -> None:
 def test_other_sizes_that_it_depends_on_are_derived_anew() -> None:
     """The closed forms say nothing of them; of the others they do."""
     graph = calc.trace(function(of_squares), {"B": 29}, cache=False, optimizer="sgd")
-    graph = graph_json.loads(graph_json.dumps(graph), "it")
+    graph = serialize.loads(serialize.dumps(graph), "it")
 
     assert 2 * 29 * 23 - 1 + 29 + 28 == calc.derive(graph, {"B": 29, "d": 23})["flops.forward.elementwise"].value
     with pytest.raises(DimensionError, match=r"that the step reads is not known at these sizes \(read at test_shadows.py:\d+"):

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
-from calc.basis import basis_of
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.errors import SizesError
+from calc.symbolic.basis import basis_of
 from calc.trace.symbols import Near, hints
 
 

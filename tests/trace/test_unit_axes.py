@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
 import calc
-from calc.check import FAILED
+from calc.pipeline.check import FAILED
 from calc.spec import Spec
 from calc.trace import kernels
 from tests.quick import few

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc import turns
-from calc.derivation import Derivation
+from calc.derive.result import Derivation
 from calc.errors import TraceError
+from calc.graph import trip_counts
 from calc.spec import Spec
 from tests.trace.modules import spec
 
@@ -139,33 +139,33 @@ def test_certificates_have_other_counts_than_recordings(loops: list[str]) -> Non
     """In every loop, at every attempt; two certificates differ in all of them."""
     attempt: int | None = 0
     while attempt is not None:
-        first, second = turns.certified(attempt, loops)
-        for name, counts in turns.recorded(attempt, loops).items():
+        first, second = trip_counts.certified(attempt, loops)
+        for name, counts in trip_counts.recorded(attempt, loops).items():
             assert {first[name], second[name]}.isdisjoint(counts)
             assert first[name] != second[name]
-        attempt = turns.next_attempt(attempt, loops, degree=False)
+        attempt = trip_counts.next_attempt(attempt, loops, degree=False)
 
 
 def test_a_degree_that_is_too_low_is_met_with_more_counts_not_with_larger_ones() -> None:
     """Of two loops the inner one first."""
-    later = turns.next_attempt(0, ["L", "T"], degree=True)
+    later = trip_counts.next_attempt(0, ["L", "T"], degree=True)
 
     assert later is not None
-    assert turns.recorded(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
+    assert trip_counts.recorded(later, ["L", "T"]) == {"L": (3, 4), "T": (6, 7, 8)}
 
 
 @pytest.mark.parametrize(("apart", "counts"), [(0, (3, 4)), (1, (3, 4)), (3, (5, 6)), (6, (7, 8)), (9, (3, 4))])
 def test_layers_after_dense_ones_are_recorded_as_more_than_those(apart: int, counts: tuple[int, ...]) -> None:
     """With fewer, nothing tells which of them needs most memory; where none of the counts to try is more, the usual ones come first."""
-    assert turns.recorded(turns.first_attempt(apart), ["L"]) == {"L": counts}
+    assert trip_counts.recorded(trip_counts.first_attempt(apart), ["L"]) == {"L": counts}
 
 
 @pytest.mark.parametrize("loops", [["L"], ["L", "T"]])
 @pytest.mark.parametrize("attempt", range(5))
 def test_a_case_apart_starts_with_the_counts_that_the_step_needed(loops: list[str], attempt: int) -> None:
     """They are told from what was recorded; where nothing is a loop, there is but one."""
-    counts = turns.recorded(attempt, loops)
+    counts = trip_counts.recorded(attempt, loops)
     records = [dict(zip(counts, at, strict=True)) for at in itertools.product(*counts.values())]
 
-    assert turns.attempt_of(loops, records) == attempt
-    assert turns.attempt_of([], [{"B": 3}]) == 0
+    assert trip_counts.attempt_of(loops, records) == attempt
+    assert trip_counts.attempt_of([], [{"B": 3}]) == 0

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.check import FAILED
+from calc.pipeline.check import FAILED
 from tests.trace.modules import function, spec
 
 

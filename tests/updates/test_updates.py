@@ -10,17 +10,17 @@ from dataclasses import replace
 import pytest
 
 import calc
-from calc.algebra import evaluate_text, to_sympy
 from calc.errors import BadInputError, MeasurementError
+from calc.mathematics.updates.check import check
+from calc.mathematics.updates.cost import as_written, executed
+from calc.mathematics.updates.rules import Equation, Rule
+from calc.mathematics.updates.run import expression, operations
+from calc.mathematics.updates.table import RULES, WITHOUT, rule
+from calc.memory.per_parameter import per_parameter
 from calc.models import one_tensor
-from calc.optimizers import KNOWN
-from calc.per_parameter import per_parameter
-from calc.updates.check import check
-from calc.updates.cost import as_written, executed
-from calc.updates.rules import Equation, Rule
-from calc.updates.run import expression, operations
-from calc.updates.table import RULES, WITHOUT, rule
-from reports.optimizers import shown
+from calc.options import KNOWN
+from calc.symbolic.algebra import evaluate_text, to_sympy
+from reports.views.optimizers import shown
 
 # Values at which no term is small enough to hide: decays that are not 0, an eps of the size of the gradients.
 FAR: dict[str, dict[str, float]] = {

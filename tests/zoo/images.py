@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from tests.zoo.exhibit import network
 
 LENGTHS = {1: {"W": 13}, 2: {"H": 11, "W": 13}, 3: {"D": 7, "H": 11, "W": 13}}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from tests.zoo.exhibit import network
 
 SEQUENCE = {"B": 2, "T": 5, "d": 3, "f": 7}

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from tests.zoo.exhibit import network
 
 # -- multilayer perceptrons ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.platform.torch_private import VERSION
 from tests.zoo.exhibit import network, operators
 from tests.zoo.operators import at_places, each_of, in_place, row, unlearned

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._decomp import decomposition_table
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from tests.zoo.exhibit import Function, operators
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calc.dims import Dim, resolve
+from calc.dimensions import Dim, resolve
 from calc.errors import ConfigError, DimensionError
 from calc.models.hf import source as reading
 from calc.models.hf.dimensions import Layout, dims_of, dims_of_tower, gives_way, home_of, layout_of, positions, towers_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from calc.dims import Dim, meaning_of
+from calc.dimensions import Dim, meaning_of
 from calc.models.hf.layers import Pattern
 from calc.models.hf.source import Source, configs_of_blocks, inner_configs, parts_of
 from calc.models.hf.source import stored as stored_in

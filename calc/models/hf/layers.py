@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import ConfigError
-from calc.model_files import on_meta_device
 from calc.models.hf.source import Source, module_class, quiet
+from calc.platform.model_files import on_meta_device
 
 _MOST_PARTS = 500_000
 

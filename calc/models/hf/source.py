@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from calc import files
 from calc.errors import ConfigError, MissingExtraError
 from calc.models.hf.table import FIELDS, is_size
+from calc.platform import files
 
 _FILE = files.Kind(2**23, "the config", error=ConfigError)
 _MOST_LAYERS = 2_000  # twice as deep as the deepest that were published; the library builds each of them in milliseconds

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from calc.errors import ConfigError
 from calc.models.hf.source import Source, clip, module_class, parts_of, quiet, symbolic_sizes_accepted
 from calc.models.hf.table import FIELDS

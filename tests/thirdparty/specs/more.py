@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from calc.dims import Dim
+from calc.dimensions import Dim
 from tests.thirdparty.case import Case, mean_square
 
 

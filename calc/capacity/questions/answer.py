@@ -1,0 +1,159 @@
+"""An answer with the way to it, as data, and as the ``"schema": 1`` document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.symbolic.worked import Line, Reckoning
+from calc.units import number
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What was put in under ``key``: a number with its unit, or the name of a device, a model, a choice."""
+
+    key: str
+    letter: str
+    value: Fraction | str
+    unit: str
+    meaning: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A further figure beside the answer."""
+
+    what: str
+    value: Fraction
+    unit: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A whole number was rounded to the side that holds: the limit, what it is there, and one further, where it does not hold."""
+
+    key: str
+    unit: str
+    limit: Fraction
+    here: Fraction
+    further: int
+    there: Fraction
+
+    @property
+    def keeps_below(self) -> bool:
+        """Whether the limit is kept from below. What is on it keeps to the side away from the next one."""
+        return self.here < self.limit or self.there > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Thumb:
+    """The answer by the rule of thumb, where the answer itself is by the model's exact counts."""
+
+    rule: str
+    value: Fraction
+
+    def off(self, exact: Fraction) -> Fraction:
+        """How far the rule is off, as a share of the exact answer."""
+        return (self.value - exact) / exact
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``expr`` gives the answer in the letters of ``inputs``; where it was searched for there is none. ``unrounded`` is before rounding.
+
+    ``also`` are figures that belong to the answer, ``beside`` the steps to them that are none of the answer's.
+    """
+
+    question: str
+    summary: str
+    key: str
+    letter: str
+    value: Fraction
+    unit: str
+    meaning: str
+    expr: str | None
+    exact: bool
+    unrounded: Fraction
+    inputs: tuple[Input, ...]
+    reckoning: Reckoning
+    bound: Bound | None
+    thumb: Thumb | None
+    also: tuple[Row, ...]
+    beside: tuple[Line, ...]
+    rows: tuple[Row, ...]
+    flags: tuple[str, ...]
+    notes: tuple[str, ...]
+    source: str
+
+    def __getitem__(self, name: str) -> Fraction:
+        """The value of a letter, or of a number that was put in by its key."""
+        values = self.reckoning.values | {line.letter: line.value for line in self.beside}
+        if name in values:
+            return values[name]
+        return next(values[i.letter] for i in self.inputs if i.key == name and i.letter in values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. A value is a whole number (a string beyond 2⁵³) or the nearest double, with the fraction beside it as ``exact``."""
+        return {
+            "schema": 1,
+            "question": self.question,
+            "inputs": {i.key: _input(i) for i in self.inputs},
+            "answer": {
+                "name": self.key,
+                "letter": self.letter,
+                "expr": self.expr,
+                **({} if self.expr is not None else {"expr_unknown": "found by search: no rearrangement is known"}),
+                **valued(self.value, self.exact),
+                **({} if self.unrounded == self.value else {"unrounded": valued(self.unrounded)}),
+                "unit": self.unit,
+                "meaning": self.meaning,
+            },
+            "steps": [_step(line) for line in self.reckoning.lines],
+            "bound": None if self.bound is None else _bound(self.bound),
+            "rule_of_thumb": None if self.thumb is None else _thumb(self.thumb, self.value),
+            "also": [_row(row) for row in self.also],
+            "also_steps": [_step(line) for line in self.beside],
+            "rows": [_row(row) for row in self.rows],
+            "flags": list(self.flags),
+            "notes": list(self.notes),
+            "source": self.source or None,
+        }
+
+
+def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
+    """A value as JSON readers take it, and the fraction that it is, where no root was cut off."""
+    plain = number(int(value)) if value.denominator == 1 else float(value)
+    return {"value": plain, "exact": str(value) if exact else None}
+
+
+def _input(found: Input) -> dict[str, Any]:
+    value = {"value": found.value} if isinstance(found.value, str) else valued(found.value)
+    return {"letter": found.letter or None, **value, "unit": found.unit or None, "meaning": found.meaning, "source": found.source}
+
+
+def _step(x: Line) -> dict[str, Any]:
+    return {"letter": x.letter, "expr": x.expr, **valued(x.value, x.exact), "unit": x.unit, "meaning": x.meaning, "because": x.because}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"what": row.what, **valued(row.value), "unit": row.unit, "because": row.because}
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "name": bound.key,
+        "unit": bound.unit,
+        "limit": valued(bound.limit),
+        "here": valued(bound.here),
+        "further": number(bound.further),
+        "there": valued(bound.there),
+    }
+
+
+def _thumb(thumb: Thumb, exact: Fraction) -> dict[str, Any]:
+    return {"rule": thumb.rule, **valued(thumb.value), "off": valued(thumb.off(exact))}

@@ -1,0 +1,179 @@
+"""What a device of the catalogue gives a question: its dense peak, memory, bandwidth, link, power and price, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.capacity.questions.question import Letter
+from calc.errors import BadInputError
+from calc.hardware.accelerators import DEFAULT_DTYPE, Accelerator, Price, accelerator, available
+
+_YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device, and which of its rates counts."""
+
+    found: Accelerator
+    dtype: str
+    said: bool
+    sparse: bool
+
+    @property
+    def rate(self) -> str:
+        """What its rate is called."""
+        kind = "peak with 2:4 sparsity" if self.sparse else "dense peak"
+        return f"{kind} of {self.found.name} in {self.dtype}"
+
+
+def device(given: Mapping[str, str]) -> Device | None:
+    """The device that ``gpu`` names, its rate in ``dtype``: dense, in bf16 where nothing is said."""
+    if "gpu" not in given:
+        for word in ("sparse", "hardware"):
+            if word in given:
+                raise BadInputError(f"{word} goes with gpu: give gpu=…, or the rate itself as peak=…")
+        return None
+    sparse = given.get("sparse", "no").lower()
+    if sparse not in _YES + _NO:
+        raise BadInputError(f"sparse = {sparse[:40]!r}: write sparse=yes for the rate with 2:4 sparsity")
+    if "sparse" in given.get("dtype", ""):
+        raise BadInputError(
+            f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
+        )
+    found = _named(given["gpu"], given.get("hardware"))
+    return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
+
+
+def _named(name: str, file: str | None) -> Accelerator:
+    """The accelerator of that id; one that is only written in other letters, large or small, is named."""
+    try:
+        return accelerator(name, file)
+    except BadInputError:
+        meant = next((known for known in available(file) if known.lower() == name.lower()), "")
+        if meant:
+            raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {meant!r}?") from None
+        raise
+
+
+def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
+    """The value that a device has for a letter, what it is, and where it is from."""
+    found = from_.found
+    match letter.device:
+        case "peak":
+            return found.peak(from_.dtype, sparse=from_.sparse), from_.rate, found.source
+        case "memory":
+            return Fraction(found.memory), f"memory of {found.name}, a GB as 10^9 bytes", found.source
+        case "bandwidth":
+            return Fraction(found.bandwidth), f"memory bandwidth of {found.name}", found.source
+        case "link":
+            return _there(found.link, found, "link", letter), f"links of {found.name}, per direction, all together", found.source
+        case "power":
+            return _there(found.watts, found, "power", letter), f"power of {found.name}", found.source
+        case "price":
+            if found.price is None:
+                raise BadInputError(f"{found.name} has no price in the catalogue: give {letter.key}=2$/h")
+            value, because = middle(found.price)
+            return value, f"price of {found.name}", because
+    raise BadInputError(f"a device has no {letter.device}")
+
+
+def _there(value: int | None, found: Accelerator, what: str, letter: Letter) -> Fraction:
+    if value is None:
+        raise BadInputError(f"{found.name} has no {what} in the catalogue: give {letter.key}=…")
+    return Fraction(value)
+
+
+# -- what is said about a rate or a memory --------------------------------------------------------------------------------------------
+
+
+def notes(from_: Device, used: set[str]) -> list[str]:
+    """What has to be said of the figures that were ``used`` (of which kind)."""
+    said = []
+    if "peak" in used and not from_.said:
+        said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
+    if "peak" in used and from_.sparse:
+        said.append("the rate is one with two of every four weights zero: no dense product reaches it")
+    if "memory" in used and from_.found.memory_reported is not None:
+        said.append(
+            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.found.memory_reported:,} bytes"
+            f" ({from_.found.memory_reported / 2**30:.1f} GiB)"
+        )
+    return said
+
+
+def middle(price: Price) -> tuple[Fraction, str]:
+    """The price that is taken wherever one is needed, the middle of the range in USD an hour, and what must stand beside it."""
+    if price.low == price.high:
+        return price.low, price.assumption
+    return (price.low + price.high) / 2, f"{price.assumption}; the middle of {_dollars(price.low)} to {_dollars(price.high)} an hour"
+
+
+def _dollars(amount: Fraction) -> str:
+    return f"{float(amount):g} $"
+
+
+def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
+    known = (of,) if of is not None else tuple(available().values())
+    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in known):
+        return ""
+    sparse = [(name, a) for a in known for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
+    sparse.sort(key=lambda x: x[0].startswith("int"))  # floating-point formats first
+    dense = any(_about(peak, rate.dense) for a in known for rate in a.peaks.values())
+    name, one = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
+    if one is None:
+        return ""
+    return (
+        f"peak = {_tera(peak)} is the rate of {one.name} in {name} with 2:4 sparsity, and {_tera(one.peaks[name].dense)} is the dense one"
+    )
+
+
+def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
+    """What is to be said of a typed peak that is not the device's in ``dtype``."""
+    if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
+        return ""
+    said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
+    other = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
+    return f"{said}; it is that of {other}: say dtype={other}" if other else f"{said}: what was typed is taken"
+
+
+def _about(typed: Fraction, published: Fraction | None) -> bool:
+    """The same rate, which some print with a digit less: 989 for 989.5."""
+    return published is not None and abs(typed - published) * 1000 <= published
+
+
+def _tera(rate: Fraction) -> str:
+    return f"{float(rate) / 1e12:g} TFLOP/s"
+
+
+_EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"
+
+
+def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """What a measured rate above the peak of ``dtype`` means: the formats whose own peak allows it, where the device is known."""
+    if of is None:
+        return (
+            f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"
+            " give the dense peak of the format and synchronise before timing"
+        )
+    floating = {name: peak.dense for name, peak in of.peaks.items() if not name.startswith("int")}
+    allowing = [f"{name} ({float(dense):.4g})" for name, dense in floating.items() if dense >= rate]
+    if not allowing:
+        return f"{_cannot(rate, dtype, of)}, nor in any other format: {_EARLY}; synchronise before timing"
+    which = allowing[0] if len(allowing) == 1 else f"{', '.join(allowing[:-1])} or {allowing[-1]}"
+    ran = f"the products ran in {which}, with a peak of their own, or {_EARLY}"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; {ran}"
+
+
+def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
+    """The same of a rate that a plan would need."""
+    if of is None:
+        return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
+    return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"
+
+
+def _cannot(rate: Fraction, dtype: str, of: Accelerator) -> str:
+    return f"{of.name} cannot do {float(rate):.4g} FLOP/s in {dtype}"

@@ -1,0 +1,69 @@
+"""What a training costs: device hours, money, energy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.capacity.questions.letters import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
+from calc.capacity.questions.question import Condition, Equation, Letter, Question
+from calc.capacity.questions.training import EXACT, PER_TOKEN
+
+_HOURS = Letter("H", "gpu-hours", "h", "device hours")
+_PRICE = Letter("p", "price", "USD/h", "price of one device and hour", device="price")
+_COST = Letter("X", "cost", "USD", "cost")
+_POWER = Letter("y", "power", "W", "power of one device", device="power")
+_OVERHEAD = Letter(
+    "q", "pue", "1", "power of the building over that of the devices", default="1", because="the devices alone; buildings take 1.1 to 1.5"
+)
+_ENERGY = Letter("E", "energy", "kWh", "energy")
+_LETTERS = (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, _HOURS, DAYS, PER_TOKEN)
+_TIME = (
+    Equation("H", "C/(3600*u*P)", "amount over the rate of one device; an hour has 3,600 s"),
+    Equation("t", "H/(24*n)", "all devices at the same time; a day has 24 hours"),
+)
+
+GPU_HOURS = Question(
+    "gpu-hours",
+    "device hours of a training",
+    _LETTERS,
+    (SIX_N_D, *_TIME),
+    "H",
+    also=("t",),
+    with_model=(EXACT,),
+    source=KAPLAN,
+)
+COST = replace(
+    GPU_HOURS,
+    name="cost",
+    summary="what a training costs at a price per device and hour",
+    letters=(*_LETTERS, _PRICE, _COST),
+    equations=(*GPU_HOURS.equations, Equation("X", "p*H", "so much for each device and hour")),
+    answer="X",
+    also=("H", "t"),
+    notes=("devices that run, and nothing else: no storage, no network, no people, no failed runs",),
+)
+ENERGY = replace(
+    GPU_HOURS,
+    name="energy",
+    summary="energy of a training",
+    letters=(*_LETTERS, _POWER, _OVERHEAD, _ENERGY),
+    equations=(*GPU_HOURS.equations, Equation("E", "H*y*q/1000", "power times time; 1,000 Wh to the kWh")),
+    answer="E",
+    also=("H", "t"),
+    conditions=(Condition("q >= 1", "pue = {q} is below 1: the building cannot take less than its devices", refuse=True),),
+    notes=("every device at its full power all the time: hosts and network are in the overhead only",),
+)
+SAVING = Question(
+    "saving",
+    "the share of an amount that another one saves",
+    (
+        Letter("a", "amount", "1", "amount"),
+        Letter("o", "other", "1", "amount of what it is compared with"),
+        Letter("v", "saving", "share", "share saved"),
+    ),
+    (Equation("v", "1 - a/o", "what is left over, of the whole"),),
+    "v",
+    conditions=(Condition("a <= o", "nothing is saved: {a} is more than {o}", refuse=True),),
+)
+
+QUESTIONS = (GPU_HOURS, COST, ENERGY, SAVING)

@@ -1,0 +1,159 @@
+"""The largest batch, sequence, depth or width of a model whose training step fits a memory, by the exact peak of its own step.
+
+The peak grows with each of these sizes; the answer is the last one that fits, and is shown with the first that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
+from calc.capacity.questions.asking import Asking
+from calc.capacity.questions.checking import check, say
+from calc.capacity.questions.gathering import SIZES
+from calc.capacity.questions.given import keys_of
+from calc.capacity.questions.models import Model, described
+from calc.capacity.questions.question import Choice
+from calc.capacity.questions.solving import searched, value_of
+from calc.errors import BadInputError, DimensionError
+from calc.options import made
+from calc.symbolic.worked import Given as Put
+from calc.symbolic.worked import Line, Reckoning
+
+_MOST = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The size that fits, its peak and the next size's; ``capped`` says what stops it where memory does not."""
+
+    size: int
+    peak: int
+    form: str
+    because: str
+    further: int
+    there: int | None
+    capped: str
+
+    def line(self, letter: str, size: int) -> Line:
+        at = f"{letter} = {size:,}" if size else letter
+        because = f"the largest moment of the step at {at}, {self.because}"
+        return Line("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
+
+
+def filled(model: Model, dim: str, memory: Fraction) -> Filled:
+    """The largest ``dim`` at which the model's step needs at most ``memory`` bytes, all devices together."""
+    record = model.dimension(dim)
+    if record.tied:
+        raise BadInputError(f"{dim} cannot be set in {model.name[:40]}: it follows from others")
+    step, first = _steps(model, dim)
+    least = _peak(model, dim, first)
+    if least is None or least > memory:
+        needed = "" if least is None else f": {dim} = {first} takes {least:,} bytes, and there are {int(memory):,}"
+        raise BadInputError(f"not even the least {dim} fits{needed}")
+    low, high = first, first + step
+    while (peak := _peak(model, dim, high)) is not None and peak <= memory:
+        if high > _MOST:
+            raise BadInputError(f"the peak of {model.name[:40]} does not grow with {dim}")
+        low, high = high, first + 2 * (high - first)
+    while high - low > step:
+        middle = low + (high - low) // (2 * step) * step
+        peak = _peak(model, dim, middle)
+        low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
+    here, form, because = model.peak(**{dim: low})
+    there = _peak(model, dim, high)
+    return Filled(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
+
+
+def _steps(model: Model, dim: str) -> tuple[int, int]:
+    """How far apart the sizes are that the model can have, and the least of them."""
+    record = model.dimension(dim)
+    part = record.multiple_of
+    if part is None:
+        return 1, 1
+    step = part if isinstance(part, int) else model.all_sizes()[part]
+    return step, step + getattr(record, "plus", 0)
+
+
+def _peak(model: Model, dim: str, size: int) -> int | None:
+    """``None`` at sizes that the model cannot have."""
+    try:
+        return model.at("memory.peak", **{dim: size})
+    except DimensionError:
+        return None
+
+
+def _refusal(model: Model, dim: str, size: int) -> str:
+    try:
+        model.at("memory.peak", **{dim: size})
+    except DimensionError as error:
+        return str(error)
+    return ""
+
+
+class Filling(Asking):
+    """A question of memory for a model: its letters are the model's sizes, and the peak of its step takes the place of the equations."""
+
+    @property
+    def choices(self) -> tuple[tuple[Choice, str], ...]:
+        """All of them: the step is derived for what was chosen."""
+        return tuple((c, self.chosen[c.key]) for c in self.question.choices)
+
+    def from_model(self) -> None:
+        self.chosen = {c.key: self.given.choices.get(c.key, c.default) for c in self.question.choices}
+        self.filled = described(self.given.model, self._sizes(), self.progress, made(**self.chosen).to_json())
+        self.filled.require_sizes(keys_of(self.question), self.question.name)
+        self.inputs.insert(0, Input("model", "", self.filled.name, "", "model", self.filled.source))
+        answer = self.question.letter(self.question.answer)
+        if self.wanted.letter not in (answer.letter, "M"):
+            raise BadInputError(f"with a model, {self.question.name} can be solved for {answer.key} or memory")
+
+    def answer(self) -> Answer:
+        self.from_model()
+        self.from_device()
+        self.known.setdefault("n", Fraction(1))
+        if self.wanted.letter == "M":
+            found = Filled(0, *self.filled.peak(), 0, None, "")
+        elif "M" in self.known:
+            found = filled(self.filled, self.wanted.letter, self.known["M"] * self.known["n"])
+        else:
+            raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
+        return self._answered(found)
+
+    def _answered(self, found: Filled) -> Answer:
+        x, devices = self.wanted, self.known["n"]
+        sizes = self.filled.all_sizes(**({x.letter: found.size} if found.size else {}))
+        lines = [found.line(x.letter if found.size else "the sizes", found.size)]
+        if not found.size:
+            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", found.peak / devices))
+        value = Fraction(found.size) if found.size else found.peak / devices
+        bound = None
+        if found.size and found.there is not None:
+            bound = Bound("memory", "bytes", self.known["M"], found.peak / devices, found.further, found.there / devices)
+        self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
+        say(self, value)
+        check(self, {**self.known, "Q": Fraction(found.peak)})
+        puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
+        return self._answer(
+            value,
+            Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
+            expr=None if found.size else f"({found.form})/n",
+            bound=bound,
+            thumb=None if found.capped else self._by_rule(sizes),  # which knows of memory only
+            also=(Row("peak of live bytes of the step", Fraction(found.peak), "bytes", lines[0].because),),
+            notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
+        )
+
+    def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
+        """What the question says without the model, at the model's sizes; nothing where it has not all of them."""
+        names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
+        at = {**self.known, **{name: Fraction(sizes[name]) for name in names}}
+        if self.wanted.letter not in ("L", "d"):
+            at["N"] = Fraction(self.filled.at("parameters"))
+        value = value_of(self._equations(exact=False), at, self.wanted.letter)
+        if value is None:
+            found = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
+            value = found.value if found is not None else None
+        return None if value is None else Thumb("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))

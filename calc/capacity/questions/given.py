@@ -1,0 +1,147 @@
+"""What was put into a question, sorted: letters, choices, a device, a model, and the letter to solve for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from calc.capacity.questions.question import Letter, Question
+from calc.capacity.questions.values import Read, Typed, read
+from calc.errors import BadInputError
+
+DEVICE_KEYS = ("gpu", "dtype", "sparse", "hardware")
+_WORDS_OF_SIZES = {"batch": "B", "sequence": "T", "layers": "L", "width": "d", "vocabulary": "V"}
+# Words for a key that are not spelt like it. A node is several devices: their number is asked for.
+_OTHER_WORDS = {
+    "nodes": "gpus", "gpu-count": "gpus", "num-gpus": "gpus", "n-gpus": "gpus", "batch-size": "batch", "seq-len": "sequence",
+    "sequence-length": "sequence", "utilization": "mfu", "num-layers": "layers", "num-heads": "heads", "hidden-size": "width",
+}  # fmt: skip
+WORDS_OF_LAYOUT = ("micro", "batch")  # sequences of a micro-batch, and of a step, all devices together, as napkin shard has them
+# Of what a device has: less than this is no device's, but a number whose unit was left out; and how it is written.
+_LEAST = {
+    "memory": (10**6, "less than one layer of a model takes: write 80GB or 80GiB"),
+    "peak": (10**9, "less than any device does: write 989.5TFLOP/s"),
+    "bandwidth": (10**6, "less than any device moves: write 3.35TB/s"),
+    "link": (10**5, "less than any link carries: write 50GB/s or 400Gbit/s"),
+}
+
+
+@dataclass(slots=True)
+class Given:
+    """Everything by kind. ``sizes`` are dimensions of the model, by name."""
+
+    letters: dict[str, Read] = field(default_factory=dict)
+    choices: dict[str, str] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)
+    solve: str = ""
+
+
+def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
+    """Each value to the letter, choice or source that its key names. What is twice given, or unknown, is refused."""
+    found = Given()
+    names = {name: letter for letter in question.letters for name in letter.names}
+    model_given = question.of_model and "model" in typed
+    for written, value in typed.items():
+        key = written.replace("_", "-")
+        if key in names:
+            _letter(found, names[key], key, value)
+        elif key in (c.key for c in question.choices):
+            found.choices[key] = _chosen(question, key, str(value))
+        elif key in DEVICE_KEYS and question.of_device:
+            found.device[key] = str(value)
+        elif key == "model" and question.of_model:
+            found.model = str(value)
+        elif key == "solve":
+            found.solve = _solved_for(question, names, str(value))
+        elif model_given:
+            _size_or_key(found, question, written, value)
+        else:
+            raise BadInputError(_unknown(question, key))
+    if not found.solve and question.answer in found.letters:
+        key = question.letter(question.answer).key
+        raise BadInputError(
+            f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.letters[0].key}"
+        )
+    if found.solve in found.letters:
+        key = question.letter(found.solve).key
+        raise BadInputError(f"{key} is given and asked for: leave out {key}=…, or solve for another")
+    return found
+
+
+def _letter(found: Given, letter: Letter, key: str, value: Typed) -> None:
+    if letter.letter in found.letters:
+        raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
+    got = read(key, value, letter.unit, whole=bool(letter.whole))
+    require_unit(letter.device, key, value, got, letter.unit)
+    found.letters[letter.letter] = got
+
+
+def require_unit(what: str, key: str, typed: Typed, got: Read, unit: str) -> None:
+    """Refuses a number of ``what`` a device has that no device has: its unit was left out. A fraction is none that was typed."""
+    least, why = _LEAST.get(what, (0, ""))
+    if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
+        raise BadInputError(f"{key} = {typed} is {float(got.value):g} {unit}, {why}")
+
+
+def _chosen(question: Question, key: str, value: str) -> str:
+    choice = next(c for c in question.choices if c.key == key)
+    if value not in choice.options:
+        raise BadInputError(f"unknown {key} {value[:40]!r}: {_near(value, choice.options)}one of {', '.join(choice.options)}")
+    return value
+
+
+def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> str:
+    if value not in names:
+        keys = ", ".join(letter.key for letter in question.letters)
+        raise BadInputError(f"{question.name} has no {value[:40]!r} to solve for: {_near(value, names)}one of {keys}")
+    return names[value].letter
+
+
+def _size_or_key(found: Given, question: Question, written: str, value: Typed) -> None:
+    """A size of the model; what is none, as it has a unit, may be a key that is written wrong."""
+    key = written.replace("_", "-")
+    of_layout = question.laid and key in WORDS_OF_LAYOUT
+    try:
+        _size(found, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
+    except BadInputError:
+        if nearest(key, keys_of(question)):
+            raise BadInputError(_unknown(question, key)) from None
+        raise
+
+
+def _size(found: Given, name: str, value: Typed) -> None:
+    if name in found.sizes:
+        raise BadInputError(f"{name} is given twice, by two names for it: give it once")
+    found.sizes[name] = int(read(name, value, "elements", whole=True).value)
+
+
+def keys_of(question: Question) -> tuple[str, ...]:
+    """Every key that a question takes, but solve and the sizes of a model."""
+    keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
+    keys += DEVICE_KEYS if question.of_device else ()
+    keys += ["model"] if question.of_model else []
+    return tuple(keys)
+
+
+def _unknown(question: Question, key: str) -> str:
+    keys = keys_of(question)
+    near = _near(key, [*keys, *(name for letter in question.letters for name in letter.names)]).replace(", or ", "; ")
+    return f"{question.name} has no key {key[:40]!r}: {near}it has {', '.join((*keys, 'solve'))}"
+
+
+def nearest(word: str, keys: Iterable[str]) -> str:
+    """The key that was likely meant; nothing where none is near."""
+    import difflib
+
+    known, word = list(keys), word.replace("_", "-").lower()
+    if _OTHER_WORDS.get(word) in known:
+        return _OTHER_WORDS[word]
+    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = nearest(word, known)
+    return f"did you mean {near!r}, or " if near else ""

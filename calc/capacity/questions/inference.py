@@ -1,0 +1,229 @@
+"""Using a model: time of the prompt, time of each token, tokens per second, and how many sequences there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from calc.capacity.questions.answer import Row
+from calc.capacity.questions.letters import (
+    BANDWIDTH,
+    BATCH,
+    HEAD_WIDTH,
+    KV_HEADS,
+    LAYERS,
+    MEMORY,
+    MFU,
+    ONE_DEVICE,
+    PARAMETERS,
+    PEAK,
+    SEQUENCE,
+)
+from calc.capacity.questions.memory import WEIGHT_BYTES
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+
+if TYPE_CHECKING:
+    from calc.capacity.questions.models import Model
+
+_WEIGHT = Letter("w", "weight-bytes", "bytes", "bytes of a weight")
+_WEIGHTS = Letter("Q", "weights-bytes", "bytes", "weights")
+_ITEM = Letter("x", "cache-item-bytes", "bytes", "bytes of one value in the cache")
+_OWN = Letter("y", "model-weights-bytes", "bytes", "weights as the model has them", model="weights_kept")
+_TOUCHED = Letter("j", "read-weights-bytes", "bytes", "weights that one token reads", model="weights_read")
+_PER_TOKEN = Letter("f", "flops-per-token", "FLOP", "FLOPs of one token", model="token_flops")
+_KEPT = Letter("E", "cache-values", "elements", "values kept of each token", model="cache_per_token")
+_CACHE = Letter("K", "cache-per-token", "bytes", "keys and values of one token")
+_READ = Letter("Z", "bytes-read", "bytes", "bytes read for one token of each sequence")
+_MEMORY_TIME = Letter("m", "memory-seconds", "s", "time to read them")
+_COMPUTE_TIME = Letter("c", "compute-seconds", "s", "time to multiply")
+_SECONDS = Letter("s", "seconds", "s", "time of one token of each sequence")
+_NEEDED = Letter("U", "needed", "bytes", "weights and caches")
+_OCCUPIED = Letter("o", "occupied", "1", "what is needed over the memory of all devices")
+_ROOM = (
+    Equation("U", "Q + B*T*K", "weights once, and every token of every sequence"),
+    Equation("o", "U/(n*M)", "evenly divided among the devices"),
+)
+_FITS = Condition("o <= 1", "it does not fit: {U} bytes are needed, {o} times the memory of {n} of these devices")
+_ONE_SEQUENCE = replace(BATCH, default="1", because="one sequence, as no number was given")
+_CACHE_LETTERS = (LAYERS, KV_HEADS, HEAD_WIDTH, _ITEM, _KEPT, _CACHE)
+
+WEIGHTS = Choice(
+    "weights",
+    "number format of the weights",
+    {name: (Equation("w", text, f"{name}: {words}"),) for name, (text, words) in WEIGHT_BYTES.items()},
+    "the format that models are published in",
+)
+CACHE = Choice(
+    "cache",
+    "number format of keys and values",
+    {
+        name: (Equation("x", str(size), f"{name}: {size} bytes each" if size > 1 else f"{name}: 1 byte each"),)
+        for name, size in (("bf16", 2), ("fp16", 2), ("fp8", 1), ("fp32", 4))
+    },
+    "that of the arithmetic",
+)
+_SIZE = Equation("Q", "N*w", "every weight once")
+_OF_MODEL = Equation("Q", "y", "matrices in the format asked for; tables that are looked up, norms and biases as libraries leave them")
+_CACHE_EQUATIONS = (
+    Equation("E", "2*L*g*k", "a key and a value of width k for each key/value head, in each layer"),
+    Equation("K", "x*E", "each in so many bytes"),
+)
+_BOUND = "a bound: launches, communication and reads of activations come on top, and no bandwidth is reached in full"
+_EVERY_WEIGHT = (
+    "every weight is taken to be read and multiplied, those of tables that are only looked up and of all experts too: of a mixture of"
+    " experts name the model, as this is no bound there"
+)
+
+TIME_PER_TOKEN = Question(
+    "time-per-token",
+    "seconds that generating one token of each sequence takes, at least",
+    (
+        PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, BANDWIDTH, PEAK, _READ,
+        _MEMORY_TIME, _COMPUTE_TIME, _SECONDS, MEMORY, _NEEDED, _OCCUPIED, _OWN, _TOUCHED, _PER_TOKEN,
+    ),
+    (
+        _SIZE,
+        *_CACHE_EQUATIONS,
+        Equation("Z", "Q + B*T*K", "weights are read once for all sequences, keys and values of each sequence for itself"),
+        Equation("m", "Z/(n*W)", "no byte moves faster than the memory gives it"),
+        Equation("c", "2*N*B/(n*P)", "2 FLOP for each weight and token, at the peak"),
+        Equation("s", "Max(m, c)", "whichever takes longer: both go on at the same time"),
+        *_ROOM,
+    ),
+    "s",
+    choices=(WEIGHTS, CACHE),
+    conditions=(
+        Condition("c >= m", "bound by memory bandwidth: reading takes {m} s, multiplying {c} s"),
+        Condition("m >= c", "bound by arithmetic: multiplying takes {c} s, reading {m} s"),
+        _FITS,
+    ),
+    also=("m", "c", "o"),
+    notes=(_BOUND,),
+    notes_without_model=(_EVERY_WEIGHT,),
+    with_model=(
+        _OF_MODEL,
+        Equation("Z", "j + B*T*K", "what one token reads of the weights, once for all sequences; keys and values of each for itself"),
+        Equation("c", "f*B/(n*P)", "the model's own matrix products, at the peak; attention to earlier tokens comes on top"),
+    ),
+)  # fmt: skip
+TOKENS_PER_SECOND = replace(
+    TIME_PER_TOKEN,
+    name="tokens-per-second",
+    summary="tokens generated in a second, at most, by how many sequences run at a time",
+    letters=(*TIME_PER_TOKEN.letters, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most")),
+    equations=(*TIME_PER_TOKEN.equations, Equation("r", "B/s", "each turn makes one token of every sequence")),
+    answer="r",
+    also=("s", "m", "c", "o"),
+)
+CACHE_PER_TOKEN = Question(
+    "cache-per-token", "bytes of keys and values that a model keeps of each token", _CACHE_LETTERS, _CACHE_EQUATIONS, "K", choices=(CACHE,)
+)
+CACHE_SIZE = Question(
+    "cache",
+    "bytes of keys and values of so many sequences",
+    (*_CACHE_LETTERS, _ONE_SEQUENCE, SEQUENCE, Letter("G", "cache-bytes", "bytes", "keys and values")),
+    (*_CACHE_EQUATIONS, Equation("G", "B*T*K", "of every token of every sequence")),
+    "G",
+    choices=(CACHE,),
+)
+LARGEST_CONCURRENCY = Question(
+    "largest-concurrency",
+    "sequences whose keys and values fit beside the weights",
+    (PARAMETERS, _WEIGHT, _WEIGHTS, *_CACHE_LETTERS, BATCH, SEQUENCE, ONE_DEVICE, MEMORY, _OWN),
+    (_SIZE, *_CACHE_EQUATIONS, Equation("M", "(Q + B*T*K)/n", "weights and caches are evenly divided among the devices")),
+    "B",
+    limit="M",
+    choices=(WEIGHTS, CACHE),
+    notes=("what operators hold while they run is not in it",),
+    with_model=(_OF_MODEL,),
+)
+PREFILL_TIME = Question(
+    "prefill-time",
+    "seconds until a prompt is read",
+    (
+        PARAMETERS, _ONE_SEQUENCE, SEQUENCE, ONE_DEVICE, PEAK,
+        replace(MFU, default="1", because="the whole peak, so this is the least time"),
+        Letter("F", "prompt-flops", "FLOP", "FLOPs of the prompt"),
+        Letter("c", "flops-per-sequence", "FLOP", "FLOPs of the forward of one sequence", model="forward_flops"),
+        Letter("s", "seconds", "s", "time of the prompt"),
+    ),
+    (Equation("F", "2*N*B*T", "2 FLOP for each weight and token"), Equation("s", "F/(u*n*P)", "amount over rate")),
+    "s",
+    with_model=(Equation("F", "c*B", "all matrix products of the model's own forward, attention in full"),),
+    notes=("2·N·T leaves out attention, which grows with the square of the prompt; with model=… it is in",),
+)  # fmt: skip
+TURNING_BATCH = Question(
+    "decode-turning-point",
+    "sequences from which on generating is bound by arithmetic and no longer by memory, caches left out",
+    (_WEIGHT, BANDWIDTH, PEAK, replace(BATCH, whole="up")),
+    (Equation("B", "w*P/(2*W)", "reading a weight takes w/W, multiplying it with a token of each of B sequences 2·B/P"),),
+    "B",
+    choices=(WEIGHTS,),
+    notes=("keys and values are read for each sequence apart: where they outweigh the weights, no batch turns it",),
+)
+
+
+def _formats(values: Values, model: Model | None) -> Sequence[Row]:
+    """Every format: bytes, and tokens per second of one sequence, caches left out."""
+    rows = []
+    for name, (text, words) in WEIGHT_BYTES.items():
+        said = words
+        size = read = values["N"] * sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
+        if model is not None:
+            own = model.in_use.weights(name)
+            size, read, said = Fraction(own.kept), own.read(), "scales counted; what libraries leave in bf16 is left"
+        rows.append(Row(name, size, "bytes", said))
+        rows.append(Row("", values["n"] * values["W"] / read, "tokens/s", "of one sequence, at most"))
+    return rows
+
+
+_OF_ONE = Letter("G", "cache-bytes", "bytes", "keys and values of one sequence")
+BANDWIDTH_BOUND = Question(
+    "bandwidth-bound",
+    "tokens generated in a second, at most, from memory bandwidth alone",
+    (
+        _WEIGHTS, _OF_ONE, _ONE_SEQUENCE, ONE_DEVICE, BANDWIDTH, _READ,
+        Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+    ),
+    (
+        Equation("Z", "Q + B*G", "weights are read once for all sequences, keys and values of each sequence for itself"),
+        Equation("r", "n*B*W/Z", "no byte moves faster than the memory gives it, and each turn makes B tokens"),
+    ),
+    "r",
+    notes=("a bound from memory alone: arithmetic, launches and communication come on top",),
+)  # fmt: skip
+QUANTISED = Question(
+    "quantised",
+    "tokens per second of one sequence, at most, and weights in each number format",
+    (
+        PARAMETERS, _WEIGHT, _WEIGHTS, ONE_DEVICE, BANDWIDTH, Letter("r", "tokens-per-second", "tokens/s", "tokens per second, at most"),
+        _OWN, _TOUCHED,
+    ),
+    (_SIZE, Equation("r", "n*W/Q", "each token reads every weight once")),
+    "r",
+    choices=(WEIGHTS,),
+    also=("Q",),
+    table=_formats,
+    notes=(
+        "what quantising costs in quality is not computed; keys and values are left out; arithmetic in few bits needs a device that has it",
+    ),
+    notes_without_model=(
+        "every weight is taken to be quantised; libraries leave norms and tables in bf16: with model=… these are counted apart",
+        _EVERY_WEIGHT,
+    ),
+    with_model=(_OF_MODEL, Equation("r", "n*W/j", "each token reads what it is multiplied with once")),
+)  # fmt: skip
+
+QUESTIONS = (
+    TIME_PER_TOKEN,
+    TOKENS_PER_SECOND,
+    CACHE_PER_TOKEN,
+    CACHE_SIZE,
+    LARGEST_CONCURRENCY,
+    PREFILL_TIME,
+    TURNING_BATCH,
+    BANDWIDTH_BOUND,
+    QUANTISED,
+)

@@ -1,0 +1,161 @@
+"""Where one thing overtakes another: attention the matrices, arithmetic the memory, computing the communication; and 6·N·D reality."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.capacity.questions.letters import (
+    BANDWIDTH,
+    DEVICES,
+    HEAD_WIDTH,
+    HEADS,
+    KAPLAN,
+    KV_HEADS,
+    LAYERS,
+    MFU,
+    PARAMETERS,
+    PEAK,
+    SEQUENCE,
+    WIDTH,
+)
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+
+_FEED_FORWARD = Letter("f", "feed-forward", "elements", "feed-forward width")
+_MATRICES = Letter("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in products with weights", model="forward_linear")
+_ATTENTION = Letter("b", "flops-of-attention", "FLOP", "forward FLOPs of attention for a token and a position", model="forward_quadratic")
+_LONGER = replace(SEQUENCE, whole="up")
+
+ATTENTION_CROSSOVER = Question(
+    "attention-crossover",
+    "tokens of a sequence from which on attention takes more FLOPs than the products with weights",
+    (
+        WIDTH,
+        HEADS,
+        KV_HEADS,
+        HEAD_WIDTH,
+        _FEED_FORWARD,
+        Letter("w", "layer-weights", "parameters", "weights of one layer"),
+        _MATRICES,
+        _ATTENTION,
+        _LONGER,
+    ),
+    (
+        Equation("a", "2*w", "2 FLOP for each weight of a layer and token"),
+        Equation("b", "4*h*k", "2 FLOP for each element of a head, once against a key and once against a value, attention in full"),
+        Equation("T", "a/b", "a token takes a of the one, and b for each of T positions of the other"),
+    ),
+    "T",
+    choices=(
+        Choice(
+            "mlp",
+            "kind of feed-forward layer",
+            {
+                "plain": (Equation("w", "2*d*h*k + 2*d*g*k + 2*d*f", "queries and output, keys and values, up and down"),),
+                "gated": (Equation("w", "2*d*h*k + 2*d*g*k + 3*d*f", "queries and output, keys and values, gate, up and down"),),
+            },
+            "two matrices, as in GPT-2",
+        ),
+    ),
+    notes=("a layer for itself; with model=… all layers and the head, exactly",),
+)
+SIX_N_D_ERROR = Question(
+    "six-nd-error",
+    "tokens of a sequence from which on 6·N·D is too low by more than a share",
+    (
+        PARAMETERS, LAYERS, HEADS, HEAD_WIDTH,
+        Letter("a", "flops-of-matrices", "FLOP", "FLOPs of one token in products with weights, forward and backward", model="step_linear"),
+        Letter("b", "flops-of-attention", "FLOP", "FLOPs of attention for a token and a position, both ways", model="step_quadratic"),
+        _LONGER,
+        Letter("e", "error", "share", "share that 6·N·D leaves out"),
+    ),
+    (
+        Equation("a", "6*N", "what 6·N·D counts"),
+        Equation("b", "12*L*h*k", "4·h·k in each layer forward, twice that backward"),
+        Equation("e", "(a + b*T)/(6*N) - 1", "what is executed over what the rule says, less 1"),
+    ),
+    "T",
+    limit="e",
+    notes=("attention in full; with model=… the embedding that is no product and the head are counted as they are",),
+    source=KAPLAN,
+)  # fmt: skip
+_WORK = Letter("F", "flops", "FLOP", "FLOPs")
+_MOVED = Letter("Q", "bytes", "bytes", "bytes moved")
+_COMPUTE = Letter("c", "compute-seconds", "s", "time at the peak rate")
+_MEMORY = Letter("m", "memory-seconds", "s", "time to move the bytes")
+_TIME = Letter("s", "seconds", "s", "time, at least")
+_EITHER = (
+    Equation("c", "F/P", "amount over rate"),
+    Equation("m", "Q/W", "amount over rate"),
+    Equation("s", "Max(c, m)", "whichever takes longer: both go on at the same time"),
+)
+_NAMED = (
+    Condition("c >= m", "bound by memory: moving takes {m} s, computing {c} s"),
+    Condition("m >= c", "bound by arithmetic: computing takes {c} s, moving {m} s"),
+)
+BOUND = Question(
+    "roofline",
+    "the least time of so many FLOPs on so many bytes, and whether arithmetic or memory sets it",
+    (_WORK, _MOVED, PEAK, BANDWIDTH, _COMPUTE, _MEMORY, _TIME, Letter("i", "intensity", "1", "FLOP for each byte")),
+    (*_EITHER, Equation("i", "F/Q", "amount of the one over the other")),
+    "s",
+    conditions=_NAMED,
+    also=("i",),
+    source="Williams, Waterman, Patterson 2009, Roofline, CACM 52(4), 65-76",
+)
+RIDGE = Question(
+    "ridge-point",
+    "FLOP for each byte from which on a device is bound by arithmetic",
+    (PEAK, BANDWIDTH, Letter("i", "intensity", "1", "FLOP for each byte")),
+    (Equation("i", "P/W", "both take equally long where F/P = Q/W"),),
+    "i",
+    source=BOUND.source,
+)
+_SIDES = tuple(
+    Letter(x, f"{key}", "elements", words)
+    for x, key, words in (
+        ("x", "rows", "rows of the first matrix"),
+        ("y", "inner", "the side that is summed over"),
+        ("z", "columns", "columns of the second matrix"),
+    )
+)
+MATMUL = Question(
+    "matmul",
+    "the least time of a product of an x by y and a y by z matrix",
+    (
+        *_SIDES,
+        Letter("e", "item-bytes", "bytes", "bytes of an element", default="2", because="bf16"),
+        _WORK,
+        _MOVED,
+        PEAK,
+        BANDWIDTH,
+        _COMPUTE,
+        _MEMORY,
+        _TIME,
+    ),
+    (
+        Equation("F", "2*x*y*z", "a multiplication and an addition for each of them"),
+        Equation("Q", "e*(x*y + y*z + x*z)", "both are read and the result is written, each once"),
+        *_EITHER,
+    ),
+    "s",
+    conditions=_NAMED,
+    also=("F", "Q"),
+)
+DATA_PARALLEL = Question(
+    "data-parallel-tokens",
+    "tokens of a step for each device from which on exchanging gradients hides behind the backward",
+    (
+        DEVICES, PEAK,
+        replace(MFU, default="1", because="the whole peak, which asks for the most tokens"),
+        Letter("l", "link", "bytes/s", "rate of a device's links, per direction", device="link"),
+        Letter("e", "gradient-bytes", "bytes", "bytes of a gradient", default="2", because="bf16"),
+        Letter("y", "tokens-per-device", "tokens", "tokens of a step for each device", whole="up"),
+    ),
+    (Equation("y", "e*(n - 1)*u*P/(2*n*l)", "2·e·N·(n - 1)/n bytes in a ring take as long as 4·N·y FLOP of the backward"),),
+    "y",
+    conditions=(Condition("n >= 2", "one device has nothing to exchange", refuse=True),),
+    notes=("a ring over links that all run at once, and one exchange a step; between nodes give link=… of the network",),
+    source="Austin et al. 2025, How to Scale Your Model, Training (jax-ml.github.io/scaling-book)",
+)  # fmt: skip
+
+QUESTIONS = (ATTENTION_CROSSOVER, SIX_N_D_ERROR, BOUND, RIDGE, MATMUL, DATA_PARALLEL)

@@ -1,0 +1,244 @@
+"""What fits: the largest model, batch, sequence, depth or width for a memory, and what a device has room for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from calc.capacity.questions.answer import Row
+from calc.capacity.questions.letters import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.options import KNOWN
+
+if TYPE_CHECKING:
+    from calc.capacity.questions.models import Model
+
+_STATE_ONLY = "an upper bound: no activations, no workspace, no fragmentation; each device holds an even part of the state"
+ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 3.1"
+KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models (arXiv 2205.05198), equation 1"
+
+# -- bytes of state for each parameter ---------------------------------------------------------------------------------------------
+
+STATE = Letter("b", "bytes-per-parameter", "bytes", "bytes of state for each parameter")
+PARTS = (
+    Letter("w", "weight-bytes", "bytes", "bytes of a weight"),
+    Letter("q", "gradient-bytes", "bytes", "bytes of a gradient"),
+    Letter("m", "copy-bytes", "bytes", "bytes of an fp32 copy that the optimizer steps"),
+    Letter("i", "item-bytes", "bytes", "bytes of one value that the optimizer keeps"),
+    Letter("o", "state-bytes", "bytes", "bytes of optimizer state"),
+    STATE,
+)
+_SUM = Equation("b", "w + q + m + o", "weights, gradients, copies and optimizer state")
+
+
+def _recipe(weights: int, copy: int, words: str) -> tuple[Equation, ...]:
+    item = 4 if copy else weights
+    return (
+        Equation("w", str(weights), f"{words}: {weights} bytes each"),
+        Equation("q", str(weights), "a gradient for every weight, in its format"),
+        Equation("m", str(copy), "an fp32 copy of each weight" if copy else "no copies: the optimizer steps the weights themselves"),
+        Equation("i", str(item), "the optimizer keeps its values in the format of what it steps"),
+    )
+
+
+PRECISION = Choice(
+    "precision",
+    "recipe of number formats",
+    {
+        "fp32": _recipe(4, 0, "fp32"),
+        "bf16-autocast": _recipe(4, 0, "fp32, cast to bf16 while the forward runs"),
+        "fp16-autocast": _recipe(4, 0, "fp32, cast to fp16 while the forward runs"),
+        "bf16": _recipe(2, 0, "bf16"),
+        "bf16-master": _recipe(2, 4, "bf16"),
+    },
+    "weights and optimizer in fp32",
+)
+
+
+def _values_kept(state: str) -> int | None:
+    """How many values of its item size an optimizer keeps for each parameter, where that hangs on no shape."""
+    found = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
+    if found is None:
+        return None
+    return 0 if state == "0" else int(found[1] or 1)
+
+
+def _offered(name: str) -> bool:
+    """Whether the state of an optimizer is so many values a parameter, of whichever parameter."""
+    known = KNOWN[name]
+    return not known.vectors and not known.about and _values_kept(known.state) is not None
+
+
+def _kept(name: str) -> Equation:
+    count = _values_kept(KNOWN[name].state)
+    return Equation("o", f"{count}*i", f"{KNOWN[name].kind} keeps {count} {'value' if count == 1 else 'values'} for each parameter")
+
+
+_FIRST = ("adamw",)
+OPTIMIZER = Choice(
+    "optimizer",
+    "optimizer",
+    {name: (_kept(name),) for name in (*_FIRST, *(n for n in KNOWN if n not in _FIRST)) if _offered(name)},
+    "the usual one",
+    {name: "step counters of the optimizer, 4 bytes a tensor, are not counted" for name in KNOWN if "+" in KNOWN[name].state},
+)
+_STATE_OF = (PRECISION, OPTIMIZER)
+
+LARGEST_MODEL = Question(
+    "largest-model",
+    "parameters whose training state fills the memory of some devices",
+    (PARAMETERS, ONE_DEVICE, MEMORY, *PARTS),
+    (_SUM, Equation("N", "n*M/b", "the state is divided among the devices and fills them")),
+    "N",
+    limit="M",
+    choices=_STATE_OF,
+    notes=(_STATE_ONLY,),
+    source=ZERO,
+)
+_OWN = Letter("Y", "model-bytes", "bytes", "bytes of the model's own step", model="state_bytes")
+TRAINING_STATE = Question(
+    "training-state",
+    "bytes of weights, gradients and optimizer state of a model in training",
+    (PARAMETERS, Letter("S", "state", "bytes", "training state"), _OWN, *PARTS),
+    (_SUM, Equation("S", "N*b", "so many bytes for each parameter")),
+    "S",
+    choices=_STATE_OF,
+    with_model=(Equation("S", "Y", "as the recorded step keeps them, step counters included"),),
+    notes=("activations are not in it: see largest-batch, or napkin derive MODEL",),
+    source=ZERO,
+)
+_EVENLY = (
+    "what one process needs at its peak, {%s} bytes, is divided evenly among {n} devices, a lower bound that no layout reaches in general:"
+    " napkin shard MODEL works a layout out, napkin layout MODEL searches for the best"
+)
+_RATIO = Letter("x", "ratio", "1", "what is needed over what there is")
+FITS = Question(
+    "fits",
+    "whether the training state of a model fits on some devices, or with model=… all of its step: what is needed over what there is",
+    (
+        PARAMETERS,
+        ONE_DEVICE,
+        MEMORY,
+        Letter("S", "needed", "bytes", "bytes needed", also=("state",)),
+        _RATIO,
+        replace(_OWN, key="peak-bytes", meaning="peak of the model's own step, activations included", model="step_peak"),
+        *PARTS,
+    ),
+    (
+        _SUM,
+        Equation("S", "N*b", "the training state alone, so many bytes for each parameter; no activations"),
+        Equation("x", "S/(n*M)", "more than 1 does not fit"),
+    ),
+    "x",
+    choices=_STATE_OF,
+    conditions=(
+        Condition("x <= 1", "it does not fit: {S} bytes are needed, {x} times what there is"),
+        Condition("n == 1", _EVENLY % "Y"),
+    ),
+    also=("S",),
+    with_model=(Equation("S", "Y", "the peak, not the state alone: all that lives at once at the largest moment of the recorded step"),),
+    notes_without_model=("the state alone: no activations; each device holds an even part",),
+    source=ZERO,
+)
+
+# -- weights in use ------------------------------------------------------------------------------------------------------------------
+
+WEIGHT_BYTES = {
+    "bf16": ("2", "2 bytes each"),
+    "fp32": ("4", "4 bytes each"),
+    "fp16": ("2", "2 bytes each"),
+    "fp8": ("1", "1 byte each; a scale a tensor is not counted"),
+    "int8": ("1", "1 byte each; a scale a row is not counted"),
+    "int4": ("1/2 + 2/128", "half a byte each, and a 2-byte scale for every 128"),
+    "int4-zero": ("1/2 + 2/128 + 1/256", "half a byte each, and a 2-byte scale and a 4-bit zero point for every 128"),
+}
+
+
+def _room(values: Values, _: Model | None) -> Sequence[Row]:
+    """The largest model in each way of using or training it."""
+    memory = values["A"]
+    rows = [
+        Row(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)
+        for name, (text, words) in WEIGHT_BYTES.items()
+        if name in ("bf16", "fp8", "int4")
+    ]
+    for precision in ("bf16", "bf16-master", "fp32"):
+        values_of = {e.letter: Fraction(e.expr) for e in PRECISION.options[precision]}
+        each = values_of["w"] + values_of["q"] + values_of["m"] + 2 * values_of["i"]
+        words = f"{each} bytes each: weights, gradients, copies and AdamW's two values"
+        rows.append(Row(f"training, AdamW, {precision}", Fraction(int(memory / each)), "parameters", words))
+    return rows
+
+
+def _number(text: str) -> Fraction:
+    return sum((Fraction(part.strip()) for part in text.split("+")), start=Fraction(0))
+
+
+WHAT_FITS = Question(
+    "what-fits",
+    "the largest models that a device has room for, in use and in training",
+    (ONE_DEVICE, MEMORY, Letter("A", "all-memory", "bytes", "memory of all devices")),
+    (Equation("A", "n*M", "of each so many"),),
+    "A",
+    table=_room,
+    notes=("keys, values and activations need room as well: these are upper bounds",),
+)
+
+# -- a transformer with its activations ------------------------------------------------------------------------------------------------
+
+_TOTAL = Letter("Q", "total", "bytes", "state and activations")
+LARGEST_BATCH = Question(
+    "largest-batch",
+    "the largest batch that a training step of a transformer has room for",
+    (
+        PARAMETERS,
+        LAYERS,
+        replace(WIDTH, also=("hidden",), multiple_of="h"),
+        HEADS,
+        replace(VOCABULARY, default="50257", because="the vocabulary of GPT-2"),
+        BATCH,
+        SEQUENCE,
+        ONE_DEVICE,
+        MEMORY,
+        Letter("S", "state", "bytes", "training state"),
+        Letter("A", "activations", "bytes", "activations kept for the backward"),
+        _TOTAL,
+        *PARTS,
+    ),
+    (
+        _SUM,
+        Equation("N", "12*L*d**2 + V*d", "4 d² of attention and 8 d² of the feed-forward layer, L times, and an embedding that is tied"),
+        Equation("S", "b*N", "so many bytes for each parameter"),
+        Equation("A", "L*B*T*(34*d + 5*h*T)", "in 2 bytes: 34 times the width for each token and layer, and 5 for each score of attention"),
+        Equation("Q", "S + A", "both at once when the backward begins"),
+        Equation("M", "Q/n", "evenly divided, as if the devices were one"),
+    ),
+    "B",
+    limit="M",
+    choices=_STATE_OF,
+    conditions=(Condition("n == 1", _EVENLY % "Q"),),
+    notes=(
+        "activations in 2 bytes with dropout, scores of attention stored, feed-forward width 4·d; embedding, head and loss left out",
+        "with model=… the peak of the model's own step is taken, exactly",
+    ),
+    source=KORTHIKANTI,
+    fills=True,
+)
+
+LARGEST_SEQUENCE = replace(LARGEST_BATCH, name="largest-sequence", summary="the longest sequence that such a step has room for", answer="T")
+LARGEST_DEPTH = replace(LARGEST_BATCH, name="largest-depth", summary="the most layers that such a step has room for", answer="L")
+LARGEST_WIDTH = replace(LARGEST_BATCH, name="largest-width", summary="the largest width that such a step has room for", answer="d")
+
+QUESTIONS = (
+    LARGEST_MODEL,
+    TRAINING_STATE,
+    FITS,
+    WHAT_FITS,
+    LARGEST_BATCH,
+    LARGEST_SEQUENCE,
+    LARGEST_DEPTH,
+    LARGEST_WIDTH,
+)

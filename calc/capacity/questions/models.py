@@ -1,0 +1,266 @@
+"""What a model gives a question: its own parameters, FLOPs, cache and peak of memory, exactly, from closed forms.
+
+Stored ones where there are any, which needs neither torch nor SymPy; else the model is derived now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.capacity.questions.given import nearest
+from calc.dimensions import Dim, evaluate
+from calc.errors import BadInputError
+from calc.options import MASTER
+
+if TYPE_CHECKING:
+    from calc.capacity.questions.weights import InUse
+    from calc.derive.result import Derivation
+    from calc.graph.guards import DimRecord
+    from calc.spec import Spec
+
+Progress = Callable[[str], None]
+
+_MODEL_FLOPS = ((1, "flops.forward.matmul"), (1, "flops.backward.matmul"), (-1, "flops.backward.recompute"))
+_FORWARD = ((1, "flops.forward.matmul"),)
+_LENGTH = 128  # of the shortest sequence at which a closed form is looked at, to tell what grows with its square
+
+
+@dataclass(slots=True)
+class Model:
+    """Closed forms of ``name`` for ``options``, evaluated at ``sizes`` and changes of them; the rest is as the model has it."""
+
+    name: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str] | None
+    progress: Progress
+    format: str = "bf16"
+    notes: list[str] = field(default_factory=list)
+    _form: Any = None
+    _spec: Spec | None = None
+    _derived: Derivation | None = None
+    _in_use: InUse | None = None
+
+    def __post_init__(self) -> None:
+        from calc.pipeline.precomputed import stored
+
+        self._form = stored(self.name, self.options)
+
+    @property
+    def source(self) -> str:
+        return "closed form, stored" if self._form is not None else "closed form, derived now"
+
+    def at(self, quantity: str, **changed: int) -> int:
+        """The exact integer of one quantity. Sizes that the model cannot have are refused."""
+        sizes = {**self.sizes, **changed}
+        if self._form is not None and self._form.covers(sizes):
+            return int(self._form.quantity(quantity).at(**sizes))
+        return self._derivation[quantity].at(**sizes)
+
+    def peak(self, **changed: int) -> tuple[int, str, str]:
+        """Peak of live bytes of a step, the polynomial that is the largest there (the number itself where there is none), and where it is
+        from."""
+        sizes = {**self.sizes, **changed}
+        stands = self._form is not None and self._form.covers(sizes)
+        peak = (self._form.derivation(sizes) if stands else self._derivation.at_sizes(sizes))["memory.peak"]
+        value = self.at("memory.peak", **changed)
+        if not peak.candidates:
+            return value, str(value), f"traced at these sizes; memory.peak has no closed form: {peak.unknown}"
+        return value, peak.candidates[0].expr, "from the closed form of memory.peak"
+
+    def all_sizes(self, **changed: int) -> dict[str, int]:
+        """Every dimension, those of the model that nobody set too."""
+        sizes = {**self.sizes, **changed}
+        if self._form is not None:
+            return dict(self._form.sizes(sizes))
+        return dict(self.spec.sizes(sizes))
+
+    @property
+    def spec(self) -> Spec:
+        """The model as ``calc.models.load`` has it, which imports torch."""
+        if self._spec is None:
+            from calc.models.load import load
+
+            self._spec = load(self.name)
+        return self._spec
+
+    @property
+    def _own(self) -> Mapping[str, DimRecord | Dim]:
+        """Its dimensions, without deriving it."""
+        return {d.name: d for d in self._form.dims} if self._form is not None else self.spec.dimensions
+
+    def require_sizes(self, keys: Iterable[str], question: str) -> None:
+        """Refuses sizes that the model cannot have. One that is none of its dimensions may have been meant as one of the ``keys``."""
+        for name in self.sizes:
+            near = nearest(name, keys)
+            if name not in self._own and near:
+                raise BadInputError(f"neither {question} nor {self.name[:40]} has {name[:40]!r}: did you mean {near!r}?")
+        if self._form is not None:
+            self._form.covers(self.sizes)
+        else:
+            self.spec.sizes(self.sizes)
+
+    def bound(self, name: str) -> tuple[str, int] | None:
+        """What a dimension is at most, as it is written and as a number; none where nothing bounds it."""
+        text = self._own[name].at_most if name in self._own else None
+        return None if text is None else (text, int(evaluate(text, self.all_sizes())))
+
+    def dimension(self, name: str) -> Any:
+        """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
+        dims = self._form.dims if self._form is not None else self._derivation.dims
+        found = next((d for d in dims if d.name == name), None)
+        if found is None:
+            raise BadInputError(f"{self.name[:40]} has no dimension {name}: it has {', '.join(d.name for d in dims)}")
+        return found
+
+    @property
+    def _derivation(self) -> Derivation:
+        """The derivation at the sizes asked for, which knows the step at any others."""
+        if self._derived is None:
+            from calc.options import made
+            from calc.pipeline.pipeline import derive
+
+            self._derived = derive(self.spec, self.sizes, options=made(**(self.options or {})), progress=self.progress)
+        return self._derived
+
+    # -- what questions ask for ------------------------------------------------------------------------------------------------------
+
+    def gives(self, what: str) -> tuple[Fraction, str, str]:
+        """The value of one of ``_GIVEN``, what it is, and where it is from."""
+        value, meaning = _GIVEN[what](self)
+        return value, meaning, f"{self.name}: {_SOURCES.get(what, self.source)}"
+
+    def _flops(self, signed: tuple[tuple[int, str], ...], **changed: int) -> int:
+        return sum(sign * self.at(quantity, **changed) for sign, quantity in signed)
+
+    def _tokens(self, sizes: Mapping[str, int]) -> int:
+        return sizes.get("B", 1) * sizes.get("T", 1)
+
+    def _at(self, sizes: Mapping[str, int]) -> str:
+        return f"at T = {sizes['T']:,}" if "T" in sizes else "of one example"
+
+    def parameters(self) -> tuple[Fraction, str]:
+        return Fraction(self.at("parameters")), "parameters"
+
+    def state(self) -> tuple[Fraction, str]:
+        """Weights, gradients, optimizer state, and fp32 copies where the recipe has them."""
+        copies = ("master_weights.bytes",) if (self.options or {}).get("precision") == MASTER else ()
+        found = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
+        return Fraction(found), "weights, gradients, copies and optimizer state of its own step"
+
+    def step_peak(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        at = ", ".join(f"{name} = {sizes[name]:,}" for name in ("B", "T") if name in sizes)
+        return Fraction(self.at("memory.peak")), f"peak of live bytes of its own step at {at}, activations included"
+
+    def per_token(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        what = f"model FLOPs of one token {self._at(sizes)}, forward and backward, without recomputation"
+        return Fraction(self._flops(_MODEL_FLOPS), self._tokens(sizes)), what
+
+    def prompt(self) -> tuple[Fraction, str]:
+        sizes = self.all_sizes()
+        return Fraction(self._flops(_FORWARD), sizes.get("B", 1)), f"FLOPs of the forward of one sequence {self._at(sizes)}"
+
+    def by_length(self, signed: tuple[tuple[int, str], ...]) -> tuple[Fraction, Fraction]:
+        """a and b of a·T + b·T² for one sequence, from two lengths, and right at two more."""
+        if "T" not in self.all_sizes():
+            raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T")
+        t = _LENGTH
+
+        def of(length: int) -> Fraction:
+            return Fraction(self._flops(signed, T=length), self._tokens(self.all_sizes(T=length)))
+
+        b = (of(2 * t) - of(t)) / t
+        a = of(t) - b * t
+        if any(of(k * t) != a + b * k * t for k in (3, 4)):
+            raise BadInputError(f"{self.name[:40]}: its FLOPs have other terms in T than a linear and a square one")
+        return a, b
+
+    @property
+    def in_use(self) -> InUse:
+        """The model in inference mode, recorded once."""
+        if self._in_use is None:
+            from calc.capacity.questions.weights import in_use
+
+            self._in_use = in_use(self.name, self.sizes, self.progress)
+        return self._in_use
+
+    def weights_kept(self) -> tuple[Fraction, str]:
+        return Fraction(self.in_use.weights(self.format).kept), f"bytes of its weights, matrices in {self.format}"
+
+    def weights_read(self) -> tuple[Fraction, str]:
+        """For one token, which is the least for any number of them."""
+        if "T" not in self._own:
+            raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T, so it generates no tokens")
+        found = self.in_use.weights(self.format)
+        parts = " and ".join(str(share) for share in sorted({place.share for place in found.partial}))
+        experts = f"{parts} of the experts', and " if parts else ""
+        return found.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
+
+    def token_flops(self) -> tuple[Fraction, str]:
+        return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
+
+    def cache_values(self) -> tuple[Fraction, str]:
+        """From the model's own kinds of layers; a run at small sizes has to keep the same."""
+        from calc.memory.inference import kept
+
+        spec = self.spec
+        one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
+        self.progress("running the model to see what every layer keeps of a token")
+        found, unknown, _ = kept(spec, one, "fp8")
+        again, _, _ = kept(spec, more, "fp8")
+        if found is None or again is None:
+            raise BadInputError(f"{self.name[:40]}: {unknown}")
+        if again.value != 2 * found.value:
+            raise BadInputError(f"{self.name[:40]} does not keep the same of every token: napkin inference {self.name[:40]} counts it")
+        return Fraction(found.value), "values kept of each token"
+
+
+def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
+    return lambda model: (model.by_length(signed)[index], meaning)
+
+
+def _size(name: str, meaning: str) -> Callable[[Model], tuple[Fraction, str]]:
+    def size(model: Model) -> tuple[Fraction, str]:
+        model.dimension(name)  # or it is refused
+        return Fraction(model.all_sizes()[name]), meaning
+
+    return size
+
+
+_RECORDED = "its recorded forward"
+_SOURCES = {
+    "cache_per_token": "what its layers keep, as a run confirms",
+    "weights_kept": _RECORDED, "weights_read": _RECORDED, "token_flops": _RECORDED,
+}  # fmt: skip
+_GIVEN: dict[str, Callable[[Model], tuple[Fraction, str]]] = {
+    "layers": _size("L", "layers"),
+    "width": _size("d", "model width"),
+    "sequence": _size("T", "tokens of a sequence"),
+    "kv-heads": _size("g", "key/value heads"),
+    "head-width": _size("k", "width of a head"),
+    "experts-per-token": _size("e", "experts that a token goes through"),
+    "parameters": Model.parameters,
+    "state_bytes": Model.state,
+    "step_peak": Model.step_peak,
+    "flops_per_token": Model.per_token,
+    "forward_flops": Model.prompt,
+    "weights_kept": Model.weights_kept,
+    "weights_read": Model.weights_read,
+    "token_flops": Model.token_flops,
+    "cache_per_token": Model.cache_values,
+    "forward_linear": _of(0, _FORWARD, "forward FLOPs of one token that do not grow with the length"),
+    "forward_quadratic": _of(1, _FORWARD, "forward FLOPs of attention for a token and a position"),
+    "step_linear": _of(0, _MODEL_FLOPS, "model FLOPs of one token that do not grow with the length, forward and backward"),
+    "step_quadratic": _of(1, _MODEL_FLOPS, "model FLOPs of attention for a token and a position, forward and backward"),
+}
+
+
+def described(
+    name: str, sizes: Mapping[str, int], progress: Progress, options: Mapping[str, str] | None = None, weights_in: str = "bf16"
+) -> Model:
+    """The model of that name, as ``calc.models.load`` takes it; where it is used, its weights are in the format ``weights_in``."""
+    return Model(name, dict(sizes), options, progress, weights_in)

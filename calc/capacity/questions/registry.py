@@ -1,0 +1,54 @@
+"""All questions by name, each with the file of its family: one family is imported to answer one question."""
+
+from __future__ import annotations
+
+import importlib
+
+from calc.capacity.questions.question import Question
+from calc.errors import BadInputError
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "training": ("training-time", "gpus", "tokens-in-time", "tokens", "flops", "device-flops", "time-per-step", "steps"),
+    "economics": ("gpu-hours", "cost", "energy", "saving"),
+    "memory": (
+        "largest-model", "training-state", "fits", "what-fits", "largest-batch", "largest-sequence", "largest-depth", "largest-width",
+    ),
+    "inference": (
+        "time-per-token", "tokens-per-second", "cache-per-token", "cache", "largest-concurrency", "prefill-time", "decode-turning-point",
+        "bandwidth-bound", "quantised",
+    ),
+    "scaling": ("compute-optimal", "loss"),
+    "batches": ("critical-batch", "noise-scale", "steps-at-batch", "critical-batch-of-loss"),
+    "reliability": ("checkpoint-interval",),
+    "limits": ("attention-crossover", "six-nd-error", "roofline", "ridge-point", "matmul", "data-parallel-tokens"),
+    "sharding": (
+        "sharding", "fewest-ranks", "tensor-traffic", "pipeline-traffic", "pipeline-bubble", "context-traffic", "expert-traffic",
+    ),
+    "utilization": ("mfu", "hfu", "training-mfu", "transformer-flops", "transformer-mfu", "speed-up"),
+    "runs": ("compare",),
+}  # fmt: skip
+
+
+def question(name: str) -> Question:
+    """The question of that name."""
+    for family, names in FAMILIES.items():
+        if name in names:
+            return next(q for q in _of(family) if q.name == name)
+    import difflib
+
+    near = difflib.get_close_matches(name, all_names(), n=1)
+    hint = f"did you mean {near[0]!r}, or " if near else ""
+    raise BadInputError(f"unknown question {name[:40]!r}: {hint}one of {', '.join(all_names())}")
+
+
+def all_names() -> tuple[str, ...]:
+    return tuple(name for names in FAMILIES.values() for name in names)
+
+
+def all_questions() -> tuple[Question, ...]:
+    return tuple(q for family in FAMILIES for q in _of(family))
+
+
+def _of(family: str) -> tuple[Question, ...]:
+    found: tuple[Question, ...] = importlib.import_module(f"calc.capacity.questions.{family}").QUESTIONS
+    return found

@@ -1,0 +1,60 @@
+"""A run beside known ones and beside thresholds of laws, from ``calc/data/known_runs.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from calc.capacity.questions.answer import Row
+from calc.capacity.questions.letters import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
+from calc.capacity.questions.question import Equation, Letter, Question, Values
+from calc.capacity.questions.training import EXACT, PER_TOKEN
+
+if TYPE_CHECKING:
+    from calc.capacity.questions.models import Model
+
+
+@cache
+def known() -> dict[str, list[dict[str, Any]]]:
+    """Runs and thresholds, each with its source. A run has parameters and tokens, and the FLOPs that its source prints, if any."""
+    text = resources.files("calc").joinpath("data/known_runs.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def compute(run: dict[str, Any]) -> Fraction:
+    """FLOPs of a run: as printed, else 6·N·D with the parameters that a token meets."""
+    if "flops" in run:
+        return Fraction(run["flops"])
+    return 6 * Fraction(str(run["parameters"])) * Fraction(str(run["tokens"]))
+
+
+def _compared(values: Values, _: Model | None) -> Sequence[Row]:
+    rows = []
+    for run in known()["run"]:
+        how = "as printed" if "flops" in run else f"6 · {run['parameters']:.4g} · {run['tokens']:.4g}"
+        rows.append(Row(f"times {run['name']}", values["C"] / compute(run), "1", f"{float(compute(run)):.4g} FLOP, {how}; {run['source']}"))
+    for line in known()["threshold"]:
+        share = values["C"] / Fraction(line["flops"])
+        side = "passed" if share > 1 else "not passed"  # each of them is on more than so many
+        rows.append(Row(f"of {line['name']}", share, "1", f"{side}: {line['flops']} FLOP; {line['status']}; {line['source']}"))
+    return rows
+
+
+COMPARE = Question(
+    "compare",
+    "FLOPs of a training beside known runs and thresholds",
+    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN, Letter("p", "pf-days", "PF-days", "the same as days at 10^15 FLOP/s")),
+    (SIX_N_D, Equation("p", "C/(86400*10**15)", "a day has 86,400 s")),
+    "p",
+    also=("C",),
+    with_model=(EXACT,),
+    table=_compared,
+    notes=("thresholds count what the law says, which may be more than the last training run; this is no advice on them",),
+    source=KAPLAN,
+)
+
+QUESTIONS = (COMPARE,)

@@ -1,0 +1,273 @@
+"""A training step on several devices: state on each, bytes that each sends, time on its links, the bubble of a pipeline.
+
+By a number of parameters, or by letters, with even division and what is outside of the layers left out; a model that is named is laid out
+exactly (``calc.capacity.questions.laid``), by the account that ``napkin shard`` shows in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.capacity.questions.letters import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
+from calc.capacity.questions.memory import OPTIMIZER, PARTS, PRECISION
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+
+ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
+SHOEYBI = "Shoeybi et al. 2019, Megatron-LM (arXiv 1909.08053), section 3"
+NARAYANAN = "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), section 2.2"
+_RING = "in a ring, which no other way beats in bytes"
+_ENDS = "of the layers: embedding, head and loss come on top; napkin shard MODEL has them"
+_RATE = "every byte over the device's links to its neighbours; between nodes give link=… of the network"
+
+DATA = Letter("n", "data", "ranks", "data-parallel ranks", whole="up", default="1", because="nothing is divided by data")
+TENSOR = Letter("t", "tensor", "ranks", "tensor-parallel ranks", whole="up", default="1", because="no matrix is divided", firm=True)
+PIPELINE = Letter(
+    "p", "pipeline", "stages", "stages of the pipeline", whole="up", default="1", because="one stage has all layers", firm=True
+)
+MICRO = Letter(
+    "k",
+    "micro-batches",
+    "micro-batches",
+    "micro-batches of a step, on each data rank",
+    whole="up",
+    default="1",
+    because="no number was given",
+)
+_ALL = Letter("G", "devices", "devices", "devices, all ranks together", whole="up", also=("gpus",))
+_SHARE = Letter("a", "rank-parameters", "parameters", "parameters of a tensor and pipeline rank")
+_SENT = Letter("X", "sent", "bytes", "bytes that each device sends in a step")
+_LINK = Letter("l", "link", "bytes/s", "rate of a device's links, per direction", device="link")
+_SECONDS = Letter("s", "seconds", "s", "time of that traffic")
+_TIME = Equation("s", "X/l", "amount over rate; what passes behind the work is not taken off")
+
+# -- state under ZeRO ------------------------------------------------------------------------------------------------------------------
+
+_AROUND = f"(n - 1)/n of each sum and each gathering leaves a rank {_RING}"
+STAGE = Choice(
+    "zero",
+    "stage of ZeRO",
+    {
+        "0": (
+            Equation("M", "(w + q + m + o)*a", "every data rank has all of it"),
+            Equation("X", "2*q*a*(n - 1)/n", f"gradients are summed once a step, which is a scattering and a gathering: {_AROUND}"),
+        ),
+        "1": (
+            Equation("M", "(w + q)*a + (m + o)*a/n", "optimizer state and copies are divided among the data ranks"),
+            Equation("X", "(q + w)*a*(n - 1)/n", f"gradients are scattered once a step, and the weights stepped are gathered: {_AROUND}"),
+        ),
+        "2": (
+            Equation("M", "w*a + (q + m + o)*a/n", "optimizer state, copies and gradients are divided among the data ranks"),
+            Equation("X", "(k*q + w)*a*(n - 1)/n", f"gradients are scattered with every micro-batch, weights gathered once: {_AROUND}"),
+        ),
+        "3": (
+            Equation("M", "(w + q + m + o)*a/n", "all of it is divided among the data ranks"),
+            Equation(
+                "X",
+                "k*(q + 2*w)*a*(n - 1)/n",
+                f"gradients are scattered, weights gathered forward and backward, with every micro-batch: {_AROUND}",
+            ),
+        ),
+    },
+    "nothing is divided among data ranks",
+    {
+        "2": (
+            "the gradients of one layer, whole for a moment, come on top; FSDP2 gathers weights with every micro-batch unless it is told to"
+            " keep them after a backward"
+        ),
+        "3": "one layer or two, whole for a moment, and the gradients of one come on top",
+    },
+)
+# The recipe that ZeRO divides: first, so that it is what is taken where none is named.
+_MIXED = replace(
+    PRECISION,
+    options={name: PRECISION.options[name] for name in ("bf16-master", *(n for n in PRECISION.options if n != "bf16-master"))},
+    because="2 bytes of a weight and of its gradient, 4 of the copy that is stepped, as ZeRO counts",
+)
+_DEVICES = (
+    Condition("Mod(G, t*p) == 0", "devices = {G} is no multiple of {t} tensor ranks times {p} stages: give one that is", refuse=True),
+    Condition("G == n*t*p", "data {n} * tensor {t} * pipeline {p} is not devices = {G}: the ranks multiply to the devices", refuse=True),
+    Condition("G <= N", "{G} devices are more than all {N} parameters", refuse=True),
+)
+SHARDING = Question(
+    "sharding",
+    "bytes of training state on each device, and bytes that each sends, by data, tensor and pipeline ranks and the stage of ZeRO",
+    (
+        PARAMETERS, TENSOR, PIPELINE, DATA, _ALL, replace(MEMORY, meaning="memory that a device needs"), MICRO, _SENT, _LINK, _SECONDS,
+        _SHARE, *PARTS[:-1],
+    ),
+    (
+        Equation("G", "n*t*p", "each data rank has so many tensor ranks and stages"),
+        Equation("a", "N/(t*p)", "matrices and layers are divided evenly"),
+        _TIME,
+    ),
+    "M",
+    choices=(STAGE, _MIXED, OPTIMIZER),
+    conditions=_DEVICES,
+    also=("G", "X", "s"),
+    notes=(
+        "state alone: no activations, no workspace; what tensor ranks and stages send is asked by tensor-traffic and pipeline-traffic",
+        "of which numbers of ranks a model's heads and layers allow, napkin shard MODEL knows",
+        _RATE,
+    ),
+    source=ZERO,
+    laid=True,
+)  # fmt: skip
+FEWEST_RANKS = replace(
+    SHARDING,
+    name="fewest-ranks",
+    summary="the fewest data ranks among which training state fits, by the stage of ZeRO",
+    answer="n",
+    limit="M",
+    choices=(
+        replace(
+            STAGE, options={stage: STAGE.options[stage] for stage in ("3", "2", "1")}, because="all of the state is divided, as by FSDP"
+        ),
+        *SHARDING.choices[1:],
+    ),
+)
+
+# -- traffic of layers -----------------------------------------------------------------------------------------------------------------
+
+_BATCH = Letter("B", "batch", "sequences", "sequences of a step, on each data rank", whole="down", default="1", because="one sequence")
+_ELEMENT = Letter("y", "element-bytes", "bytes", "bytes of an activation", default="2", because="bf16")
+_STREAM = Letter("Y", "stream", "bytes", "what passes from a layer to the next")
+_LAYERS, _WIDTH, _SEQUENCE = (replace(x, model=x.key) for x in (LAYERS, WIDTH, SEQUENCE))
+_PASSES = Equation("Y", "y*B*T*d", "one number for each token and element of the width")
+_OF_LAYERS = (_LAYERS, _WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM)
+_LAST = (_SENT, _LINK, _SECONDS)
+
+
+def _several(letter: str, what: str) -> Condition:
+    return Condition(f"{letter} >= 2", f"one {what} has nothing to exchange: give two or more", refuse=True)
+
+
+_OF_TENSOR = f"(t - 1)/t of each leaves a rank {_RING}"
+TENSOR_TRAFFIC = Question(
+    "tensor-traffic",
+    "bytes that each device sends in a step for tensor parallelism",
+    (*_OF_LAYERS, replace(TENSOR, default="", because="", firm=False), *_LAST),
+    (_PASSES, _TIME),
+    "X",
+    choices=(
+        Choice(
+            "sequence-parallel",
+            "sequence parallelism",
+            {
+                "off": (Equation("X", "2*4*L*Y*(t - 1)/t", f"two all-reduces of a layer forward, two backward: 2·{_OF_TENSOR}"),),
+                "kept": (Equation("X", "8*L*Y*(t - 1)/t", f"each all-reduce is a gathering and a scattering, four of each: {_OF_TENSOR}"),),
+                "again": (Equation("X", "10*L*Y*(t - 1)/t", f"two more gatherings for the gradients of weights: {_OF_TENSOR}"),),
+            },
+            "tensor ranks each keep the whole stream",
+        ),
+    ),
+    conditions=(_several("t", "tensor rank"),),
+    also=("s",),
+    notes=(_ENDS, _RATE),
+    source=f"{SHOEYBI}; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2",
+)
+_PIECES = Letter(
+    "v", "interleave", "pieces", "pieces of the model on each stage", whole="up", default="1", because="stages do not interleave"
+)
+PIPELINE_TRAFFIC = Question(
+    "pipeline-traffic",
+    "bytes that each stage of a pipeline sends in a step",
+    (_WIDTH, _SEQUENCE, _BATCH, _ELEMENT, _STREAM, _PIECES, *_LAST),
+    (_PASSES, Equation("X", "2*v*Y", "each piece sends its results on, and the gradients of its arguments back"), _TIME),
+    "X",
+    also=("s",),
+    notes=("a stage in the middle; the first and the last send one of the two less", _RATE),
+    source=NARAYANAN,
+)
+PIPELINE_BUBBLE = Question(
+    "pipeline-bubble",
+    "time that the stages of a pipeline wait, over the time that they work",
+    (
+        replace(PIPELINE, whole="down", default="", because="", firm=False), replace(MICRO, default="", because=""), _PIECES,
+        Letter("b", "bubble", "1", "waiting over working"),
+        Letter("x", "waiting", "share", "share of the step that a stage waits"),
+    ),
+    (
+        Equation("b", "(p - 1)/(v*k)", "p - 1 turns until the last stage has work, and as many at the end, of 1/v of a stage each"),
+        Equation("x", "b/(1 + b)", "waiting over all"),
+    ),
+    "b",
+    conditions=(
+        Condition("p >= 2", "one stage waits for no other: give two or more", refuse=True),
+        Condition("v == 1 or Mod(k, p) == 0", "interleaved stages take micro-batches in rounds of {p}, and {k} are no rounds"),
+    ),
+    also=("x",),
+    notes=("1F1B and GPipe alike: they differ in memory; all stages take equally long, and sending takes no time",),
+    source=NARAYANAN,
+)  # fmt: skip
+_CONTEXT = Letter("c", "context", "ranks", "context-parallel ranks", whole="up")
+_BLOCK = Letter("K", "block", "bytes", "keys and values of a rank's tokens, in one layer")
+CONTEXT_TRAFFIC = Question(
+    "context-traffic",
+    "bytes that each device sends in a step for context parallelism",
+    (
+        _LAYERS, replace(KV_HEADS, model=KV_HEADS.key), replace(HEAD_WIDTH, model=HEAD_WIDTH.key), _SEQUENCE, _BATCH, _ELEMENT, _CONTEXT,
+        _BLOCK, *_LAST,
+    ),
+    (Equation("K", "2*y*B*T*g*k/c", "a key and a value of width k for each key/value head and token"), _TIME),
+    "X",
+    choices=(
+        Choice(
+            "exchange",
+            "how keys and values go round",
+            {
+                "ring": (
+                    Equation(
+                        "X",
+                        "L*K*(2*(c - 1) + c*4/y)",
+                        "every block visits every rank forward and backward; its gradients go the whole round, in fp32",
+                    ),
+                ),
+                "gather": (
+                    Equation("X", "3*L*K*(c - 1)", "gathered forward and backward, gradients scattered: c - 1 blocks each time"),
+                ),
+            },
+            "keys and values go in a ring",
+        ),
+    ),
+    conditions=(
+        _several("c", "context rank"),
+        Condition("c <= T", "{c} context ranks are more than the {T} tokens of a sequence", refuse=True),
+        Condition("Mod(T, c) == 0", "{c} context ranks do not divide the {T} tokens of a sequence"),
+    ),
+    also=("s",),
+    notes=(
+        "with a causal mask too: a block that a rank has no use for passes through it",
+        "gradients of weights are summed among context ranks as among data ranks: napkin ask sharding",
+        _RATE,
+    ),
+    source="Liu et al. 2023, Ring Attention (arXiv 2310.01889); Grattafiori et al. 2024, Llama 3 (arXiv 2407.21783), section 3.3.2",
+)  # fmt: skip
+_EXPERT = Letter("x", "expert", "ranks", "expert-parallel ranks", whole="up")
+EXPERT_TRAFFIC = Question(
+    "expert-traffic",
+    "bytes that each device sends in a step for expert parallelism",
+    (
+        *_OF_LAYERS, _EXPERT,
+        Letter("e", "experts-per-token", "experts", "experts that a token goes through", whole="down", model="experts-per-token"), *_LAST,
+    ),
+    (
+        _PASSES,
+        Equation("X", "4*L*e*Y*(x - 1)/x", "to the experts and back, forward and backward; of evenly spread rows 1/x stay on their rank"),
+        _TIME,
+    ),
+    "X",
+    conditions=(_several("x", "expert rank"),),
+    also=("s",),
+    notes=("rows are spread evenly over the ranks; layers are those with experts", _RATE),
+    source="Lepikhin et al. 2020, GShard (arXiv 2006.16668), section 3.2",
+)  # fmt: skip
+
+QUESTIONS = (
+    SHARDING,
+    FEWEST_RANKS,
+    TENSOR_TRAFFIC,
+    PIPELINE_TRAFFIC,
+    PIPELINE_BUBBLE,
+    CONTEXT_TRAFFIC,
+    EXPERT_TRAFFIC,
+)

@@ -1,0 +1,110 @@
+"""How long a training takes, how many devices a deadline needs, how many tokens or parameters a time allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.capacity.questions.letters import (  # fmt: skip
+    BATCH,
+    DAYS,
+    DEVICES,
+    FLOPS,
+    KAPLAN,
+    MFU,
+    PARAMETERS,
+    PEAK,
+    RATE,
+    RATE_OF_ALL,
+    SEQUENCE,
+    SIX_N_D,
+    TOKENS,
+)
+from calc.capacity.questions.question import Choice, Equation, Letter, Question
+
+PER_TOKEN = Letter("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
+EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")
+_NOTHING_STANDS_STILL = "nothing stands still: no failure, no checkpoint, no evaluation"
+_ONLY_WEIGHTS = "6·N·D counts products with weights only: attention, elementwise work and the optimizer are left out"
+_TIME = Equation("t", "C/(86400*R)", "amount over rate; a day has 86,400 s")
+
+CONVENTION = Choice(
+    "convention",
+    "FLOPs of a training by its parameters and tokens",
+    {
+        "6ND": (SIX_N_D,),
+        "8ND": (
+            Equation(
+                "C",
+                "8*N*D",
+                "as 6·N·D, and every layer's forward runs again: Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473), equation 4",
+            ),
+        ),
+    },
+    "nothing runs again",
+)
+
+TRAINING_TIME = Question(
+    "training-time",
+    "days to train a model on so many tokens",
+    (PARAMETERS, TOKENS, DEVICES, PEAK, MFU, FLOPS, RATE, DAYS, PER_TOKEN),
+    (RATE_OF_ALL, _TIME),
+    "t",
+    choices=(CONVENTION,),
+    notes=(_NOTHING_STANDS_STILL,),
+    with_model=(EXACT,),
+    source=KAPLAN,
+)
+GPUS = replace(TRAINING_TIME, name="gpus", summary="devices that finish a training by a deadline", answer="n", limit="t")
+TOKENS_FOR_TIME = replace(
+    TRAINING_TIME, name="tokens-in-time", summary="tokens that a model can be trained on in so many days", answer="D", limit="t"
+)
+TOKENS_FOR_COMPUTE = Question(
+    "tokens",
+    "tokens that a model can be trained on with a budget of FLOPs",
+    (PARAMETERS, TOKENS, FLOPS, PER_TOKEN),
+    (),
+    "D",
+    limit="C",
+    choices=(CONVENTION,),
+    with_model=(EXACT,),
+    notes=(_ONLY_WEIGHTS,),
+    source=KAPLAN,
+)
+TRAINING_FLOPS = replace(TOKENS_FOR_COMPUTE, name="flops", summary="FLOPs of a training", answer="C", limit="")
+DEVICE_FLOPS = Question(
+    "device-flops",
+    "FLOPs that devices do in so many days",
+    (DEVICES, PEAK, MFU, DAYS, replace(FLOPS, meaning="FLOPs done"), RATE),
+    (RATE_OF_ALL, Equation("C", "86400*t*R", "rate times time; a day has 86,400 s")),
+    "C",
+)
+_STEP = replace(FLOPS, letter="F", key="step-flops", meaning="FLOPs of one step")
+TIME_PER_STEP = Question(
+    "time-per-step",
+    "seconds that one training step takes",
+    (
+        PARAMETERS, BATCH, SEQUENCE, DEVICES, PEAK, MFU, _STEP, RATE, PER_TOKEN,
+        Letter("s", "seconds", "s", "time of one step"),
+    ),
+    (Equation("F", "6*N*B*T", SIX_N_D.because), RATE_OF_ALL, Equation("s", "F/R", "amount over rate")),
+    "s",
+    with_model=(Equation("F", "c*B*T", EXACT.because),),
+    notes=(_NOTHING_STANDS_STILL, "all devices together run one batch"),
+    source=KAPLAN,
+)  # fmt: skip
+STEPS = Question(
+    "steps",
+    "steps of a training, and tokens of each",
+    (
+        TOKENS,
+        BATCH,
+        SEQUENCE,
+        Letter("S", "steps", "steps", "steps", whole="up"),
+        Letter("b", "tokens-per-step", "tokens", "tokens of a step"),
+    ),
+    (Equation("b", "B*T", "every sequence of the batch has so many tokens"), Equation("S", "D/b", "each token once")),
+    "S",
+    limit="D",
+)
+
+QUESTIONS = (TRAINING_TIME, GPUS, TOKENS_FOR_TIME, TOKENS_FOR_COMPUTE, TRAINING_FLOPS, DEVICE_FLOPS, TIME_PER_STEP, STEPS)

@@ -1,0 +1,110 @@
+"""How much of a device's peak a run reaches: from FLOPs and seconds, from tokens per second, in the conventions of the papers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.capacity.questions.letters import BATCH, HEAD_WIDTH, HEADS, LAYERS, MFU, ONE_DEVICE, PARAMETERS, PEAK, SEQUENCE, VOCABULARY, WIDTH
+from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.training import PER_TOKEN
+
+_WORK = Letter("F", "flops", "FLOP", "FLOPs done")
+_SECONDS = Letter("s", "seconds", "s", "time")
+_RATE = Letter("R", "rate", "FLOP/s", "rate achieved, all devices together")
+_EACH = Letter("X", "achieved", "FLOP/s", "rate achieved, each device")
+_SHARE = (Equation("X", "R/n", "evenly over the devices"), Equation("u", "X/P", "achieved over promised"))
+_DENSE = "the peak is that of the format that is multiplied in, dense"
+
+MFU_OF = Question(
+    "mfu",
+    "model FLOPs utilization: the FLOP/s that serve the model over the peak",
+    (_WORK, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
+    (Equation("R", "F/s", "amount over time"), *_SHARE),
+    "u",
+    also=("R",),
+    notes=("FLOPs of the model, without what runs again; with that it is HFU: napkin ask hfu", _DENSE),
+    source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
+)
+HFU_OF = replace(
+    MFU_OF,
+    name="hfu",
+    summary="hardware FLOPs utilization: all FLOP/s that run, recomputation too, over the peak",
+    letters=tuple(replace(x, key="hfu", meaning="hardware FLOPs utilization") if x is MFU else x for x in MFU_OF.letters),
+    notes=("FLOPs that run, recomputation too", _DENSE),
+)
+TRAINING_MFU = Question(
+    "training-mfu",
+    "model FLOPs utilization of a training, from its tokens per second",
+    (
+        PARAMETERS, LAYERS, HEADS, HEAD_WIDTH, SEQUENCE,
+        Letter("r", "tokens-per-second", "tokens/s", "tokens per second, all devices together"),
+        ONE_DEVICE, PEAK, PER_TOKEN, _RATE, _EACH, MFU,
+    ),
+    (Equation("R", "c*r", "FLOPs of each token"), *_SHARE),
+    "u",
+    choices=(
+        Choice(
+            "convention",
+            "what is counted of a token",
+            {
+                "6N": (Equation("c", "6*N", "2 FLOP for each weight forward, twice that backward"),),
+                "palm": (Equation("c", "6*N + 12*L*h*k*T", "and attention in full: 4·h·k a position and layer, twice that backward"),),
+            },
+            "weights only",
+        ),
+    ),
+    also=("R",),
+    notes=(_DENSE,),
+    source="Chowdhery et al. 2022, PaLM (arXiv 2204.02311), appendix B",
+)  # fmt: skip
+_NARAYANAN = "Narayanan et al. 2021, Megatron-LM (arXiv 2104.04473)"
+_KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198)"
+STEP_CONVENTION = Choice(
+    "convention",
+    "whose count of a transformer's training step",
+    {
+        "korthikanti": (
+            Equation(
+                "F", "72*B*L*T*d**2*(1 + T/(6*d) + V/(12*d*L))", f"{_KORTHIKANTI}, equation 7: model FLOPs, attention in full, f = 4·d"
+            ),
+        ),
+        "korthikanti-hardware": (
+            Equation("F", "72*B*L*T*d**2*(1 + T/(3*d) + V/(12*d*L))", f"{_KORTHIKANTI}, equation 8: attention runs again in the backward"),
+        ),
+        "megatron": (
+            Equation("F", "96*B*T*L*d**2*(1 + T/(6*d) + V/(16*L*d))", f"{_NARAYANAN}, equation 3: every layer's forward runs again"),
+        ),
+    },
+    "model FLOPs",
+)
+_TRANSFORMER = (BATCH, SEQUENCE, LAYERS, WIDTH, VOCABULARY, _WORK)
+TRANSFORMER_FLOPS = Question(
+    "transformer-flops",
+    "FLOPs of a training step of a transformer with 4·d feed-forward width, as a paper counts them",
+    _TRANSFORMER,
+    (),
+    "F",
+    choices=(STEP_CONVENTION,),
+)
+TRANSFORMER_MFU = replace(
+    TRANSFORMER_FLOPS,
+    name="transformer-mfu",
+    summary="utilization of a transformer's training step, as a paper counts it",
+    letters=(*_TRANSFORMER, _SECONDS, ONE_DEVICE, PEAK, _RATE, _EACH, MFU),
+    equations=MFU_OF.equations,
+    answer="u",
+    also=("F", "X"),
+)
+SPEED_UP = Question(
+    "speed-up",
+    "how much more a run does in the same time than another one",
+    (
+        Letter("s", "seconds", "s", "time of a step"),
+        Letter("o", "other-seconds", "s", "time of the other's step"),
+        Letter("v", "more", "1", "more work in the same time, as a part of the other's"),
+    ),
+    (Equation("v", "o/s - 1", "rates are as the reciprocals of the times"),),
+    "v",
+)
+
+QUESTIONS = (MFU_OF, HFU_OF, TRAINING_MFU, TRANSFORMER_FLOPS, TRANSFORMER_MFU, SPEED_UP)

@@ -1,0 +1,161 @@
+"""Numbers as people type them, exactly: ``70e9``, ``15T``, ``80GB``, ``80GiB``, ``30days``, ``50%``, ``3.35TB/s``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from calc.units import TYPED, WORDS
+
+Typed = str | int | float | Fraction
+
+_LARGEST_EXPONENT = 40  # so that products of several numbers can still be shown as doubles
+_LONGEST = 400
+_RANGE = f"from 1e-{_LARGEST_EXPONENT} to 1e{_LARGEST_EXPONENT}"
+
+
+# For each dimension what may stand behind a number, as a multiple of its first unit.
+_SUFFIXES = {name: {**words, **TYPED.get(name, {})} for name, words in WORDS.items()}
+
+# The unit that a number without a suffix is in, by the unit of the letter: its dimension, and how many of the first unit it is.
+UNITS: dict[str, tuple[str, Fraction]] = {
+    "s": ("time", Fraction(1)), "h": ("time", Fraction(3600)), "days": ("time", Fraction(86400)),
+    "bytes": ("memory", Fraction(1)), "bytes/s": ("bandwidth", Fraction(1)),
+    "FLOP": ("work", Fraction(1)), "FLOP/s": ("rate", Fraction(1)),
+    "share": ("share", Fraction(1)), "USD": ("money", Fraction(1)), "USD/h": ("money/h", Fraction(1)),
+    "W": ("power", Fraction(1)), "kWh": ("energy", Fraction(1000)), "1": ("number", Fraction(1)),
+}  # fmt: skip
+
+
+def dimension(unit: str) -> tuple[str, Fraction]:
+    """What a unit measures; a unit that is not in the table counts things (parameters, devices, layers)."""
+    return UNITS.get(unit, ("count", Fraction(1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A positive number in the unit of its letter, and the suffix that it was typed with."""
+
+    value: Fraction
+    suffix: str = ""
+
+
+_NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE](?P<exponent>[+-]?\d+))?(?:/(?P<below>\d+)(?!\w))?")
+
+
+def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
+    """What was typed for ``name``, in ``unit``. Refused where it is no positive number, or its unit is unknown or another's."""
+    found = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
+    if found.value <= 0:
+        raise BadInputError(f"{name} = {_clip(typed)} must be more than 0")
+    if not Fraction(1, 10**_LARGEST_EXPONENT) <= found.value <= 10**_LARGEST_EXPONENT:
+        raise BadInputError(f"{name} = {_clip(typed)} is out of reach: numbers here are {_RANGE}")
+    if unit == "share" and found.value > 1:
+        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(found)}")
+    if whole and found.value.denominator != 1:
+        raise BadInputError(f"{name} = {_clip(typed)} is no whole number of {unit}")
+    return found
+
+
+def _meant(typed: Read) -> str:
+    if 2 <= typed.value <= 100 and not typed.suffix:
+        return f"did you mean {float(typed.value / 100):g}, or {float(typed.value):g}%?"
+    return "give a share above 0, at most 1 or 100%"
+
+
+def _text(name: str, typed: int | float | Fraction) -> str:
+    """A float counts as the decimal that it is written as: 0.1 is a tenth."""
+    if isinstance(typed, bool) or not isinstance(typed, int | float | Fraction):
+        raise BadInputError(f"{name} = {_clip(typed)} is no number")
+    if isinstance(typed, int) and typed.bit_length() > 4 * _LONGEST // 2:
+        raise BadInputError(f"{name} has too many digits: numbers here are {_RANGE}")
+    return str(typed)
+
+
+def _read(name: str, text: str, unit: str) -> Read:
+    text = text.strip()
+    if len(text) > _LONGEST:
+        raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
+    found = _NUMBER.match(text)
+    if found is None:
+        raise BadInputError(f"{name} = {_clip(text)} is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
+    exponent = found["exponent"] or "0"
+    if len(exponent.lstrip("+-").lstrip("0")) > 2 or abs(int(exponent)) > _LARGEST_EXPONENT:
+        raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers here are {_RANGE}")
+    value = Fraction(found["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
+    if found["below"]:
+        value = _divided(name, text, value, int(found["below"]))
+    suffix = text[found.end() :].strip()
+    if text.lstrip("+-").startswith("$"):  # $5M is 5M$, and $2/h is 2$/h
+        suffix = f"{suffix}$" if suffix.isalpha() else f"${suffix}"
+    value = -value if found["sign"] == "-" else value
+    return Read(value * _factor(name, text, suffix, unit, value), suffix)
+
+
+def _divided(name: str, text: str, value: Fraction, below: int) -> Fraction:
+    if not below:
+        raise BadInputError(f"{name} = {_clip(text)} divides by 0")
+    return value / below
+
+
+def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fraction:
+    """What one of ``suffix`` is in ``unit``."""
+    kind, size = dimension(unit)
+    if not suffix or suffix == unit:
+        return Fraction(1)
+    known = _SUFFIXES[kind]
+    if suffix in known:
+        return known[suffix] / size
+    if kind == "bandwidth" and suffix in _SUFFIXES["memory"]:
+        raise BadInputError(f"{name} = {_clip(text)} is an amount of memory: {name} is in {unit}, write {float(value):g}{suffix}/s")
+    if kind in ("memory", "bandwidth"):
+        _refuse_ambiguous(name, text, suffix, value)
+    elsewhere = [other for other, names in _SUFFIXES.items() if suffix in names]
+    if elsewhere:
+        raise BadInputError(f"{name} = {_clip(text)} is {_NAMES[elsewhere[0]]}: {_expected(name, unit, kind)}")
+    near = [word for word in known if word.lower() == suffix.lower()]
+    hint = f"did you mean {near[0]}? " if len(near) == 1 else ""
+    raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {hint}{_expected(name, unit, kind)}")
+
+
+def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> None:
+    """G alone, Gb and gb could each mean two things."""
+    stem = suffix.removesuffix("/s").rstrip("Bbps").upper()
+    if stem in ("K", "M", "G", "T", "P") and suffix.lower().rstrip("bps/") == stem.lower():
+        shown, rest = f"{float(value):g}", "/s" if suffix.endswith(("/s", "ps")) else ""
+        bits = f" or {shown}{stem}bit/s (bits)" if rest else ""
+        raise BadInputError(
+            f"{name} = {_clip(text)} can be read in several ways: write {shown}{stem}B{rest} (powers of 1000),"
+            f" {shown}{stem}iB{rest} (powers of 1024){bits}"
+        )
+
+
+_NAMES = {
+    "memory": "an amount of memory", "bandwidth": "a bandwidth", "work": "an amount of FLOPs", "rate": "a rate of FLOPs", "time": "a time",
+    "count": "a count", "share": "a share", "money": "an amount of money", "money/h": "a price an hour", "power": "a power",
+    "energy": "an energy",
+}  # fmt: skip
+_EXAMPLES = {
+    "count": "70e9, 70B, 15T", "time": "30days, 12h, 5min, 3ms", "memory": "80GB, 80GiB", "bandwidth": "3.35TB/s, 400Gbit/s",
+    "work": "1e25, 3640PFdays", "rate": "989.5TFLOP/s", "share": "0.5, 50%", "money": "5e6, $2", "money/h": "2$/h, 2USD/h",
+    "power": "700W, 1.2MW", "energy": "500MWh", "number": "1.5",
+}  # fmt: skip
+
+
+def _expected(name: str, unit: str, kind: str) -> str:
+    is_ = "a plain number: leave its unit out" if unit == "1" else f"in {unit}"
+    return f"{name} is {is_}{_examples(kind)}"
+
+
+def _examples(kind: str) -> str:
+    return f", e.g. {_EXAMPLES[kind]}"
+
+
+def _clip(typed: object) -> str:
+    """A typed text as a message shows it. Huge integers have no digits to show: Python refuses to write them."""
+    if isinstance(typed, int) and typed.bit_length() > 1000:
+        return f"a number of {typed.bit_length()} bits"
+    text = str(typed)
+    return repr(text if len(text) <= 40 else f"{text[:30]}…") if isinstance(typed, str) else text[:60]

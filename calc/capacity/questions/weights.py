@@ -1,0 +1,143 @@
+"""A model's weights in use: their bytes in a number format, and what of them has to be read for one token.
+
+Bytes are those of ``napkin inference``. What a token reads follows from the recorded forward: rows of a table that is looked up are next
+to nothing, and where a module multiplies a token with less than all of its weights, as experts do, only that share is read.
+Deriving needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calc.derive.result import Derivation
+    from calc.graph.step import Graph
+
+Progress = Callable[[str], None]
+_LOOKUPS = ("aten.embedding.default", "aten.index.Tensor", "aten.index_select.default")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``kept`` bytes of one place, of which a token reads a ``share``."""
+
+    site: str
+    kept: int
+    share: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All weights in one number format, place by place."""
+
+    places: tuple[Read, ...]
+
+    @property
+    def kept(self) -> int:
+        """Bytes of all."""
+        return sum(place.kept for place in self.places)
+
+    @property
+    def partial(self) -> tuple[Read, ...]:
+        """Where a token reads a part only: the experts."""
+        return tuple(place for place in self.places if 0 < place.share < 1)
+
+    def read(self, tokens: int | Fraction = 1) -> Fraction:
+        """Bytes that ``tokens`` read at most, each of them experts that no other reads; those of one token are the least for any number."""
+        return sum((place.kept * min(Fraction(1), place.share * tokens) for place in self.places), start=Fraction(0))
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """The forward of a model in inference mode: its weights in any number format, and FLOPs of one token without any before it, which
+    ``one_token`` is the derivation of."""
+
+    graph: Graph
+    derivation: Derivation
+    one_token: Derivation
+    sizes: Mapping[str, int]
+
+    def weights(self, name: str) -> Weights:
+        """In the number format of that name."""
+        from calc.memory.inference import weights
+
+        shares = self._shares()
+        lines = weights(self.graph, self.derivation, self.sizes, name).lines
+        return Weights(tuple(Read(line.what, line.value, shares[line.what]) for line in lines))
+
+    @property
+    def flops(self) -> int:
+        """Of all matrix products of a forward of one token."""
+        return int(sum(self._products().values()))
+
+    def _products(self) -> dict[str, Fraction]:
+        """FLOPs of one token by the module that multiplies."""
+        found: dict[str, Fraction] = {}
+        for term in self.one_token["flops.forward.matmul"].terms:
+            found[term.site] = found.get(term.site, Fraction(0)) + term.value
+        return found
+
+    def _shares(self) -> dict[str, Fraction]:
+        """What share of each place's weights a token reads. 2 FLOP go with each weight that it is multiplied with."""
+        terms = {term.site: term.value for term in self.derivation["parameters"].terms}
+        products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
+        elements: dict[str, Fraction] = {}
+        for site in matrices:
+            module = _module(site)
+            elements[module] = elements.get(module, Fraction(0)) + terms[site]
+        found = {}
+        for site in terms:
+            flops = products.get(_module(site), Fraction(0)) if site in matrices else Fraction(0)
+            share = min(Fraction(1), flops / (2 * elements[_module(site)])) if flops else Fraction(1)
+            found[site] = Fraction(0) if site in tables else share
+        return found
+
+    def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
+        """Terms of parameters all of whose recorded tensors are such."""
+        for term in self.derivation["parameters"].terms:
+            tensors = [tensor for name, tensor in self.graph.records[0].parameters if term.stands_for(name)]
+            if tensors and all(map(which, tensors)):
+                yield term.site
+
+    def _is_table(self) -> Callable[[Any], bool]:
+        """Whether a tensor is looked up and nothing else: a tied head multiplies its table as well."""
+        used: dict[int, set[str]] = {}
+        for op in self.graph.records[0].ops:
+            for storage in _storages(value for _, value in op.args):
+                used.setdefault(storage, set()).add(op.name)
+        return lambda tensor: bool(used.get(tensor.storage)) and used[tensor.storage] <= set(_LOOKUPS)
+
+
+def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
+    """The model ``name`` in inference mode; weights hang on none of batch and length, which stay as the model has them."""
+    from calc.models.load import load
+    from calc.options import Options
+    from calc.pipeline.pipeline import derive, graph_at
+
+    spec = load(name)
+    own = {letter: size for letter, size in sizes.items() if letter not in ("B", "T")}
+    options = Options(mode="infer")
+    graph = graph_at(spec, own, options, progress=progress)
+    derivation = derive(spec, own, options=options, progress=progress)
+    one = derivation.at_sizes({letter: 1 for letter in ("B", "T") if letter in derivation.sizes})
+    return InUse(graph, derivation, one, {**derivation.sizes, **spec.sizes(own)})
+
+
+def _is_matrix(tensor: Any) -> bool:
+    return len(tensor.shape) > 1
+
+
+def _module(site: str) -> str:
+    return site.rpartition(".")[0]
+
+
+def _storages(values: Iterable[Any]) -> Iterator[int]:
+    """Storages of the tensors among arguments."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _storages(value)
+        elif hasattr(value, "storage"):
+            yield value.storage

@@ -1,0 +1,200 @@
+"""One layout of one model, worked out: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
+
+Every stage of a pipeline that differs is a calculation of its own with its lines; the step follows from the slowest. What a bound of
+time takes for granted stands in its notes. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.capacity.sharding.communication import Collective, collectives, stream
+from calc.capacity.sharding.conditions import Condition, require
+from calc.capacity.sharding.layout import LETTERS, MEANINGS, UNITS, Layout
+from calc.capacity.sharding.memory import KINDS, TOTAL, memory
+from calc.capacity.sharding.model import Model
+from calc.capacity.sharding.parts import Choice, stages_of
+from calc.capacity.sharding.state import State
+from calc.capacity.sharding.temporaries import AT_LOSS
+from calc.capacity.sharding.timing import NOTES, Machine, step_lines, time_lines
+from calc.dimensions import MEANINGS as DIMENSIONS
+from calc.errors import BadInputError
+from calc.symbolic.exact import evaluate_text
+from calc.symbolic.worked import Given, Line, Reckoning
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A collective worked out: bytes of a step and device."""
+
+    collective: Collective
+    payload: Fraction
+    sent: Fraction
+
+
+FITS, UNSURE, NOT = "fits", "may not fit", "does not fit"
+KEPT_FITS = "state and kept activations fit, temporaries are not counted"
+KEPT_UNSURE = "may not fit: state, kept activations and all gradients do not together, temporaries are not counted"
+STATE_FITS, STATE_NOT = "the state alone fits", "the state alone does not fit"
+_OF_STAGE = "the lines of that stage"
+_PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage: its lines with values, its memory by kind, its traffic."""
+
+    name: str
+    reckoning: Reckoning
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Bytes by kind; they add up to ``total``."""
+        return {name: int(self.reckoning[letter]) for name, letter in KINDS.items() if letter in self.reckoning.values}
+
+    @property
+    def total(self) -> int:
+        return int(self.reckoning[TOTAL])
+
+    @property
+    def at_once(self) -> int:
+        """Bytes that are there together for certain: state, and what is kept when a forward ends; and at the loss, what it has beside.
+
+        A layer that runs again does so later. The loss of interleaved stages need not be when they keep the most.
+        """
+        kept = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
+        values = self.reckoning.values
+        again = int(values["Al"]) if "Ab" in values else 0
+        return kept - again + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A layout with all that follows. ``step`` is the time of a step, where rates are known."""
+
+    model: Model
+    layout: Layout
+    state: State
+    machine: Machine | None
+    conditions: tuple[Condition, ...]
+    stages: tuple[Stage, ...]
+    step: Reckoning | None
+
+    @property
+    def fullest(self) -> Stage:
+        """The stage whose devices need most memory; of equal ones the first."""
+        return max(self.stages, key=lambda stage: stage.total)
+
+    @property
+    def memory(self) -> int:
+        return self.fullest.total
+
+    @property
+    def fit(self) -> str:
+        """Whether it fits the machine. The total is a bound from above, so that between it and what is there for certain nobody knows."""
+        if self.machine is None:
+            return ""
+        room = self.machine.memory
+        if not self.model.items:
+            return STATE_FITS if self.memory <= room else STATE_NOT
+        if self.memory <= room:
+            return FITS if self.model.moments else KEPT_FITS
+        if max(stage.at_once for stage in self.stages) > room:
+            return NOT
+        return UNSURE if self.model.moments else KEPT_UNSURE
+
+
+def choice_of(layout: Layout, layers: int) -> Choice:
+    """What of a layout decides which expressions hold."""
+    uneven = layout.pipeline > 1 and layers % (layout.pipeline * layout.interleave) > 0
+    return Choice(
+        layout.axes, layout.zero, layout.sequence, layout.checkpointing, layout.exchange, layout.interleave > 1, uneven,
+        stages_of(layout.pipeline), layout.rank > 0,
+    )  # fmt: skip
+
+
+def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
+    """The layout worked out, or refused with the condition that fails."""
+    held = require(model, layout)
+    choice = choice_of(layout, model.values.get("L", 1))
+    givens = _givens(model, layout, state)
+    stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
+    step = None
+    if machine is not None and not model.only_data:
+        timed = [
+            Given(f"t{n}", stage.reckoning["ts"], "s", f"a step of the {stage.name} stage", _OF_STAGE) for n, stage in enumerate(stages, 1)
+        ]
+        timed += [
+            Given(f"d{n}", stage.reckoning["td"], "s", f"data traffic of the {stage.name} stage", _OF_STAGE)
+            for n, stage in enumerate(stages, 1)
+        ]
+        letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
+        step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
+    return Account(model, layout, state, machine, held, stages, step)
+
+
+def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], state: State, machine: Machine | None) -> Stage:
+    traffic = collectives(model, choice, stage)
+    lines = [*memory(model, choice, stage, state)]
+    if not model.only_data:
+        lines.append(stream(model, choice))
+    lines += [Line(c.letter, c.sent, "bytes", f"sent for {c.axis}, {c.kind}", c.because) for c in traffic]
+    if machine is not None and not model.only_data:
+        lines += time_lines(model, choice, stage, traffic)
+        givens = (*givens, *machine.givens)
+    done = worked(f"{stage} stage" if stage != "only" else "device", givens, lines)
+    whole: Any = done.values
+    found = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
+    return Stage(stage, done, found)
+
+
+def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
+    sizes = [
+        Given(name, Fraction(value), "", DIMENSIONS.get(name, f"dimension {name}"), model.name)
+        for name, value in model.values.items()
+        if name != "B"
+    ]
+    ranks = [Given(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()]
+    number = Fraction(layout.batch, layout.replicas * layout.micro)
+    micros = Given("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
+    kept = {
+        "w": ("weights", state.weights),
+        "q": ("gradients", state.gradients),
+        "o": ("optimizer state", state.optimizer),
+        "u": ("master weights", state.master),
+    }
+    if state.counter:
+        kept["j"] = ("step counters of a tensor, not", state.counter)
+    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in kept.items()]
+    rank = [Given("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
+    return (*sizes, *ranks, *rank, micros, *formats)
+
+
+def worked(name: str, givens: Sequence[Given], lines: Sequence[Line], notes: Sequence[str] = ()) -> Reckoning:
+    """The lines one after another, where they round up and take remainders."""
+    values: dict[str, Any] = {g.letter: _plain(g.value) for g in givens}
+    done = []
+    for line in lines:
+        if line.letter in values:
+            raise BadInputError(f"{name}: {line.letter} stands for two things")
+        value = evaluate_text(line.expr, values)
+        values[line.letter] = _plain(value)
+        done.append(Line(line.letter, line.expr, line.unit, line.meaning, line.because, value))
+    return Reckoning(name, tuple(givens), tuple(done), tuple(notes))
+
+
+def _plain(value: Fraction) -> int | Fraction:
+    """Whole numbers as ``int``, which are several times as fast."""
+    return int(value) if value.denominator == 1 else value
+
+
+def by_axis(traffic: Sequence[Traffic]) -> Mapping[str, Fraction]:
+    """Bytes sent by kind of parallelism."""
+    found: dict[str, Fraction] = {}
+    for item in traffic:
+        found[item.collective.axis] = found.get(item.collective.axis, Fraction(0)) + item.sent
+    return found

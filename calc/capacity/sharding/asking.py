@@ -1,0 +1,217 @@
+"""Sharding asked in words, ``key=value``: which model, how it is laid out, on what. A model that is named is derived, which needs torch.
+
+Words that are no word of a layout, a machine or a recipe are sizes of the model, by its letters.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from calc.capacity.questions.given import require_unit
+from calc.capacity.questions.values import read
+from calc.capacity.sharding.account import Account, account
+from calc.capacity.sharding.conditions import require_devices
+from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of, require_devices_at_most
+from calc.capacity.sharding.model import FIRST, Model, Tensor, decoder
+from calc.capacity.sharding.search import Found, search
+from calc.capacity.sharding.state import State, state_of
+from calc.capacity.sharding.table import Limits
+from calc.capacity.sharding.timing import Machine, machine_of
+from calc.errors import BadInputError
+
+Progress = Callable[[str], None]
+Words = Mapping[str, str]
+
+_COUNTS = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro", "batch", "zero", "rank")
+_KINDS = {"sequence": tuple(SEQUENCE), "checkpointing": CHECKPOINTING, "exchange": EXCHANGE}
+_MACHINE = ("gpu", "hardware", "dtype", "efficiency", "node", "memory", "link", "network", "price")
+_KIND_OF = {"memory": "memory", "link": "link", "network": "link"}
+_RECIPE = ("precision", "optimizer", "attention")
+_SHAPE = ("gated", "bias", "tied", "dropout")
+_OTHER = ("devices", "parameters", "fewer")
+WORDS = (*_COUNTS, *_KINDS, *_MACHINE, *_RECIPE, *_SHAPE, *_OTHER)
+_SEVERAL = 2  # closed forms may have a case of their own for one sequence; a search is about any number of them
+_DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Words read: the model and what it keeps of a parameter, the machine if one is named, what else was given."""
+
+    model: Model
+    state: State
+    machine: Machine | None
+    words: Words
+
+
+def shard(name: str | None, words: Words, progress: Progress) -> Account:
+    """One layout worked out."""
+    layout = layout_of(_layout_words(words))
+    require_devices(layout, _count(words, "devices") if "devices" in words else None)
+    asked = _asked(name, words, layout.micro, layout.devices, progress)
+    return account(asked.model, layout, asked.state, asked.machine)
+
+
+def best(name: str | None, words: Words, progress: Progress) -> Found:
+    """The best layout on so many devices. Words of a layout hold it to them: ``tensor=8``, ``zero=1``."""
+    for needed, example in (("devices", "devices=1024"), ("gpu", "gpu=h100-sxm"), ("batch", "batch=2048, in sequences")):
+        if needed not in words:
+            raise BadInputError(f"a search needs {needed}: give {example}")
+    if "rank" in words:
+        raise BadInputError("a search is about the fullest rank: leave rank out")
+    given = _layout_words(words)
+    layout_of({name: value for name, value in given.items() if name != "sequence"})  # refuses what no layout can have
+    devices, fewer = require_devices_at_most(_count(words, "devices")), _yes(words, "fewer", False)
+    asked = _asked(name, words, _SEVERAL, devices, progress)
+    assert asked.machine is not None
+    progress("evaluating every layout")
+    return search(asked.model, _limits(given, devices, fewer), asked.state, asked.machine)
+
+
+def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
+    fixed = tuple((letter, int(given[name])) for name, letter in LETTERS.items() if name in given and name != "batch")
+    zero = (int(given["zero"]),) if "zero" in given else STAGES
+    kinds = {name: (str(given[name]),) if name in given else known for name, known in _KINDS.items()}
+    return Limits(devices, int(given["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------------
+
+
+def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[Model, State]:
+    """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
+    asked = _asked(name, words, batch, 1, progress)
+    return asked.model, asked.state
+
+
+def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> Asked:
+    """``batch``: sequences at a time, for which a model that is named is derived."""
+    machine = _machine(words, devices)
+    precision = words.get("precision", "bf16-master")
+    state = state_of(precision, words.get("optimizer", "adamw"))
+    if "parameters" in words:
+        return Asked(_of_a_number(name, words), state, machine, words)
+    if name is None:
+        return Asked(_by_letters(words), state, machine, words)
+    for word in _SHAPE:
+        if word in words:
+            raise BadInputError(f"{word} describes a decoder by its letters: {name[:60]} says by itself what it is")
+    return Asked(_named(name, words, precision, batch, progress), state, machine, words)
+
+
+def _of_a_number(name: str | None, words: Words) -> Model:
+    if name is not None:
+        raise BadInputError(f"give parameters or the model {name[:60]!r}, not both")
+    for word in words:
+        if word not in WORDS:
+            raise BadInputError(
+                f"{word[:40]} is a size of a model, and parameters={words['parameters'][:40]} names none: name a model, or leave it out"
+            )
+    number = int(read("parameters", words["parameters"], "parameters", whole=True).value)
+    tensor = Tensor("parameters", str(number), "1", FIRST, per_token=False)
+    why = "a number of parameters says nothing of matrices, heads or layers; name a model, or give its letters (L, d, h, f, V, T)"
+    return Model("so many parameters", {}, (tensor,), (), "as asked", only_data=why, own=(tensor,))
+
+
+def _by_letters(words: Words) -> Model:
+    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    for word in sizes:
+        if word not in _DECODER:
+            near = difflib.get_close_matches(word, (*WORDS, *_DECODER), n=1)
+            raise BadInputError(f"unknown word {word[:40]!r}{f': did you mean {near[0]}?' if near else ': see napkin shard --help'}")
+    if not sizes:
+        raise BadInputError("name a model, or give parameters=70e9, or a decoder by its letters: L=32 d=4096 h=32 f=14336 V=128256 T=8192")
+    gated = _yes(words, "gated", True)
+    bias, tied, dropout = (_yes(words, word, False) for word in ("bias", "tied", "dropout"))
+    attention = words.get("attention", "fused")
+    if attention not in ("fused", "math"):
+        raise BadInputError(f"attention = {attention[:40]!r} is unknown: use fused, math")
+    return decoder(sizes, gated=gated, bias=bias, tied=tied, dropout=dropout, attention=attention)
+
+
+def _named(name: str, words: Words, precision: str, batch: int, progress: Progress) -> Model:
+    """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
+    import calc
+    from calc.capacity.sharding.derived import model_of
+    from calc.capacity.sharding.own import own_buffers, own_tensors
+
+    spec = calc.load(name)
+    sizes = {word: _count(words, word) for word in words if word not in WORDS}
+    if "B" in sizes:
+        raise BadInputError("B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have")
+    if "B" in spec.dimensions:
+        sizes["B"] = batch
+    held = spec.sizes(sizes)
+    attention, optimizer = words.get("attention", "fused"), words.get("optimizer", "adamw")
+    progress(f"deriving {name}")
+    derivation = calc.derive(spec, sizes, progress=progress, precision=precision, attention=attention, optimizer=optimizer)
+    own = own_tensors(spec, held)
+    if (
+        sum(int(t.rows) * int(t.rest) * t.times * (held.get("L", 1) if t.where == "layer" else 1) for t in own)
+        != derivation["parameters"].value
+    ):
+        raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
+    buffers = own_buffers(spec, held)
+    notes = [f"buffers, {buffers:,} bytes whole on every rank, are not in it"] if buffers else []
+    peak = derivation["memory.peak"].value
+    if peak is not None:
+        at_once = f" with {held['B']:,} sequence{'s' if held['B'] > 1 else ''} at a time" if "B" in held else ""
+        notes.append(f"on one device{at_once} the derived peak is {peak:,} bytes; the sum here is a bound from above")
+    return replace(model_of(derivation, own), name=name, notes=tuple(notes))
+
+
+def _machine(words: Words, devices: int) -> Machine | None:
+    """The machine, if a ``gpu`` is named; its words without one are refused."""
+    if "gpu" not in words:
+        for word in _MACHINE:
+            if word in words:
+                raise BadInputError(f"{word} is a property of a machine: name one too, e.g. gpu=h100-sxm")
+        return None
+    from calc.hardware.accelerators import accelerator
+
+    def number(word: str, unit: str) -> Fraction | None:
+        if word not in words:
+            return None
+        found = read(word, words[word], unit)
+        require_unit(_KIND_OF.get(word, ""), word, words[word], found, unit)
+        return found.value
+
+    memory = number("memory", "bytes")
+    return machine_of(
+        accelerator(words["gpu"], words.get("hardware")),
+        dtype=words.get("dtype", "bf16"),
+        efficiency=number("efficiency", "share"),
+        node=_count(words, "node") if "node" in words else None,
+        memory=None if memory is None else int(memory),
+        link=number("link", "bytes/s"),
+        network=number("network", "bytes/s"),
+        price=number("price", "USD/h"),
+        devices=devices,
+    )
+
+
+def _layout_words(words: Words) -> dict[str, int | str]:
+    counts = {word: _count(words, word) if word not in ("zero", "rank") else _small(words, word) for word in _COUNTS if word in words}
+    return {**counts, **{word: words[word] for word in _KINDS if word in words}}
+
+
+def _count(words: Words, word: str) -> int:
+    return int(read(word, words[word], "1" if word not in WORDS else "count", whole=True).value)
+
+
+def _small(words: Words, word: str) -> int:
+    """A stage or a rank, which may be 0."""
+    text = words[word].strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadInputError(f"{word} = {text[:40]} is no whole number from 0 on")
+    return int(text)
+
+
+def _yes(words: Words, word: str, default: bool) -> bool:
+    text = words.get(word, "yes" if default else "no").strip().lower()
+    if text not in ("yes", "no"):
+        raise BadInputError(f"{word} = {text[:40]!r} is neither yes nor no")
+    return text == "yes"

@@ -1,0 +1,218 @@
+"""Bytes that a device sends in a step, by collective, and the time they take on the link that they cross.
+
+An all-reduce of S bytes among n ranks sends 2(n - 1)/n S from each, an all-gather or reduce-scatter to or from S bytes (n - 1)/n S, an
+all-to-all the same (ring, which no algorithm beats in bytes). A group of ranks that fits a node uses the links of the node, any other one
+the network. Latency is left out. Bytes of all of these are compared with those between real ranks, but for a table on two stages (Ce).
+Sources: Thakur et al. 2005 (collectives); Rajbhandari et al. 2020 (arXiv 1910.02054), section 7; Shoeybi et al. 2019 (arXiv 1909.08053),
+section 3; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2; Narayanan et al. 2021 (arXiv 2104.04473), section 3; Liu et al. 2023
+(arXiv 2310.01889); Lepikhin et al. 2020 (arXiv 2006.16668).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.capacity.sharding.layout import AGAIN, BLOCK, OFF, RING
+from calc.capacity.sharding.memory import groups_of, shares
+from calc.capacity.sharding.model import FIRST, LAST, WHOLE, Model
+from calc.capacity.sharding.parts import INNER, ONLY, Choice, elements, passed, product, total
+from calc.symbolic.worked import Line
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, SEND = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "point to point"
+_FP32 = 4  # bytes: gradients that are added up on the way round
+_ROUNDS = {ALL_REDUCE: "2*", ALL_GATHER: "", REDUCE_SCATTER: "", ALL_TO_ALL: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One kind of traffic of a device: ``payload`` bytes of a step are what the collectives are of, ``sent`` what leaves the device.
+
+    ``over`` are the ranks among which, ``axis`` the kind of parallelism, ``once``: in a step, else with every micro-batch.
+    """
+
+    letter: str
+    kind: str
+    axis: str
+    over: str
+    payload: str
+    because: str
+    once: bool = False
+
+    @property
+    def sent(self) -> str:
+        if self.kind == SEND:
+            return self.payload
+        return f"{_ROUNDS[self.kind]}({self.over} - 1)/{_ranks(self.over)}*{product(self.payload)}"
+
+
+def collectives(model: Model, choice: Choice, stage: str) -> tuple[Collective, ...]:
+    """All traffic of a device of this stage. Expressions rest on the lines of ``memory`` (l, Nl, Sl, …) and on Y, the stream."""
+    found: list[Collective] = []
+    if not model.only_data:
+        for group in (_tensor, _context, _expert, _pipeline):
+            found += group(model, choice, stage)
+    return (*found, *_data(model, choice, stage))
+
+
+def stream(model: Model, choice: Choice) -> Line:
+    """The bytes that pass from layer to layer, of which most traffic is a multiple."""
+    return Line("Y", passed(model, choice), "bytes", "stream of a micro-batch", "one tensor passes from a layer to the next")
+
+
+def _tensor(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Two all-reduces of a layer forward and two backward; divided along the sequence, each is a gathering and a scattering."""
+    if not choice.has("t"):
+        return []
+    again = 1 if choice.checkpointing == BLOCK else 0
+    ends = {ONLY: 2, FIRST: 1, LAST: 1, INNER: 0}[stage]
+    loss = product("m", f"3*4*b*{'(T/c)' if choice.has('c') else 'T'}") if stage in (ONLY, LAST) else ""
+    because_loss = "the loss over a divided vocabulary: largest logit, sum of exponentials, logit of the target, in fp32"
+    if choice.sequence == OFF:
+        why = "one behind attention, one behind the feed-forward; backward as many, where inputs were the same" + _beside(ends)
+        found = [Collective("Ct", ALL_REDUCE, "tensor", "t", product("m", f"{4 + 2 * again}*l" + (f" + {ends}" if ends else ""), "Y"), why)]
+    else:
+        gathers = 4 + 2 * again + (2 if choice.sequence == AGAIN else 0)
+        scatters = 4 + 2 * again
+        extra = "; gathered again for the gradients of weights" if choice.sequence == AGAIN else ""
+        ahead = ends + (1 if choice.sequence == AGAIN and stage in (ONLY, LAST) else 0)
+        found = [
+            Collective(
+                "Cg", ALL_GATHER, "tensor", "t", product("m", _plus(f"{gathers}*l", ahead), "Y"), f"before each pair of products{extra}"
+            ),
+            Collective(
+                "Cs", REDUCE_SCATTER, "tensor", "t", product("m", _plus(f"{scatters}*l", ends), "Y"), "behind each pair of products"
+            ),
+        ]
+    if choice.sequence != OFF:
+        found += _whole_vectors(model, choice, stage)
+    if loss:
+        found.append(Collective("Cl", ALL_REDUCE, "tensor", "t", loss, because_loss))
+    return found
+
+
+def _whole_vectors(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Norms and such are whole on each tensor rank, each of which has seen its part of the stream only."""
+    groups = {name: [t for t in tensors if t.divided == WHOLE] for name, tensors in groups_of(model, choice, stage).items()}
+    parts = [product("l", elements(groups[name], choice)) for name in ("l", "e") if groups.get(name)]
+    parts += [elements(groups["o"], choice)] if groups.get("o") else []
+    why = "gradients of norms and other whole vectors: each rank has seen a part of the stream"
+    return [Collective("Cn", ALL_REDUCE, "tensor", "t", product("q", total(parts)), why, once=True)]
+
+
+def _plus(text: str, more: int) -> str:
+    return f"{text} + {more}" if more else text
+
+
+def _beside(ends: int) -> str:
+    return "; at the embedding and at the head" if ends == 2 else "; at this end of the model" if ends else ""
+
+
+def _context(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Keys and values go round (ring attention), or are gathered; backward they do so again, and their gradients go back.
+
+    A ring's gradients are summed from rank to rank, in fp32 as torch's context parallelism has them by default, and ring-flash-attention
+    (github.com/zhuzilin/ring-flash-attention) too.
+    """
+    if not choice.has("c"):
+        return []
+    heads = "g" if "g" in model.values else "h"
+    divisor = ("Min(t, g)" if heads == "g" else "t") if choice.has("t") else ""
+    numbers = f"2*b*(T/c)*{heads}*k" + (f"/{divisor}" if divisor else "")
+    if choice.exchange == RING:
+        hops = f"{model.element * _runs(choice)}*(c - 1) + {_FP32}*c"
+        why = "every block of keys and values visits every rank, forward and backward; their gradients go the whole round, in fp32"
+        return [Collective("Ck", SEND, "context", "c", product("m", "l", hops, numbers), why)]
+    whole = product("m", "l", "c", f"{model.element}*{numbers}")
+    return [
+        Collective("Ck", ALL_GATHER, "context", "c", product(str(_runs(choice)), whole), "keys and values of all, forward and backward"),
+        Collective("Cv", REDUCE_SCATTER, "context", "c", whole, "their gradients"),
+    ]
+
+
+def _runs(choice: Choice) -> int:
+    """How often a layer's exchange runs: forward, backward, and forward again where the layer does."""
+    return 3 if choice.checkpointing == BLOCK else 2
+
+
+def _expert(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Rows go to their experts and back, forward and backward: balanced, so that each rank gets as many as it sends."""
+    if not choice.has("x"):
+        return []
+    divided = choice.has("t") and choice.sequence != OFF
+    number = 6 if choice.checkpointing == BLOCK else 4
+    payload = product("m", f"{number}*l", "e", "Y") + ("/t" if divided else "")
+    return [Collective("Cx", ALL_TO_ALL, "expert", "x", payload, "to the experts and back, forward and backward; a token goes e times")]
+
+
+def _pipeline(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Each piece sends its result on, and the gradient of its argument back."""
+    if stage == ONLY:
+        return []
+    pieces = "v" if choice.interleaved else "1"
+    number = {INNER: product("2", pieces), FIRST: "1", LAST: "1"}[stage]
+    if choice.interleaved and stage != INNER:
+        number = "2*v - 1"
+    divided = choice.has("t") and choice.sequence != OFF
+    found = [
+        Collective(
+            "Cp", SEND, "pipeline", "p", product("m", number, "Y") + ("/t" if divided else ""), "results forward, gradients backward"
+        )
+    ]
+    if model.tied and stage in (FIRST, LAST):
+        table = next(t for t in model.tensors if t.what == "embedding")
+        why = "one table on two stages: its gradients are added up"
+        found.append(Collective("Ce", SEND, "pipeline", "p", product("q", elements((table,), choice)), why, once=True))
+    return found
+
+
+def _data(model: Model, choice: Choice, stage: str) -> list[Collective]:
+    """Gradients are added up among the ranks that have the same weights; ZeRO scatters them and gathers weights."""
+    found: list[Collective] = []
+    groups = [("d", choice.ranks("n", "c", "x"), False)]
+    if model.has_experts and not model.only_data:
+        groups = [("d", choice.ranks("n", "c", "x"), False), ("f", choice.ranks("n", "c"), True)]
+    for letter, over, experts in groups:
+        if over != "1":
+            found += _of_group(model, choice, stage, letter, over, experts)
+    return found
+
+
+def _of_group(model: Model, choice: Choice, stage: str, letter: str, over: str, experts: bool) -> list[Collective]:
+    shared = shares(choice)
+    letter_of = "S" if shared else "N"
+    groups = groups_of(model, choice, stage)
+    layer = "e" if experts else "l"
+    in_layer = f"{letter_of}{layer}" if layer in groups else ""
+    at_ends = f"{letter_of}o" if "o" in groups and not experts else ""
+    each = total(part for part in (product("l", in_layer) if in_layer else "", at_ends) if part)
+    padded = product(each) if not shared else product(_ranks(over), each)
+    if choice.zero == 0 or not shared:
+        return [Collective(f"D{letter}", ALL_REDUCE, "data", over, product("q", each), "gradients, summed once a step", once=True)]
+    if choice.zero == 1:
+        return [
+            Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("q", padded), "gradients, each rank its share", once=True),
+            Collective(
+                f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, after each rank has stepped its share", once=True
+            ),
+        ]
+    scattered = Collective(f"D{letter}", REDUCE_SCATTER, "data", over, product("m", "q", padded), "gradients, with every micro-batch")
+    if choice.zero == 2:
+        return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("w", padded), "weights, once a step", once=True)]
+    if model.only_data and not model.items:  # a number of parameters: all of it counts as layers, as the paper has it
+        twice, why = f"2*{at_ends}", "weights, forward and backward"
+    else:
+        twice = total(part for part in (f"2*l*{in_layer}" if in_layer else "", at_ends) if part)
+        why = "weights, forward and backward; what is outside of the layers stays in between"
+    return [scattered, Collective(f"G{letter}", ALL_GATHER, "data", over, product("m", "w", _ranks(over), twice), why)]
+
+
+def _ranks(over: str) -> str:
+    return over if over.isalnum() else f"({over})"
+
+
+def extent(axis: str, choice: Choice) -> str:
+    """How many neighbouring devices a group of this kind spans, ranks placed in the order tensor, expert, context, data, pipeline."""
+    letters = {"tensor": ("t",), "expert": ("t", "x"), "context": ("t", "x", "c"), "data": ("t", "x", "c", "n")}.get(axis)
+    if letters is None:
+        return product("2", choice.ranks("t", "x", "c", "n"))
+    return choice.ranks(*letters)

@@ -1,0 +1,284 @@
+"""A model as it is divided, read off its derivation: parameter tensors off the polynomial of its parameters, kept tensors one by one.
+
+A model is a decoder if every monomial of its parameters is one that a decoder has: then it is known which side of which matrix is
+divided. If one is not, the model is divided by its batch and its state only, and the monomial is the reason. What the backward keeps is
+then taken whole. Needs no torch: the derivation has been made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from calc.capacity.sharding.model import (  # fmt: skip
+    DIVIDED,
+    EVERY,
+    FIRST,
+    GATHERED,
+    HEADS,
+    LAST,
+    LAYER,
+    REST,
+    ROWS,
+    SAME,
+    STEPS,
+    STREAM,
+    VOCABULARY,
+    WHOLE,
+    Item,
+    Model,
+    Moment,
+    Tensor,
+)
+from calc.capacity.sharding.peaks import moments_of, stepped_of
+from calc.derive.result import Derivation, SavedTensor
+from calc.symbolic.algebra import Algebra
+from calc.symbolic.branches import at_hand
+
+_ELEMENT = {"fp32": 4, "bf16": 2, "bf16-master": 2}
+_LETTERS = ("L", "d", "h", "g", "k", "f", "V", "C", "E", "e")
+_HEADS_AND_WIDTHS = frozenset("hgfV")
+_PRODUCTS = ("mm", "addmm", "bmm", "_grouped_mm")
+Monomials = dict[str, Fraction]
+
+
+def model_of(derivation: Derivation, own: Sequence[Tensor] = ()) -> Model:
+    """The model of a derivation. ``own`` are the module's tensors as they are: all there is where no decoder is recognised."""
+    read, because = _decoder_tensors(derivation)
+    items, unkept = _items(derivation) if not because else ((), "")
+    because = because or unkept
+    tied = sum(t.what in ("embedding", "head") for t in read) == 1
+    values = {} if because else {name: size for name, size in derivation.sizes.items() if name in (*_LETTERS, "T")}
+    tensors, moments = tuple(own), moments_of(derivation, values)
+    if not because and not any(moment.where == LAYER for moment in moments):
+        moments = ()  # a stage without the loss would seem to have none
+    if because:
+        read, items, tied = (), (_all_kept(derivation),), False
+        own = [_counted_out(tensor, derivation.sizes.get("L", 1)) for tensor in own]
+    head = (Tensor("head", "V", "d", LAST, VOCABULARY),) if tied else ()
+    return Model(
+        name=derivation.model,
+        values=values,
+        tensors=(*read, *head),
+        items=items,
+        source="derived from a record of its step",
+        attention=derivation.options["attention"],
+        element=_ELEMENT.get(derivation.options["precision"], 4),
+        tied=tied,
+        only_data=because,
+        own=tuple(own),
+        moments=_at_one_end(moments) if because else moments,
+        stepped=stepped_of(derivation, tensors),
+    )
+
+
+def _at_one_end(moments: Iterable[Moment]) -> tuple[Moment, ...]:
+    """Of a model that is not divided into layers: all that is no step of the optimizer belongs to one place."""
+    return tuple(moment if moment.where == STEPS else replace(moment, where=LAST) for moment in moments)
+
+
+def _counted_out(tensor: Tensor, layers: int) -> Tensor:
+    """A tensor of every layer as so many tensors of the whole."""
+    return replace(tensor, where=FIRST, times=tensor.times * layers) if tensor.where == LAYER else tensor
+
+
+def _all_kept(derivation: Derivation) -> Item:
+    """Activations as a number for each batch: letters of any model may be those of a layout."""
+    sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
+    text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
+    numbers = re.sub(r"[A-Za-z_]\w*", lambda found: str(sizes.get(found[0], found[0])), text)
+    return Item("all that is kept", numbers, SAME, "derived; its batch is that of a rank", EVERY)
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------------
+
+
+def _monomials(text: str) -> Monomials:
+    """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: letters in order, powers written out. A vector in every second layer is a half."""
+    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", text))), [text])
+    found: Monomials = {}
+    for coefficient, powers in algebra.terms(algebra.parse(text)):
+        found["*".join(sorted(name for name, power in powers.items() for _ in range(power)))] = coefficient
+    return found
+
+
+def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
+    """The tensors, or why there are none."""
+    missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
+    if missing:
+        return (), f"it has no dimension {missing[0]}, as decoders have"
+    text = at_hand(derivation["parameters"].text or "0", derivation.sizes)
+    whole = _monomials(text)
+    parts = next((f"{count}*{name}" for name, count in whole.items() if count.denominator != 1 or count < 0), "")
+    if parts:
+        return (), f"its parameters have {parts}: not every layer has the same tensors, as a decoder's have"
+    left = dict(whole)
+    found: list[Tensor] = []
+    experts = "E" in derivation.sizes
+    for tensors in (_of_heads(left, derivation), _of_feed_forward(left, experts), _of_ends(left), _of_vectors(left)):
+        if isinstance(tensors, str):
+            return (), tensors
+        found += tensors
+    if left:
+        return (), f"its parameters have {next(iter(left.values()))}*{next(iter(left))}, which no decoder has"
+    if not _is_whole(found, text, derivation):
+        return (), "the tensors that a decoder has are not all of its parameters"
+    return tuple(found), ""
+
+
+def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> bool:
+    """Whether the tensors recognised add up to the parameters derived: none is lost, and none counted twice."""
+    each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
+    difference = f"{' + '.join(each)} - ({text})"
+    if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width
+        difference = re.sub(r"\bd\b", "(h*k)", difference)
+    return not _monomials(difference)
+
+
+def _of_heads(left: Monomials, derivation: Derivation) -> list[Tensor] | str:
+    """Queries, keys, values and the projection behind them, with their biases. ``L*d*d`` is all four where heads make up the width."""
+    keys = "g*k" if "g" in derivation.sizes and "L*d*g*k" in left else "h*k"
+    if left.pop("L*d*d", 0) == 4:
+        biases = _biases_of_heads(left, derivation)
+    else:
+        shared = left.pop("L*d*g*k", 0)
+        own = left.pop("L*d*h*k", 0)
+        if (own, shared) not in ((2, 2), (4, 0)):
+            return "queries, keys, values and one projection are not what its attention consists of"
+        biases = 3 if left.pop("L*h*k", 0) + left.pop("L*g*k", 0) == 3 else 0
+    found = [
+        Tensor("queries", "h*k", "d", divided=ROWS),
+        Tensor("keys and values", keys, "d", divided=HEADS, times=2),
+        Tensor("attention output", "d", "h*k", divided=REST),
+    ]
+    if biases:
+        found.append(Tensor("bias of queries", "h*k", "1", divided=ROWS, per_token=False))
+        found.append(Tensor("bias of keys and values", keys, "1", divided=HEADS, times=2, per_token=False))
+    return found
+
+
+def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
+    """Where d = h k: of the vectors of width d, those at attention's matrices; three of four are divided as the heads are."""
+    terms = [(term.site.rpartition(".")[0], _monomials(term.expr)) for term in derivation["parameters"].terms]
+    modules = {module for module, monomials in terms if "L*d*d" in monomials}
+    beside = sum(monomials.get("L*d", Fraction(0)) for module, monomials in terms if module in modules)
+    if beside < 3 or left.get("L*d", 0) < beside:
+        return 0
+    left["L*d"] -= 3
+    return 3
+
+
+def _of_feed_forward(left: Monomials, experts: bool) -> list[Tensor] | str:
+    matrices = left.pop("E*L*d*f" if experts else "L*d*f", 0)
+    if matrices not in (2, 3):
+        return f"its feed-forward has {matrices} matrices where decoders have 2 or 3"
+    found = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
+    found.append(Tensor("down", "d", "f", divided=REST, experts=experts))
+    routers = left.pop("E*L*d", Fraction(0))
+    if routers not in (0, 1):
+        return f"it has {routers} matrices or vectors of E*d in a layer, where a decoder has one router"
+    if routers:
+        found.append(Tensor("router", "E", "d"))
+    biases = left.pop("L*f", Fraction(0))
+    if biases:
+        found.append(Tensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
+    return found
+
+
+def _of_ends(left: Monomials) -> list[Tensor] | str:
+    tables = left.pop("V*d", 0)
+    if tables not in (1, 2):
+        return f"it has {tables} tables of the vocabulary where decoders have 1 or 2"
+    found = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+    if tables == 2:
+        found.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+    positions = left.pop("C*d", Fraction(0))
+    if positions:
+        found.append(Tensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
+    return found
+
+
+def _of_vectors(left: Monomials) -> list[Tensor]:
+    """Norms and the biases of products whose result is whole on each rank."""
+    found = []
+    for name, rows, where in (("L*d", "d", LAYER), ("L*k", "k", LAYER), ("d", "d", LAST)):
+        times = left.pop(name, 0)
+        if times:
+            what = "last norm" if where is LAST else "norms and biases"
+            found.append(Tensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
+    return found
+
+
+# -- what the backward keeps ------------------------------------------------------------------------------------------------
+
+
+def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
+    """Every kept tensor once, of a layer or of an end; they add up to the activations derived, or it says that they do not."""
+    if derivation.options["precision"] not in _ELEMENT:
+        return (), f"precision {derivation.options['precision']} keeps casts of weights among its activations: use bf16 or fp32"
+    if derivation.options.get("checkpointing", "none") != "none":
+        return (), "what runs again is chosen by the layout: derive it without checkpointing"
+    counted = [tensor for tensor in derivation.saved if not tensor.same_as]
+    first_layer = next((i for i, tensor in enumerate(counted) if "*" in tensor.site), len(counted))
+    layers = {t.site for t in counted if t.times == "L - 1"}
+    found = []
+    for number, tensor in enumerate(counted):
+        if tensor.times == "1" and tensor.site in layers:
+            continue  # the first layer's own: it has what all others are counted for
+        found.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
+    if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in found) or not _adds_up(found, derivation):
+        return (), "what its backward keeps does not come apart by layer"
+    return tuple(found), ""
+
+
+def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:
+    if tensor.times in ("L", "L - 1"):
+        return LAYER
+    if _is_table(tensor, derivation):
+        return EVERY
+    return FIRST if before else LAST
+
+
+def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
+    algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", f"{tensor.expr} {tensor.times}"))), [tensor.expr, tensor.times])
+    each = algebra.text(algebra.parse(tensor.expr).exquo(algebra.parse(tensor.times))) if where is LAYER else tensor.expr
+    scores = sum(side == "T" for side in tensor.shape) > 1
+    return Item(f"{tensor.tensor}, for {tensor.site}", each, _under(tensor, derivation), tensor.because, where, scores)
+
+
+def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
+    """Whether a tensor has no sequences, only positions: angles that all layers share. With one sequence only a head width tells."""
+    letters = _letters(tensor)
+    return letters <= {"T", "k"} and ("B" not in derivation.held or letters != {"T"})
+
+
+def _letters(tensor: SavedTensor) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", " ".join(tensor.shape)))
+
+
+def _under(tensor: SavedTensor, derivation: Derivation) -> str:
+    """Along what a kept tensor is divided, by the letters of its shape."""
+    letters = _letters(tensor)
+    if letters & _HEADS_AND_WIDTHS:
+        return DIVIDED
+    if "B" not in letters and (_is_table(tensor, derivation) or "T" not in letters):
+        return SAME
+    if tensor.tensor.startswith("model input") or ("e" not in letters and tensor.dtype.startswith("int")):
+        return SAME
+    if "e" in letters or "E" in letters:
+        return GATHERED
+    if "d" in letters and any(f".{name}." in tensor.operator for name in _PRODUCTS):
+        made_at = tensor.tensor.rpartition(" at ")[2]
+        # Heads put together again for the projection behind them: made by the module that holds the projection.
+        merged = any(d.name == "k" and d.tied for d in derivation.dims) and tensor.site.rpartition(".")[0] == made_at
+        return DIVIDED if merged and made_at else GATHERED
+    return STREAM
+
+
+def _adds_up(items: Iterable[Item], derivation: Derivation) -> bool:
+    texts = [f"L*({item.expr})" if item.where is LAYER else item.expr for item in items]
+    whole = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
+    algebra = Algebra(tuple(derivation.sizes), [*texts, whole])
+    return bool(sum((algebra.parse(text) for text in texts), start=algebra.constant(0)) == algebra.parse(whole))

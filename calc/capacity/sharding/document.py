@@ -1,0 +1,83 @@
+"""A layout, or the best of all, as the ``"schema": 1`` document: plain data, fractions as text, what is unknown null with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.capacity.sharding.account import Account, Stage, Traffic
+from calc.capacity.sharding.search import Found, parts_of_step
+from calc.derive.to_json import number
+
+SCHEMA = 1
+
+
+def of_account(found: Account) -> dict[str, Any]:
+    """One layout with all its lines."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": found.model.name, "source": found.model.source, "notes": list(found.model.notes)},
+        "layout": found.layout.to_json(),
+        "devices": found.layout.devices,
+        "state": found.state.source,
+        "memory": {"value": number(found.memory), "unit": "byte", "stage": found.fullest.name, "at_once": number(found.fullest.at_once)},
+        "fit": found.fit or None,
+        "conditions": [{"expr": c.expr, "because": c.because} for c in found.conditions],
+        "stages": [_stage(stage) for stage in found.stages],
+        "step": None if found.step is None else found.step.to_json(),
+        "because": _no_step(found) or None,
+    }
+
+
+def _no_step(found: Account) -> str:
+    if found.step is not None:
+        return ""
+    return "no machine is named" if found.machine is None else f"its products are not known apart: {found.model.only_data}"
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "memory": {kind: number(value) for kind, value in stage.kinds.items()},
+        "total": number(stage.total),
+        "traffic": [_traffic(item) for item in stage.traffic],
+        "reckoning": stage.reckoning.to_json(),
+    }
+
+
+def _traffic(item: Traffic) -> dict[str, Any]:
+    of = item.collective
+    return {
+        "collective": of.kind,
+        "axis": of.axis,
+        "over": of.over,
+        "payload": {"expr": of.payload, "value": str(item.payload)},
+        "sent": {"expr": of.sent, "value": str(item.sent)},
+        "per": "step" if of.once else "micro-batch, all of a step together",
+        "because": of.because,
+    }
+
+
+def of_search(found: Found) -> dict[str, Any]:
+    """The winner in full; the others by their layout, memory and time."""
+    return {
+        "schema": SCHEMA,
+        "valid": found.counted,
+        "fitting": found.fitting,
+        "refused": dict(found.refused),
+        "winner": of_account(found.winner),
+        "front": [_short(one) for one in found.front],
+        "runners_up": [{**_short(loser.account), "because": loser.because} for loser in found.runners],
+        "faster_but_too_large": None if found.larger is None else _short(found.larger),
+    }
+
+
+def _short(one: Account) -> dict[str, Any]:
+    step = one.step
+    assert step is not None  # a search has a machine
+    return {
+        "layout": one.layout.to_json(),
+        "memory": number(one.memory),
+        "seconds": str(step["step"]),
+        "usd": str(step["cost"]) if "cost" in step.values else None,
+        "parts": {name: str(value) for name, value in parts_of_step(one).items()},
+    }

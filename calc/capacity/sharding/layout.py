@@ -1,0 +1,140 @@
+"""How a training step is laid out over devices: the ranks of each kind, and the choices that go with them. Torch-free.
+
+Ranks are placed innermost first: tensor, expert, context, data, pipeline. Ranks of one data-parallel replica of the experts are
+``data * context``; all other weights are the same on ``data * context * expert`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from calc.errors import BadInputError
+from calc.platform.arguments import shown
+
+# What sequence parallelism does with the input of a product that all tensor ranks need whole.
+OFF, KEPT, AGAIN = "off", "kept", "again"
+SEQUENCE = {
+    OFF: "tensor ranks each keep the whole stream between products",
+    KEPT: "the stream is divided along its length; what is gathered for a product is kept for the backward, as torch's classes have it",
+    AGAIN: "the stream is divided along its length; what was gathered for a product is gathered again in the backward",
+}
+NONE, ATTENTION, BLOCK = "none", "attention", "block"
+CHECKPOINTING = (NONE, ATTENTION, BLOCK)
+RING, GATHER = "ring", "gather"
+EXCHANGE = (RING, GATHER)
+STAGES = (0, 1, 2, 3)
+LETTERS = {
+    "data": "n", "tensor": "t", "pipeline": "p", "context": "c", "expert": "x", "interleave": "v", "micro": "b", "batch": "B",
+}  # fmt: skip
+MEANINGS = {
+    "data": "data-parallel ranks",
+    "tensor": "tensor-parallel ranks",
+    "pipeline": "stages of the pipeline",
+    "context": "context-parallel ranks",
+    "expert": "expert-parallel ranks",
+    "interleave": "pieces of the model that each stage holds",
+    "micro": "sequences of a micro-batch",
+    "batch": "sequences of a step, all devices together",
+}
+UNITS = {
+    "data": "ranks", "tensor": "ranks", "pipeline": "stages", "context": "ranks", "expert": "ranks", "interleave": "pieces",
+    "micro": "sequences", "batch": "sequences",
+}  # fmt: skip
+LARGEST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Ranks by kind, and how the step runs on them. ``batch`` sequences of a step; left out, each replica has one micro-batch.
+
+    ``zero`` is the stage of ZeRO: 1 divides optimizer state and master weights among data ranks, 2 gradients too, 3 weights too.
+    ``rank`` is whose part of what ZeRO divides is counted: of the ranks that share, the first ones are the fullest.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    interleave: int = 1
+    micro: int = 1
+    batch: int = 0
+    zero: int = 0
+    sequence: str = OFF
+    checkpointing: str = NONE
+    exchange: str = RING
+    rank: int = 0
+
+    def __post_init__(self) -> None:
+        for name in MEANINGS:
+            _require_count(name, getattr(self, name), least=0 if name == "batch" else 1)
+        _require_one_of("zero", self.zero, STAGES)
+        _require_one_of("sequence", self.sequence, tuple(SEQUENCE))
+        _require_one_of("checkpointing", self.checkpointing, CHECKPOINTING)
+        _require_one_of("exchange", self.exchange, EXCHANGE)
+        shared = self.data * self.context * self.expert
+        if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 0 <= self.rank < shared:
+            raise BadInputError(f"rank = {_clipped(self.rank)} is none of the {shared} that share weights: they are 0 to {shared - 1}")
+        if not self.batch:
+            object.__setattr__(self, "batch", self.replicas * self.micro)
+
+    @property
+    def replicas(self) -> int:
+        """How many parts the batch has: each takes sequences of its own."""
+        return self.data * self.expert
+
+    @property
+    def devices(self) -> int:
+        return self.data * self.tensor * self.pipeline * self.context * self.expert
+
+    @property
+    def letters(self) -> dict[str, int]:
+        """The numbers of the layout by their letters in expressions."""
+        return {letter: getattr(self, name) for name, letter in LETTERS.items()}
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """Letters of the kinds that divide anything here."""
+        return frozenset(
+            LETTERS[name] for name in ("data", "tensor", "pipeline", "context", "expert", "interleave") if getattr(self, name) > 1
+        )
+
+    def to_json(self) -> dict[str, int | str]:
+        return asdict(self)
+
+    @property
+    def words(self) -> str:
+        """The layout as it is typed: only what is not the default."""
+        default = {f.name: f.default for f in fields(self)}
+        return " ".join(f"{name}={value}" for name, value in asdict(self).items() if value != default[name])
+
+
+def layout_of(given: Mapping[str, int | str]) -> Layout:
+    """A layout by the names of its parts."""
+    known = [f.name for f in fields(Layout)]
+    for name in given:
+        if name not in known:
+            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(known)}")
+    return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
+
+
+def require_devices_at_most(devices: int) -> int:
+    """The devices of a search, of which there can be no more than of one kind of ranks."""
+    if not 1 <= devices <= LARGEST:
+        raise BadInputError(f"devices = {_clipped(devices)} is no count of devices: give an integer from 1 to 10**9")
+    return devices
+
+
+def _require_count(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+        raise BadInputError(f"{name} = {_clipped(value)} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
+
+
+def _require_one_of(name: str, value: object, known: tuple[object, ...]) -> None:
+    if type(value) not in (int, str) or value not in known:
+        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, known))}")
+
+
+def _clipped(value: object) -> str:
+    return value[:40] if isinstance(value, str) else shown(value)

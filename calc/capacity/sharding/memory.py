@@ -1,0 +1,232 @@
+"""Bytes on a device of each stage, by kind: weights, gradients, optimizer state, copies, activations, and what is gathered for a moment.
+
+The device is the fullest of its stage: the first tensor rank, and the first of the ranks among which ZeRO divides. Pieces of a share
+are filled up to one size, as FSDP2 does with the rows of every tensor, so all ranks allocate the same for weights and gradients.
+Sources: Rajbhandari et al. 2020 (arXiv 1910.02054), section 5; Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022
+(arXiv 2205.05198), section 4; Narayanan et al. 2021 (arXiv 2104.04473), section 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from calc.capacity.sharding.layout import BLOCK, OFF
+from calc.capacity.sharding.model import EVERY, FIRST, LAST, Item, Model, Tensor
+from calc.capacity.sharding.parts import (  # fmt: skip
+    EXACT,
+    FILLED,
+    ONLY,
+    WHOLE_RANK,
+    Choice,
+    at_the_end,
+    beside_layers,
+    elements,
+    fewer,
+    in_layers,
+    kept,
+    layers,
+    layers_in_flight,
+    on_rank,
+    outside,
+    parameters,
+    passed,
+    pieces,
+    product,
+    times,
+    total,
+)
+from calc.capacity.sharding.state import State
+from calc.capacity.sharding.temporaries import temporaries
+from calc.symbolic.worked import Line
+
+KINDS: Mapping[str, str] = {
+    "weights": "W", "gradients": "Q", "optimizer": "O", "master": "U", "gathered": "H", "unreduced": "J", "activations": "A",
+    "temporaries": "X",
+}  # fmt: skip
+WORDS: Mapping[str, str] = {
+    "weights": "weights", "gradients": "gradients", "optimizer": "optimizer state", "master": "master weights",
+    "gathered": "weights gathered", "unreduced": "gradients not yet divided", "activations": "activations",
+    "temporaries": "temporaries",
+}  # fmt: skip
+TOTAL = "M"
+_DIVIDED = "each matrix is divided along its columns or rows, each vector that goes with divided columns too"
+_CUT = "each tensor's rows in as many equal pieces as ranks have it, the last ones filled up (FSDP2)"
+
+
+def shares(choice: Choice) -> bool:
+    """Whether ZeRO divides anything here."""
+    return choice.zero > 0 and choice.ranks("n", "c", "x") != "1"
+
+
+def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line, ...]:
+    """The lines of one stage. The last is the total; those of ``KINDS`` that are there add up to it."""
+    kept_always = (*_parameters(model, choice, stage), *_state(model, choice, stage, state))
+    transient = _transient(model, choice, stage)
+    activations = _activations(model, choice, stage)
+    passing = temporaries(model, choice, stage, state, shares(choice))
+    there = {line.letter for line in (*kept_always, *transient, *activations, *passing)}
+    kinds = [letter for letter in KINDS.values() if letter in there]
+    whole = Line(TOTAL, total(kinds), "bytes", *_together(model))
+    return (*kept_always, *transient, *activations, *passing, whole)
+
+
+def _together(model: Model) -> tuple[str, str]:
+    """What the sum is, and why."""
+    when = "at the moment when the most micro-batches are under way"
+    if model.moments:
+        return "all of it", f"{when}, and as if gradients and the largest temporaries were whole then: no moment has more"
+    return "what is kept", f"{when}; temporaries are not counted"
+
+
+def _parameters(model: Model, choice: Choice, stage: str) -> list[Line]:
+    found = [] if model.only_data else [Line("l", layers(choice, stage), "layers", "layers of this stage", _stage_words(choice))]
+    found += _counted(model, choice, stage, "N")
+    if shares(choice):
+        found += _counted(model, choice, stage, "S", FILLED)
+    if shares(choice) and choice.ranked:
+        found += _counted(model, choice, stage, "Z", EXACT)
+    return found
+
+
+_OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of rank r"}
+
+
+def _counted(model: Model, choice: Choice, stage: str, letter: str, how: str = WHOLE_RANK) -> list[Line]:
+    """Elements of a layer, of its experts, of what is outside of layers, and of all."""
+    why = {FILLED: _CUT, EXACT: "without the filling: the last ranks have fewer rows, or none"}.get(how, _DIVIDED)
+    what = _OF_RANK[how]
+    groups = groups_of(model, choice, stage)
+    words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
+    found = [
+        Line(f"{letter}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
+        for name, tensors in groups.items()
+    ]
+    return [*found, Line(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
+
+
+def groups_of(model: Model, choice: Choice, stage: str) -> dict[str, list[Tensor]]:
+    """The tensors of a stage: of a layer (l), of its experts (e), outside of the layers (o)."""
+    tensors = parameters(model, choice)
+    if model.only_data:
+        return {"o": list(tensors)}
+    found = {"l": in_layers(tensors, experts=False), "e": in_layers(tensors, experts=True), "o": outside(tensors, stage, model.tied)}
+    return {name: of for name, of in found.items() if of}
+
+
+def whole_of(groups: Mapping[str, object], letter: str) -> str:
+    layer = total(f"{letter}{name}" for name in ("l", "e") if name in groups)
+    return total([*([product("l", layer)] if layer != "0" else []), *([f"{letter}o"] if "o" in groups else [])])
+
+
+def _stage_words(choice: Choice) -> str:
+    if not choice.has("p"):
+        return "all: there is one stage"
+    return "L + 2 are divided: embedding and head take the place of a layer each" if choice.uneven else "divided evenly"
+
+
+def _state(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
+    by = {number: "S" if shares(choice) and choice.zero >= number else "N" for number in (1, 2, 3)}
+    exact = "Z" if choice.ranked and by[1] == "S" else by[1]
+    found = []
+    counters = ""
+    if state.counter:
+        groups = {name: total(times(t, choice) for t in tensors) for name, tensors in groups_of(model, choice, stage).items()}
+        layer = total(groups[name] for name in ("l", "e") if name in groups)
+        number = total([*([product("l", layer)] if layer != "0" else []), *([groups["o"]] if "o" in groups else [])])
+        found.append(Line("K", number, "tensors", "parameter tensors of a rank", "each has step counters of its own"))
+        counters = " + j*K"
+    found += [
+        Line("W", f"w*{by[3]}", "bytes", "weights", "w bytes each" + _divided(by[3])),
+        Line("Q", f"q*{by[2]}", "bytes", "gradients", "q bytes each" + _divided(by[2])),
+        Line(
+            "O", f"o*{exact}{counters}", "bytes", "optimizer state", "o bytes each" + _divided(by[1]) + (", j a tensor" if counters else "")
+        ),
+    ]
+    if state.master:
+        found.append(Line("U", f"u*{exact}", "bytes", "master weights", "u bytes each" + _divided(by[1])))
+    return found
+
+
+def _divided(by: str) -> str:
+    return ", of the rank's share" if by == "S" else ", whole on each data rank"
+
+
+def _transient(model: Model, choice: Choice, stage: str) -> list[Line]:
+    """What stages 2 and 3 hold whole for a moment, layer by layer; all of a model without layers is one unit."""
+    if not shares(choice) or choice.zero < 2 or not model.items:  # without items, what the parts of a model are is not known
+        return []
+    groups = groups_of(model, choice, stage)
+    layer = total(f"N{name}" for name in ("l", "e") if name in groups)
+    found = []
+    if choice.zero == 3:
+        gathered = "w*N" if model.only_data else f"w*(N - Max(0, l - 2)*{product(layer)})"
+        why = "a layer is whole while it runs, the next one is fetched meanwhile; what is outside of the layers stays"
+        found.append(Line("H", gathered, "bytes", "weights gathered", why))
+    units = [unit for unit in (layer, "No" if "o" in groups else "0") if unit != "0"]
+    largest = f"Max({', '.join(units)})" if len(units) > 1 else product(units[0])
+    found.append(
+        Line("J", f"q*{largest}", "bytes", "gradients not yet divided", "of the largest unit, before they are summed and scattered")
+    )
+    return found
+
+
+def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
+    beside = beside_layers(model, stage)
+    if model.only_data and not model.items:
+        return []
+    if model.only_data:
+        return [Line("A", total(on_rank(item, choice) for item in beside), "bytes", "activations", "of the sequences of one rank")]
+    found = [
+        Line(
+            "Al",
+            total(on_rank(item, choice) for item in kept(model, choice)),
+            "bytes",
+            "kept of a layer and micro-batch",
+            _kept_words(choice),
+        )
+    ]
+    number, unit = ("l" if stage == ONLY else "i"), "Al"
+    if stage != ONLY:
+        why = "1F1B: a stage begins as many micro-batches as stages follow it before the first backward comes back"
+        found.append(Line("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
+    if choice.checkpointing == BLOCK:
+        divided = choice.has("t") and choice.sequence != OFF
+        why = "a layer that runs again keeps its argument"
+        found.append(Line("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why))
+        unit = "Ab"
+    parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
+    shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
+    for letter, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
+        items = [on_rank(item, choice) for item in beside if of(item)]
+        if items:
+            found.append(
+                Line(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
+            )
+            parts.append(
+                _at_the_end(choice, stage, letter, f"z*{unit}" if shorter else "")
+                if of is _once
+                else product(pieces(choice, stage), letter)
+            )
+    if shorter:
+        found.append(Line("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer"))
+    found.append(Line("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
+    return found
+
+
+def _once(item: Item) -> bool:
+    return item.where != EVERY
+
+
+def _every(item: Item) -> bool:
+    return item.where == EVERY
+
+
+def _at_the_end(choice: Choice, stage: str, letter: str, less: str) -> str:
+    """What the piece at an end of the model has more, and less, than others, at the fuller of two moments."""
+    found = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
+    return f"Max({', '.join(found)})" if len(found) > 1 else found[0]
+
+
+def _kept_words(choice: Choice) -> str:
+    words = {"none": "what its backward needs", "attention": "what its backward needs, without scores, which are made again"}
+    return words.get(choice.checkpointing, "of the one layer that runs again at a time")

@@ -1,0 +1,250 @@
+"""What sharding needs to know of a model: its parameter tensors, what its backward keeps, and along which side each is divided.
+
+All of it is expressions in the model's letters (``calc.dimensions``), so that one description serves every layout. A decoder is given by
+its letters, by published formulas; or read off a derivation (``calc.capacity.sharding.derived``), exact for that module. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calc.errors import BadInputError
+
+# Where a tensor or an item is: in every layer, before the first one, behind the last one, on every stage.
+LAYER, FIRST, LAST, EVERY = "layer", "first", "last", "every"
+STEPS = "steps"  # and at the end of a step, when the optimizer runs
+# Along which side tensor parallelism divides a matrix of (rows, rest): columns of the product, its sums, key/value heads, the vocabulary.
+WHOLE, ROWS, REST, HEADS, VOCABULARY = "", "rows", "rest", "heads", "vocabulary"
+# What happens to a kept tensor under tensor and sequence parallelism.
+DIVIDED, STREAM, GATHERED, SAME = "divided", "stream", "gathered", "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """``times`` parameter tensors of ``rows`` (their first side) by ``rest``; ``per_token`` if each token is multiplied with it."""
+
+    what: str
+    rows: str
+    rest: str
+    where: str = LAYER
+    divided: str = WHOLE
+    times: int = 1
+    experts: bool = False
+    per_token: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Bytes that the backward of ``B`` sequences of ``T`` tokens needs, in one layer or once. ``scores`` grow as T squared."""
+
+    what: str
+    expr: str
+    under: str
+    because: str
+    where: str = LAYER
+    scores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Bytes that are there for a moment only, beside what is kept: ``parts`` are ``(expression, how it is divided)``, and add up.
+
+    ``where``: in a layer, at an end, or as the optimizer ``STEPS``, when nothing is kept any more. ``beside_all``: all that is kept is
+    there for certain, as it is at the loss.
+    """
+
+    what: str
+    parts: tuple[tuple[str, str], ...]
+    where: str = LAYER
+    beside_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as it is divided. ``only_data`` says why nothing but its batch and its state can be, where that is so.
+
+    ``own`` are the module's tensors as they are, which count where none is divided by columns.
+    ``attention`` is ``fused`` (no scores are kept, and their product runs again) or ``math``; ``tied``: one table serves both ends.
+    ``moments`` are what comes and goes, of which the largest counts; without any it is not known. ``stepped``: bytes that the optimizer has
+    for a moment, of each parameter beside its gradient, and of each element of the largest tensor; left out, they follow from the state.
+    """
+
+    name: str
+    values: Mapping[str, int]
+    tensors: tuple[Tensor, ...]
+    items: tuple[Item, ...]
+    source: str
+    attention: str = "fused"
+    element: int = 2
+    tied: bool = False
+    only_data: str = ""
+    own: tuple[Tensor, ...] = ()
+    notes: tuple[str, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    stepped: tuple[int, int] | None = None
+
+    @property
+    def has_experts(self) -> bool:
+        return "E" in self.values
+
+
+_LETTERS = {"L": "layers", "d": "width", "h": "heads", "V": "vocabulary", "T": "length"}
+_KORTHIKANTI = "Korthikanti et al. 2022 (arXiv 2205.05198), section 4"
+
+
+def decoder(
+    sizes: Mapping[str, int], *, gated: bool = True, bias: bool = False, tied: bool = False, dropout: bool = False, attention: str = "fused"
+) -> Model:
+    """A decoder of pre-norm blocks from its letters: L, d, h, V, T, and where they differ from the usual g, k, f; C with learned positions;
+    E and e with experts. What its backward keeps is the published account, in 2-byte numbers."""
+    values = _completed(sizes, gated)
+    tensors = (*_attention(bias), *_norms(bias), *_feed_forward(values, gated, bias), *_ends(values, bias, tied))
+    items = (*_kept_by_attention(attention, dropout), *_kept_by_feed_forward(values, gated, dropout), *_kept_at_ends(dropout, bias))
+    kind = f"{'gated' if gated else 'plain'} feed-forward{', biases' if bias else ''}, {'one table' if tied else 'a head of its own'}"
+    source = f"published account: {_KORTHIKANTI}; {kind}"
+    return Model("decoder", values, tensors, items, source, attention, tied=tied, moments=_moments(values, gated, attention, dropout))
+
+
+def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
+    """Letters that follow from others where they are not given: g = h, k = d/h, f = 4 d or its gated equal in FLOPs, 8 d/3."""
+    missing = [f"{letter} ({word})" for letter, word in _LETTERS.items() if letter not in sizes]
+    if missing:
+        raise BadInputError(f"a decoder by its letters needs {', '.join(missing)}: give them, or name a model")
+    if ("E" in sizes) != ("e" in sizes):
+        raise BadInputError("experts need both E (how many) and e (how many a token goes through)")
+    d, h = sizes["d"], sizes["h"]
+    if "k" not in sizes and d % h:
+        raise BadInputError(f"h = {h} heads do not divide the width d = {d}: give the head width k")
+    if "f" not in sizes and gated:
+        raise BadInputError("a gated feed-forward needs its width f: give f, or gated=no for f = 4*d")
+    found = {"g": h, "k": d // h, "f": 4 * d, **sizes}
+    if found["h"] % found["g"]:
+        raise BadInputError(f"g = {found['g']} key/value heads do not divide the {h} heads")
+    if found.get("e", 1) > found.get("E", 1):
+        raise BadInputError(f"e = {found['e']} experts a token are more than all {found['E']}")
+    return found
+
+
+def _attention(bias: bool) -> list[Tensor]:
+    found = [
+        Tensor("queries", "h*k", "d", divided=ROWS),
+        Tensor("keys and values", "g*k", "d", divided=HEADS, times=2),
+        Tensor("attention output", "d", "h*k", divided=REST),
+    ]
+    if bias:
+        found += [_bias("queries", "h*k", ROWS), _bias("keys and values", "g*k", HEADS, 2), _bias("attention output", "d")]
+    return found
+
+
+def _bias(of: str, rows: str, divided: str = WHOLE, times: int = 1) -> Tensor:
+    return Tensor(f"bias of {of}", rows, "1", divided=divided, times=times, per_token=False)
+
+
+def _norms(bias: bool) -> list[Tensor]:
+    return [Tensor("norms", "d", "1", times=4 if bias else 2, per_token=False)]
+
+
+def _feed_forward(values: Mapping[str, int], gated: bool, bias: bool) -> list[Tensor]:
+    experts = "E" in values
+    of = "experts' " if experts else ""
+    found = [Tensor(f"{of}gate and up" if gated else f"{of}up", "f", "d", divided=ROWS, times=2 if gated else 1, experts=experts)]
+    found.append(Tensor(f"{of}down", "d", "f", divided=REST, experts=experts))
+    if experts:
+        found.append(Tensor("router", "E", "d"))
+    if bias and not experts:
+        found += [_bias("up", "f", ROWS, 2 if gated else 1), _bias("down", "d")]
+    return found
+
+
+def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[Tensor]:
+    found = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+    if "C" in values:
+        found.append(Tensor("positions", "C", "d", FIRST, per_token=False))
+    found.append(Tensor("last norm", "d", "1", LAST, times=2 if bias else 1, per_token=False))
+    found.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+    return found
+
+
+# -- what the backward keeps: bytes in 2-byte numbers -------------------------------------------------------------------------
+
+_MATH = "math"
+
+
+def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
+    found = [
+        Item("input of the norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
+        Item(
+            "input of queries, keys, values", "2*B*T*d", GATHERED, "the gradient of a weight is its input times the gradient of its output"
+        ),
+        Item("queries", "2*B*T*h*k", DIVIDED, "each product's backward needs the other factor"),
+        Item("keys and values", "4*B*T*g*k", DIVIDED, "each product's backward needs the other factor"),
+        Item("input of the output projection", "2*B*T*h*k", DIVIDED, "what attention gives, head by head"),
+    ]
+    if attention == _MATH:
+        found.append(Item("softmax", "2*B*T*T*h", DIVIDED, "its backward needs its result", scores=True))
+        if dropout:
+            found.append(Item("noise on the scores", "B*T*T*h", DIVIDED, "a byte an element", scores=True))
+            found.append(Item("scores after the noise", "2*B*T*T*h", DIVIDED, "what values are multiplied with", scores=True))
+    else:
+        found.append(Item("logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again"))
+    if dropout:
+        found.append(Item("noise behind attention", "B*T*d", STREAM, "a byte an element"))
+    return found
+
+
+def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool) -> list[Item]:
+    times, rows = ("*e", "rows of a token's experts, balanced") if "E" in values else ("", "rows")
+    hidden = f"8*B*T*f{times}" if gated else f"4*B*T*f{times}"
+    of = "gate, its activation, up, and their product" if gated else "before and after the activation"
+    found = [
+        Item("input of the second norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
+        Item(
+            "input of the feed-forward",
+            f"2*B*T*d{times}",
+            GATHERED,
+            f"the gradient of a weight is its input times that of its output: {rows}",
+        ),
+        Item("hidden", hidden, DIVIDED, of),
+    ]
+    if times:
+        found.append(Item("what experts give", "2*B*T*d*e", GATHERED, "each is weighted by its share, whose gradient needs it"))
+    if dropout:
+        found.append(Item("noise behind the feed-forward", "B*T*d", STREAM, "a byte an element"))
+    return found
+
+
+def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
+    found = [
+        Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST),
+        Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised", LAST),
+        Item("input of the head", "2*B*T*d", GATHERED, "the gradient of the head is its input times that of the logits", LAST),
+        Item("logits", "4*B*T*V", DIVIDED, "the loss is taken in fp32", LAST),
+    ]
+    if dropout:
+        found.append(Item("noise on the embedding", "B*T*d", STREAM, "a byte an element", FIRST))
+    return found
+
+
+# -- what is there for a moment ---------------------------------------------------------------------------------------------------
+
+
+def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bool) -> tuple[Moment, ...]:
+    """Gradients of what is kept, which the backward makes one after another, in 2-byte numbers; those of the loss in fp32.
+
+    Source: torch's ``cross_entropy``, whose backward holds the gradient of the log-probabilities while it makes that of the logits, a new
+    tensor each; and the chain rule, by which an operator's backward holds the gradients of its result and of its arguments.
+    """
+    times = "*e" if "E" in values else ""
+    stream = f"2*B*T*d{times}"
+    what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
+    found = [
+        Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
+        Moment(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
+        Moment("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
+        Moment("token ids and targets", (("16*B*T", SAME),), STEPS),
+    ]
+    if attention == _MATH:
+        noise = 2 if dropout else 0
+        found.append(Moment("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER))
+    return tuple(found)

@@ -1,0 +1,33 @@
+"""A module's own parameter tensors, built without memory: their rows are what FSDP2 cuts. Needs torch when it is asked."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
+
+from calc.capacity.sharding.model import FIRST, LAYER, Tensor
+from calc.spec import Spec
+
+
+def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
+    """The tensors by the pattern of their name; those that there are L of belong to the layers."""
+    from calc.trace.bare import bare
+
+    parameters = bare(spec, sizes).named_parameters()
+    found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
+    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
+
+
+def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """Bytes of the module's buffers, which nothing here divides."""
+    from calc.trace.bare import bare
+
+    return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())
+
+
+def _tensor(name: str, shape: tuple[int, ...], count: int, layers: int) -> Tensor:
+    rows, rest = (shape[0], prod(shape[1:])) if shape else (1, 1)
+    in_layers = "*" in name and layers > 0 and count % layers == 0
+    return Tensor(name, str(rows), str(rest), LAYER if in_layers else FIRST, times=count // layers if in_layers else count, per_token=False)

@@ -1,0 +1,249 @@
+"""Expressions of what one device of a layout has of a model: its tensors, its share of them, the layers of its stage.
+
+Letters: n data, t tensor, p pipeline, c context, x expert ranks; v pieces of a stage, m micro-batches of b sequences, B sequences of a
+step. Kinds that divide nothing (1 rank) are left out of the expressions, so that these stay readable; a search leaves in those it varies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from calc.capacity.sharding.layout import AGAIN, OFF
+from calc.capacity.sharding.model import (
+    DIVIDED,
+    EVERY,
+    FIRST,
+    GATHERED,
+    HEADS,
+    LAST,
+    LAYER,
+    REST,
+    ROWS,
+    STREAM,
+    VOCABULARY,
+    Item,
+    Model,
+    Tensor,
+)
+
+# Stages of a pipeline that differ: the first, one in the middle (the second), the last; or the one there is.
+INNER, ONLY = "inner", "only"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What decides which expressions hold: all that is no number in them. ``axes`` are the letters of kinds that divide something."""
+
+    axes: frozenset[str]
+    zero: int
+    sequence: str
+    checkpointing: str
+    exchange: str
+    interleaved: bool
+    uneven: bool
+    stages: tuple[str, ...]
+    ranked: bool = False
+
+    @property
+    def only_data(self) -> bool:
+        """Whether every rank has whole tensors, or rows of whole tensors."""
+        return not self.axes & {"t", "p", "x"}
+
+    def has(self, letter: str) -> bool:
+        return letter in self.axes
+
+    def over(self, *letters: str) -> str:
+        """``/(n*c)`` of those letters that divide something."""
+        found = [letter for letter in letters if letter in self.axes]
+        return "" if not found else f"/{found[0]}" if len(found) == 1 else f"/({'*'.join(found)})"
+
+    def ranks(self, *letters: str) -> str:
+        """``n*c`` of those letters that divide something, ``1`` without any."""
+        return "*".join(letter for letter in letters if letter in self.axes) or "1"
+
+
+def stages_of(pipeline: int) -> tuple[str, ...]:
+    """The kinds of stages of a pipeline."""
+    return (ONLY,) if pipeline == 1 else (FIRST, LAST) if pipeline == 2 else (FIRST, INNER, LAST)
+
+
+def total(parts: Iterable[str]) -> str:
+    """A sum; of nothing, 0."""
+    return " + ".join(parts) or "0"
+
+
+@lru_cache(maxsize=65536)  # a search writes the same few thousand products again and again
+def product(*factors: str) -> str:
+    """A product without its ones; sums in it get brackets."""
+    kept = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
+    return "*".join(kept) or "1"
+
+
+def _flat(text: str) -> str:
+    """``text`` without what stands in brackets."""
+    while "(" in text:
+        shorter = re.sub(r"\([^()]*\)", "", text)
+        if shorter == text:
+            return text
+        text = shorter
+    return text
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------------
+
+
+def local(tensor: Tensor, choice: Choice) -> tuple[str, str]:
+    """Rows and rest of a tensor on a tensor rank: the first, which has most where a vocabulary does not divide."""
+    rows, rest = tensor.rows, tensor.rest
+    if not choice.has("t"):
+        return rows, rest
+    match tensor.divided:
+        case _ if tensor.divided == ROWS:
+            return f"{rows}/t", rest
+        case _ if tensor.divided == REST:
+            return rows, f"{rest}/t"
+        case _ if tensor.divided == HEADS:
+            return f"{rows}/{'t' if 'g' not in rows else 'Min(t, g)'}", rest
+        case _ if tensor.divided == VOCABULARY:
+            return f"ceiling({rows}/t)", rest
+    return rows, rest
+
+
+def sharers(tensor: Tensor, choice: Choice) -> str:
+    """Among how many ranks ZeRO divides a tensor: all that have the same one."""
+    return choice.ranks("n", "c") if tensor.experts else choice.ranks("n", "c", "x")
+
+
+def times(tensor: Tensor, choice: Choice) -> str:
+    """How many of a tensor a rank has, in a layer or once."""
+    return product(str(tensor.times), f"E{choice.over('x')}" if tensor.experts else "1")
+
+
+WHOLE_RANK, FILLED, EXACT = "whole", "filled", "exact"
+
+
+def elements(tensors: Iterable[Tensor], choice: Choice, how: str = WHOLE_RANK) -> str:
+    """Elements on a rank, or of ZeRO's part, for which each tensor's rows are cut into equal pieces: ``FILLED``, as every rank allocates
+    it, or ``EXACT``, without the filling, of rank r of those that share."""
+    return total(_elements(tensor, choice, how) for tensor in tensors)
+
+
+def _elements(tensor: Tensor, choice: Choice, how: str) -> str:
+    rows, rest = local(tensor, choice)
+    among = sharers(tensor, choice)
+    if how != WHOLE_RANK and among != "1":
+        piece = f"ceiling({rows}/{f'({among})' if '*' in among else among})"
+        rank = "floor(r/x)" if tensor.experts and choice.has("x") else "r"
+        rows = piece if how == FILLED else f"(Min({rows}, ({rank} + 1)*{piece}) - Min({rows}, {rank}*{piece}))"
+    return product(times(tensor, choice), rows, rest)
+
+
+def parameters(model: Model, choice: Choice) -> tuple[Tensor, ...]:
+    """The tensors that are counted: the module's own where they stay whole, else a decoder's matrices, each by itself."""
+    return model.own if model.own and choice.only_data else model.tensors
+
+
+def in_layers(tensors: Iterable[Tensor], experts: bool) -> list[Tensor]:
+    return [t for t in tensors if t.where == LAYER and t.experts == experts]
+
+
+def outside(tensors: Iterable[Tensor], stage: str, tied: bool) -> list[Tensor]:
+    """Tensors of a stage that belong to no layer. A table that serves both ends is there once where both are on one stage."""
+    at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
+    return [t for t in tensors if t.where in at and not (tied and stage == ONLY and t.what == "head")]
+
+
+# -- layers of a stage ------------------------------------------------------------------------------------------------------
+
+
+def slots(choice: Choice) -> str:
+    """Layers of a stage in the middle."""
+    return "(L + 2*Min(1, Mod(L, p*v)))/p" if choice.uneven else "L/p"
+
+
+def fewer(choice: Choice) -> str:
+    """By how many layers the first and the last stage are shorter."""
+    return "Min(1, Mod(L, p*v))" if choice.uneven else "0"
+
+
+def layers(choice: Choice, stage: str) -> str:
+    """Layers of a stage. Where L does not divide, L + 2 does: the ends then count as layers, and the first and last stage have one less."""
+    if stage == ONLY:
+        return "L"
+    return slots(choice) if stage == INNER or not choice.uneven else f"{slots(choice)} - {fewer(choice)}"
+
+
+def pieces(choice: Choice, stage: str) -> str:
+    """Micro-batches that a stage holds at once, once for each of its pieces (1F1B).
+
+    Stage i of p holds p - i of the m. Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 of its v m pieces.
+    Source: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.3.
+    """
+    if stage == ONLY:
+        return "1"
+    if choice.interleaved:
+        return {FIRST: "Min(m*v, (v + 1)*p - 1)", INNER: "Min(m*v, (v + 1)*p - 3)", LAST: "(v - 1)*p + 1"}[stage]
+    return {FIRST: "Min(m, p)", INNER: "Min(m, p - 1)", LAST: "1"}[stage]
+
+
+def at_the_end(choice: Choice, stage: str) -> tuple[str, ...]:
+    """Micro-batches in the piece that holds the embedding (on the first stage) or the head (on the last), while a stage holds the most.
+
+    Interleaved there are two such moments, one micro-batch apart. Which of them is the fuller one matters where that piece is shorter.
+    """
+    if stage == FIRST and choice.interleaved:
+        return ("Min(m, 2*p - 1)", "Min(m, 2*p)") if choice.uneven else ("Min(m, 2*p)",)
+    if stage == LAST and choice.interleaved and choice.uneven:
+        return ("(1 - Min(1, m - p))", "1")
+    return ("Min(m, p)",) if stage == FIRST else ("1",)
+
+
+def layers_in_flight(choice: Choice, stage: str) -> str:
+    """Layers whose activations a stage holds at once, each for one micro-batch; those that an end has fewer are not yet taken off."""
+    if stage == ONLY:
+        return "L"
+    return product(pieces(choice, stage), f"{slots(choice)}/v" if choice.interleaved else slots(choice))
+
+
+# -- activations ------------------------------------------------------------------------------------------------------------
+
+
+def on_rank(item: Item, choice: Choice) -> str:
+    """Bytes of an item of one micro-batch on a rank."""
+    return of_rank(item.expr, item.under, choice)
+
+
+def of_rank(expr: str, under: str, choice: Choice) -> str:
+    """Bytes of one micro-batch on a rank, ``expr`` being those of all of it, divided as ``under`` says."""
+    text = re.sub(r"\bB\b", "b", expr)
+    if choice.has("c"):
+        text = re.sub(r"\bT\b", "(T/c)", text)
+    if choice.has("t") and _is_divided(under, choice):
+        among = "Min(t, g)" if under == DIVIDED and re.search(r"\bg\b", text) else "t"  # more ranks than key heads have one each
+        text = f"({text})/{among}" if " " in text else f"{text}/{among}"
+    if choice.has("t") and under == DIVIDED and re.search(r"\bV\b", text):
+        text = re.sub(r"\bV/t$", "ceiling(V/t)", text)
+    return text
+
+
+def _is_divided(under: str, choice: Choice) -> bool:
+    return under == DIVIDED or (under == STREAM and choice.sequence != OFF) or (under == GATHERED and choice.sequence == AGAIN)
+
+
+def kept(model: Model, choice: Choice) -> list[Item]:
+    """Items of a layer that stay from the forward to the backward."""
+    return [item for item in model.items if item.where == LAYER and not (choice.checkpointing == "attention" and item.scores)]
+
+
+def beside_layers(model: Model, stage: str) -> list[Item]:
+    """Items of a stage that belong to no layer."""
+    at = {FIRST: (FIRST,), LAST: (LAST,), ONLY: (FIRST, LAST)}.get(stage, ())
+    return [item for item in model.items if item.where in (*at, EVERY)]
+
+
+def passed(model: Model, choice: Choice) -> str:
+    """Bytes of the stream between two layers, of one micro-batch, whole on each tensor rank."""
+    return f"{model.element}*b*{'(T/c)' if choice.has('c') else 'T'}*d"

@@ -1,0 +1,139 @@
+"""What a step has for a moment, read off the candidates of its derived peak: what of each is neither state, nor gradient, nor kept.
+
+``calc.capacity.sharding.temporaries`` adds the largest of them to all that is kept. Needs no torch: the derivation has been made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+
+from calc.capacity.sharding.model import DIVIDED, FIRST, LAST, LAYER, SAME, STEPS, Moment, Tensor
+from calc.derive.result import Candidate, Derivation
+from calc.symbolic.algebra import Algebra
+from calc.symbolic.branches import at_hand
+from calc.symbolic.exact import evaluate_text
+
+_STATE = frozenset({"parameter", "master weight", "optimizer state", "gradient", "buffer"})  # which have lines of their own, or a note
+_SIDES = frozenset("hgfV")
+Parts = dict[str, int]
+
+
+def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[Moment, ...]:
+    """The moments in ``letters`` and the batch; other sizes are numbers. None where the peak, or what is kept, is unknown."""
+    kept, known = derivation["activations.bytes"].text, {*letters, "B"}
+    found: dict[tuple[str, str], Parts] = {}
+    full: set[str] = set()
+    for candidate in derivation["memory.peak"].candidates if kept is not None else ():
+        for text in candidate.parts.values():
+            if any("B" in _names(name) for name in _atoms(text, derivation)):
+                return ()  # a number of a batch that is no product of it: another batch has another
+        found[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, kept or "0", derivation, known)
+        full |= {candidate.at} if _has_all(candidate, derivation) else set()
+    most = {at: parts for at, parts in found.items() if not _is_less(*at, parts, found)}
+    return tuple(_moment(what, where, parts, what in full) for (what, where), parts in most.items())
+
+
+def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
+    """Whether all that is kept for the backward is there at a moment."""
+    left = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
+    return left == derivation["activations.bytes"].value
+
+
+def stepped_of(derivation: Derivation, own: Iterable[Tensor]) -> tuple[int, int] | None:
+    """Bytes that the optimizer has for a moment: of each parameter beside its gradient, and of each element of the largest tensor.
+
+    Unknown where no moment of the optimizer can be the peak of one device: on a stage without a loss it still may be.
+    """
+    number, gradients = derivation["parameters"].value or 1, derivation["gradients.bytes"].value or 0
+    largest = max((int(t.rows) * int(t.rest) for t in own), default=number)
+    steps = [c.part_values for c in derivation["memory.peak"].candidates if _steps(c.at)]
+    if not steps:
+        return None
+    each = max(Fraction(values.get("gradient", 0) - gradients, number) for values in steps)
+    return max(0, ceil(each)), max(-(-values.get("temporary", 0) // largest) for values in steps)
+
+
+def _steps(at: str) -> bool:
+    return at.startswith("optimizer")
+
+
+def _site(at: str) -> str:
+    return at.rpartition(" at ")[2].removesuffix(", the last")
+
+
+def _where(at: str, derivation: Derivation) -> str:
+    """In a layer if its site is of several; before the layers if a parameter there is; else behind them."""
+    if _steps(at):
+        return STEPS
+    site = _site(at)
+    if "*" in site:
+        return LAYER
+    sites = [term.site for term in derivation["parameters"].terms]
+    first = next((i for i, of in enumerate(sites) if "*" in of), 0)
+    return FIRST if site in sites[:first] else LAST
+
+
+def _beside(candidate: Candidate, kept: str, derivation: Derivation, known: Iterable[str]) -> Parts:
+    """Bytes of a moment by product of letters: temporaries, and what of all else is more than all that is kept.
+
+    State and gradients have lines of their own. As the optimizer steps nothing is kept, and what is left then counts.
+    """
+    temporary = "temporary"
+    left = " + ".join(f"({text})" for role, text in candidate.parts.items() if role not in {*_STATE, temporary}) or "0"
+    if _steps(candidate.at):
+        return _products(left, derivation, known)
+    beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(kept, derivation.sizes)})"
+    if "L" in known:  # there is one layer at least, and what it keeps covers as much
+        beyond = re.sub(r"\bL\b", "(L + 1)", beyond)
+    more = _products(beyond, derivation, known)
+    parts = _products(candidate.parts.get(temporary, "0"), derivation, known)
+    return {name: parts.get(name, 0) + more.get(name, 0) for name in dict.fromkeys((*parts, *more))}
+
+
+def _products(text: str, derivation: Derivation, known: Iterable[str]) -> Parts:
+    """Coefficients, rounded up, by product of known letters. Products with a minus are left out: the sum is a bound from above."""
+    sizes = derivation.sizes
+    chosen = at_hand(text, sizes)
+    algebra = Algebra(sorted(_names(chosen)), [chosen])
+    found: dict[str, Fraction] = {}
+    for coefficient, powers in algebra.terms(algebra.parse(chosen)):
+        number, letters = coefficient, []
+        for name, power in powers.items():
+            if name in known:
+                letters += [name] * power
+            else:
+                number *= evaluate_text(name, sizes) ** power
+        key = "*".join(sorted(letters, key=lambda letter: (letter == "V", letter)))  # the side that is rounded up stands last
+        found[key] = found.get(key, Fraction(0)) + number
+    return {key: ceil(number) for key, number in found.items() if number > 0}
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def _atoms(text: str, derivation: Derivation) -> list[str]:
+    """What of a form is no letter: ``floor(T/2)``."""
+    chosen = at_hand(text, derivation.sizes)
+    return [name for name in Algebra(sorted(_names(chosen)), [chosen]).names if not name.isidentifier()]
+
+
+def _is_less(what: str, where: str, parts: Parts, found: Mapping[tuple[str, str], Parts]) -> bool:
+    """Whether another moment of the same place has as much of everything; of equal ones the first stays."""
+    before = True  # as long as the other stands before this one
+    for (other, at), more in found.items():
+        before &= (other, at) != (what, where)
+        enough = at == where and other != what and all(more.get(name, 0) >= number for name, number in parts.items())
+        if enough and (before or more != parts):
+            return True
+    return False
+
+
+def _moment(what: str, where: str, parts: Parts, full: bool) -> Moment:
+    """A moment that has what is kept, and nothing that is counted whole where ranks might divide it, is there for certain."""
+    each = [("*".join([str(number), *([name] if name else [])]), name) for name, number in parts.items()]
+    certain = where == LAST and all(not name or _SIDES & set(name.split("*")) for name in parts)
+    return Moment(what, tuple((expr, DIVIDED if _SIDES & set(name.split("*")) else SAME) for expr, name in each), where, full and certain)

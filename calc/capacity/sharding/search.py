@@ -1,0 +1,195 @@
+"""The best layout of a model on so many devices: all of them by arrays, the first ones again in fractions, and why others lose.
+
+The winner is the fastest that fits, of equally fast ones the one that needs least memory; what is equal in both stands in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from calc.capacity.sharding.account import Account, account
+from calc.capacity.sharding.arrays import Array
+from calc.capacity.sharding.layout import Layout
+from calc.capacity.sharding.memory import WORDS
+from calc.capacity.sharding.model import Model
+from calc.capacity.sharding.state import State
+from calc.capacity.sharding.table import NAMES, Limits, Table, table
+from calc.capacity.sharding.timing import Machine
+from calc.errors import BadInputError
+
+_RECHECKED = 24
+_SORTED = 20_000  # of the fastest, in which the runners-up are looked for
+_DIGITS = 12  # layouts whose times differ by less are compared exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Loser:
+    """A layout that is not the best, and why."""
+
+    account: Account
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The winner, the front of time and memory (and cost) with it, and those that lose; ``counted`` layouts are valid, ``fitting`` fit."""
+
+    winner: Account
+    front: tuple[Account, ...]
+    runners: tuple[Loser, ...]
+    larger: Account | None
+    counted: int
+    fitting: int
+    refused: Mapping[str, int]
+
+
+def search(model: Model, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Found:
+    """The fastest layout that fits, and what stands beside it. Nothing fits: refused, with what would."""
+    found = table(model, limits, state, machine)
+    if not len(found):
+        raise BadInputError(_no_layout(found, limits))
+    fits = found.memory <= machine.memory
+    if not fits.any():
+        raise BadInputError(_nothing_fits(model, found, limits, state, machine))
+    fitting = _order(found, np.flatnonzero(fits))
+    best = _exact(model, found, _near(found, fitting), limits, state, machine)
+    best.sort(key=lambda a: (_seconds(a), a.memory))  # stable: what is equal stays in the order of the arrays
+    faster = _order(found, np.flatnonzero(~fits & (found.seconds < float(_seconds(best[0])))))
+    larger = _exact(model, found, faster[:1], limits, state, machine)
+    on_front = _exact(model, found, _front(found, fits)[:front], limits, state, machine)
+    others = _exact(model, found, _others(found, fitting, best[0].layout, runners), limits, state, machine)
+    losers = tuple(Loser(other, _why(best[0], other)) for other in others)
+    return Found(best[0], tuple(on_front), losers, larger[0] if larger else None, len(found), int(np.count_nonzero(fits)), found.refused)
+
+
+def _seconds(found: Account) -> Fraction:
+    assert found.step is not None  # a search has a machine
+    return found.step["step"]
+
+
+def _exact(model: Model, found: Table, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine) -> list[Account]:
+    """Those rows in fractions; that the arrays said the same to twelve digits is made sure of."""
+    exact = []
+    for row in rows:
+        worked = account(model, found.layout(int(row), limits.batch), state, machine)
+        for value, array in ((Fraction(worked.memory), found.memory), (_seconds(worked), found.seconds)):
+            if abs(Fraction(float(array[row])) - value) * 10**_DIGITS > value:
+                raise BadInputError(f"internal error: the arrays have {array[row]} where {float(value)} is exact; please report it")
+        exact.append(worked)
+    return exact
+
+
+def _rounded(values: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(values)))
+    return np.round(values * scale) / scale
+
+
+def _near(found: Table, fitting: Array) -> Array:
+    """The rows that doubles cannot tell from the fastest."""
+    seconds = found.seconds[fitting[:_RECHECKED]]
+    return fitting[: int(np.count_nonzero(seconds <= seconds[0] * (1 + 10.0**-_DIGITS)))]
+
+
+def _order(found: Table, rows: Array) -> Array:
+    """The fastest of the rows, from the first: of equal times the one with less memory, then fewer devices, then the simpler layout."""
+    if len(rows) > _SORTED:
+        limit = np.partition(found.seconds[rows], _SORTED)[_SORTED]
+        rows = rows[found.seconds[rows] <= limit]
+    keys = [*(found.numbers[letter] for letter in ("b", "v", "x", "c", "p", "t")), found.choice, found.devices, found.memory]
+    ranked: Array = rows[np.lexsort((*(key[rows] for key in keys), _rounded(found.seconds[rows])))]
+    return ranked
+
+
+def _front(found: Table, fits: Array) -> list[int]:
+    """Rows that no other is better than in one of time, memory and devices times time without being worse in another."""
+    rows = np.flatnonzero(fits)
+    kept: list[int] = []
+    for used in np.unique(found.devices[rows]):
+        of = rows[found.devices[rows] == used]
+        of = of[np.lexsort((found.choice[of], found.memory[of], _rounded(found.seconds[of])))]
+        lowest = np.minimum.accumulate(found.memory[of])
+        first = np.r_[True, found.memory[of][1:] < lowest[:-1]]
+        kept += [int(row) for row in of[first]]
+    values = np.array([[found.seconds[r], found.memory[r], found.seconds[r] * found.devices[r]] for r in kept])
+    worse = [bool(np.any(np.all(values <= value, axis=1) & np.any(values < value, axis=1))) for value in values]
+    return sorted((row for row, dominated in zip(kept, worse, strict=True) if not dominated), key=lambda row: found.seconds[row])
+
+
+_PARTS = {"Tt": "tensor traffic", "Tx": "expert traffic", "tk": "context traffic", "Tp": "pipeline traffic"}
+
+
+def parts_of_step(found: Account) -> dict[str, Fraction]:
+    """Seconds of a step, of the slowest stage: what they go to. They add up to the step."""
+    assert found.step is not None  # a search has a machine
+    slowest = max(found.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
+    parts = {"work": slowest["m"] * slowest["tc"]}
+    parts |= {words: slowest[letter] for letter, words in _PARTS.items() if letter in slowest.values}
+    step = found.step
+    parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the work": step["step"] - step["tw"]}
+    return {name: value for name, value in parts.items() if value}
+
+
+def _why(winner: Account, loser: Account) -> str:
+    """What the loser spends most of its longer time on."""
+    mine, theirs = parts_of_step(winner), parts_of_step(loser)
+    more = {name: theirs.get(name, Fraction(0)) - mine.get(name, Fraction(0)) for name in {**mine, **theirs}}
+    longer = _seconds(loser) - _seconds(winner)
+    if not longer:
+        return f"as fast; {_percent(Fraction(loser.memory, winner.memory) - 1)} more memory" if loser.memory > winner.memory else "equal"
+    cause = max(more, key=lambda name: more[name])
+    less = min(more, key=lambda name: more[name])
+    saved = f", {less} {float(-more[less]):.3g} s less" if more[less] < 0 else ""
+    return f"{_percent(longer / _seconds(winner))} slower: {cause} {float(more[cause]):.3g} s more{saved}"
+
+
+def _percent(part: Fraction) -> str:
+    return f"{float(100 * part):.3g} %"
+
+
+def _others(found: Table, rows: Array, winner: Layout, number: int) -> list[int]:
+    """The best of each other division into ranks."""
+    seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
+    chosen: list[int] = []
+    for row in rows:
+        n, t, p, c, x = (int(found.numbers[letter][row]) for letter in "ntpcx")
+        if (n, t, p, c, x) not in seen:
+            seen.add((n, t, p, c, x))
+            chosen.append(int(row))
+        if len(chosen) == number:
+            break
+    return chosen
+
+
+def _no_layout(found: Table, limits: Limits) -> str:
+    """Nothing was tried, or a condition refuses most, or what was given beside the numbers goes with none of them."""
+    if not found.tried:
+        given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
+        return (
+            f"the ranks that were given ({given}) do not multiply to {limits.devices} devices, with any number of the others:"
+            " leave one out, or change devices"
+        )
+    refused, devices = found.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
+    if found.tried > sum(refused.values()):
+        return (
+            f"no layout of {devices} has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that"
+            " share weights, sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
+        )
+    why = max(refused, key=lambda name: refused[name])
+    return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
+
+
+def _nothing_fits(model: Model, found: Table, limits: Limits, state: State, machine: Machine) -> str:
+    row = int(np.argmin(found.memory))
+    least = account(model, found.layout(int(row), limits.batch), state, machine)
+    kinds = least.fullest.kinds
+    largest = max(kinds, key=lambda kind: kinds[kind])
+    return (
+        f"none of {len(found):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
+        f" up to {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB;"
+        f" memory={-(-least.memory // 10**9)}GB, more devices or a shorter sequence would fit"
+    )

@@ -1,0 +1,41 @@
+"""Bytes of a parameter by kind, from the names of a recipe and an optimizer: what a rank multiplies its elements with. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calc.errors import BadInputError
+from calc.options import KNOWN, MASTER, PRECISIONS, REFUSED, made
+from calc.symbolic.exact import evaluate_text
+
+# Bytes of a weight, of its gradient, of its fp32 copy.
+_FORMATS = {"fp32": (4, 4, 0), "bf16-autocast": (4, 4, 0), "fp16-autocast": (4, 4, 0), "bf16": (2, 2, 0), MASTER: (2, 2, 4)}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Bytes that are kept of a parameter, and ``counter`` bytes of a parameter tensor beside. ``source`` says of which recipe."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    master: int
+    source: str
+    counter: int = 0
+
+
+def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
+    """What a recipe keeps, as ``calc.options`` states it and tests hold against real optimizers."""
+    made(precision=precision, optimizer=optimizer)
+    if precision not in _FORMATS or optimizer not in KNOWN:
+        raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")
+    weights, gradients, master = _FORMATS[precision]
+    kept = KNOWN[optimizer].state
+    if optimizer in REFUSED or "r" in kept or "c" in kept or KNOWN[optimizer].vectors:
+        raise BadInputError(
+            f"{optimizer} keeps rows and columns of a matrix, not so many bytes a parameter: use adamw, sgd, momentum and such"
+        )
+    size = master or weights
+    counter = int(evaluate_text(kept, {"s": size, "n": 0}))
+    each = int(evaluate_text(kept, {"s": size, "n": 1})) - counter
+    return State(weights, gradients, each, master, f"{precision}, {optimizer}", counter)

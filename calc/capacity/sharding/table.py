@@ -1,0 +1,316 @@
+"""Every valid layout of a model on so many devices, evaluated as arrays by the very expressions that explain one of them.
+
+Numbers (ranks, micro-batch, pieces) are arrays; what decides which expressions hold (stage of ZeRO, what runs again, …) is walked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import product as combinations
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from calc.capacity.sharding.arrays import Array, Sheet, holds, names_in
+from calc.capacity.sharding.communication import collectives, stream
+from calc.capacity.sharding.conditions import Condition, conditions
+from calc.capacity.sharding.layout import AGAIN, ATTENTION, BLOCK, EXCHANGE, KEPT, LARGEST, NONE, OFF, RING, STAGES, Layout
+from calc.capacity.sharding.memory import memory
+from calc.capacity.sharding.model import Model
+from calc.capacity.sharding.parts import Choice, stages_of
+from calc.capacity.sharding.state import State
+from calc.capacity.sharding.timing import Machine, step_lines, time_lines
+from calc.errors import BadInputError
+from calc.symbolic.worked import Line
+
+_NUMBERS = ("n", "t", "p", "c", "x", "v", "b")
+NAMES = dict(zip(_NUMBERS, ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro"), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is searched. ``fewer``: also layouts of fewer devices than there are, if they divide them."""
+
+    devices: int
+    batch: int
+    zero: tuple[int, ...] = STAGES
+    sequence: tuple[str, ...] = (OFF, KEPT, AGAIN)
+    checkpointing: tuple[str, ...] = (NONE, ATTENTION, BLOCK)
+    exchange: tuple[str, ...] = EXCHANGE
+    fixed: tuple[tuple[str, int], ...] = ()
+    fewer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All valid layouts. Numbers by letter, and ``choice``, the place in ``choices``; bytes of the fullest device, seconds of a step.
+
+    ``tried`` combinations of numbers there were, of which ``refused`` says how many fail by which condition.
+    """
+
+    numbers: Mapping[str, Array]
+    choice: Array
+    choices: tuple[tuple[int, str, str, str], ...]
+    memory: Array
+    seconds: Array
+    devices: Array
+    refused: Mapping[str, int]
+    tried: int
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def layout(self, row: int, batch: int) -> Layout:
+        zero, checkpointing, sequence, exchange = self.choices[int(self.choice[row])]
+        named = {NAMES[letter]: int(array[row]) for letter, array in self.numbers.items()}
+        return Layout(**named, batch=batch, zero=zero, sequence=sequence, checkpointing=checkpointing, exchange=exchange)
+
+
+def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table:
+    """Every valid layout with its memory and time."""
+    if model.only_data:
+        raise BadInputError(f"{model.name} can be divided by data and ZeRO only, which needs no search: {model.only_data}")
+    if model.values["L"] > LARGEST:
+        raise BadInputError(f"L = {str(model.values['L'])[:40]} is too deep for a search: give 1 to 10**9 layers")
+    grid, refused, tried = _grid(model, limits)
+    parts = []
+    choices: list[tuple[int, str, str, str]] = []
+    for mask, structure in _structures(grid):
+        numbers = {letter: grid[letter][mask] for letter in _NUMBERS}
+        for found in _evaluated(model, limits, state, machine, numbers, structure):
+            choices.append(found[0])
+            parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *found[1:]))
+    if not parts:
+        return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
+    parts = [_kept(part) for part in parts]
+    whole = {letter: np.concatenate([part[0][letter] for part in parts]) for letter in _NUMBERS}
+    choice, memory_, seconds = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    used = whole["n"] * whole["t"] * whole["p"] * whole["c"] * whole["x"]
+    return Table(whole, choice, tuple(choices), memory_, seconds, used, refused, tried)
+
+
+def _kept(part: Any) -> Any:
+    """Without rows that a choice is not possible for."""
+    numbers, choice, memory_, seconds, valid = part
+    return ({letter: array[valid] for letter, array in numbers.items()}, choice[valid], memory_[valid], seconds[valid])
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------------
+
+
+def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int], int]:
+    """All combinations of numbers for which every condition holds; by condition, how many it refuses; and how many were tried.
+
+    Conditions that pieces have no part in are asked before there are pieces, those on stages and pieces once for each pair: of millions of
+    combinations, few are ever made.
+    """
+    fixed = dict(limits.fixed)
+    pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
+    micros = [fixed["b"]] if "b" in fixed else _divisors(limits.batch)
+    count = _number_of_ranks(model, limits)
+    if count > _MOST_RANKS or count * len(micros) > _MOST_TRIED:
+        raise BadInputError(_too_many(model, limits))
+    asked = conditions(model, sequence=False)
+    pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), asked))
+    paired = list(takewhile(lambda condition: not names_in(condition.expr) & set("ntcxb"), asked[len(pieceless) :]))
+    last = asked[len(pieceless) + len(paired) :]
+    refused = dict.fromkeys((condition.because for condition in asked), 0)
+    ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
+    parts, left, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
+    for start in range(0, len(ranks), rows):
+        valid = _without_pieces(
+            ranks[start : start + rows], np.array(micros, dtype=np.float64), pieceless, model, limits, refused, len(pieces)
+        )
+        for made in _with_pieces(valid, np.array(pieces, dtype=np.float64), paired, model, limits, refused):
+            left -= len(made)
+            for condition in last:
+                there = _holds(condition, dict(zip(_NUMBERS, made.T, strict=True)), model, limits)
+                refused[condition.because] += int(np.count_nonzero(~there))
+                made = made[there]
+            parts.append(made)
+            if left < 0 or sum(map(len, parts)) > _MOST_VALID:
+                raise BadInputError(_too_many(model, limits))
+    found = np.concatenate(parts)
+    return {letter: found[:, column] for column, letter in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
+
+
+def _without_pieces(
+    ranks: Array, micros: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int], pieces: int
+) -> Array:
+    """Ranks with each micro-batch where the conditions hold. What fails one would fail it with each of the ``pieces``."""
+    there = np.ones((len(ranks), len(micros)), dtype=bool)
+    grid = {**{letter: ranks[:, column, None] for column, letter in enumerate(_NUMBERS[:5])}, "b": micros[None]}
+    for condition in asked:
+        holding = _holds(condition, grid, model, limits, there.shape)
+        refused[condition.because] += int(np.count_nonzero(there & ~holding)) * pieces
+        there &= holding
+    row, column = np.nonzero(there)
+    return np.column_stack([ranks[row], micros[column]])
+
+
+def _with_pieces(
+    valid: Array, pieces: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int]
+) -> Iterator[Array]:
+    """The same with each number of pieces, before the micro-batch, where the conditions on stages and pieces hold; not too many at once."""
+    stages, stage = np.unique(valid[:, 2], return_inverse=True)
+    there = np.ones((len(stages), len(pieces)), dtype=bool)
+    several = np.bincount(stage, minlength=len(stages))[:, None]
+    for condition in asked:
+        holding = _holds(condition, {"p": stages[:, None], "v": pieces[None]}, model, limits, there.shape)
+        refused[condition.because] += int(np.sum((there & ~holding) * several))
+        there &= holding
+    rows = max(1, _AT_ONCE // len(pieces))
+    for start in range(0, len(valid), rows):
+        part = valid[start : start + rows]
+        row, column = np.nonzero(there[stage[start : start + rows]])
+        made = np.column_stack([part[row, :5], pieces[column], part[row, 5]])
+        # As a walk over ranks, then pieces, then micro-batches has them: of layouts that are equal in all, the first one stands.
+        same = np.cumsum(np.r_[False, np.any(np.diff(part[:, :5], axis=0) != 0, axis=1)]) if len(part) else np.zeros(0)
+        yield made[np.lexsort((made[:, 6], made[:, 5], same[row]))]
+
+
+def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits: Limits, shape: tuple[int, ...] | None = None) -> Array:
+    values = {**{name: float(value) for name, value in model.values.items()}, **grid, "B": float(limits.batch)}
+    return np.broadcast_to(holds(condition.expr, values), grid["n"].shape if shape is None else shape)
+
+
+# What is searched at most: ways to divide the devices, these with every micro-batch, combinations made of them, and valid ones.
+_MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
+_AT_ONCE = 2**21
+
+
+def _too_many(model: Model, limits: Limits) -> str:
+    fixed = {letter for letter, _ in limits.fixed}
+    free = [NAMES[letter] for letter in "tpcxvb" if letter not in fixed and (letter != "x" or model.has_experts)]
+    example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
+    return (
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({_MOST_RANKS:,} divisions into ranks,"
+        f" {_MOST_VALID:,} valid ones with pieces and micro-batches): give {' or '.join(free) or 'other devices'}{example}"
+    )
+
+
+def _ranks(model: Model, limits: Limits) -> Iterator[tuple[int, int, int, int, int]]:
+    """Data, tensor, pipeline, context and expert ranks that multiply to the devices."""
+    fixed = dict(limits.fixed)
+    for used in _divisors(limits.devices) if limits.fewer else [limits.devices]:
+        for t in _of(fixed, "t", _divisors(used)):
+            for p in _of(fixed, "p", _divisors(used // t)):
+                for c in _of(fixed, "c", _kinds(model, "c", used // (t * p))):
+                    for x in _of(fixed, "x", _kinds(model, "x", used // (t * p * c))):
+                        n = used // (t * p * c * x)
+                        if fixed.get("n", n) == n:
+                            yield n, t, p, c, x
+
+
+def _number_of_ranks(model: Model, limits: Limits) -> int:
+    """How many of these there are at most: counted by what is left to divide, not one by one."""
+    fixed = dict(limits.fixed)
+
+    @cache
+    def ways(rest: int, letters: str) -> int:
+        if not letters:
+            return int(fixed.get("n", rest) == rest)
+        return sum(ways(rest // number, letters[1:]) for number in _of(fixed, letters[0], _kinds(model, letters[0], rest)))
+
+    return sum(ways(used, "tpcx") for used in (_divisors(limits.devices) if limits.fewer else [limits.devices]))
+
+
+def _kinds(model: Model, letter: str, rest: int) -> Sequence[int]:
+    """Numbers of ranks of a kind among the ``rest`` of the devices."""
+    there = {"c": model.attention == "fused", "x": model.has_experts}.get(letter, True)
+    return _divisors(rest) if there else [1]
+
+
+def _of(fixed: Mapping[str, int], letter: str, numbers: Sequence[int]) -> Sequence[int]:
+    return [number for number in numbers if fixed.get(letter, number) == number]
+
+
+@lru_cache(maxsize=4096)
+def _divisors(number: int) -> tuple[int, ...]:
+    small = [i for i in range(1, math.isqrt(number) + 1) if number % i == 0]
+    return tuple(sorted({*small, *(number // i for i in small)}))
+
+
+# -- choices ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """Which kinds divide anything, as far as expressions differ by it."""
+
+    stages: tuple[str, ...]
+    interleaved: bool
+    tensor: bool
+    context: bool
+    shared: bool
+
+
+def _structures(grid: Mapping[str, Array]) -> Iterator[tuple[Array, _Structure]]:
+    depth = np.minimum(grid["p"], 3)
+    shared = grid["n"] * grid["c"] * grid["x"] > 1
+    for p, interleaved, tensor, context, several in combinations((1, 2, 3), (False, True), (False, True), (False, True), (False, True)):
+        kind = (depth == p) & ((grid["v"] > 1) == interleaved) & ((grid["t"] > 1) == tensor) & ((grid["c"] > 1) == context)
+        kind &= shared == several
+        if kind.any():
+            yield kind, _Structure(stages_of(p), interleaved, tensor, context, several)
+
+
+def _evaluated(
+    model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array], structure: _Structure
+) -> Iterator[tuple[tuple[int, str, str, str], Array, Array, Array]]:
+    """For each choice its name, bytes, seconds, and where it is possible."""
+    given = _given(model, limits, state, machine, numbers)
+    sheet = Sheet(given)
+    for zero, checkpointing, sequence, exchange in _choices(model, limits, structure):
+        choice = _choice(structure, model, zero, checkpointing, sequence, exchange)
+        stages = [sheet.work(_lines(model, choice, stage, state)) for stage in choice.stages]
+        timed = {f"t{i}": stage["ts"] for i, stage in enumerate(stages, 1)} | {f"d{i}": stage["td"] for i, stage in enumerate(stages, 1)}
+        step = sheet.work(step_lines(choice, len(stages), machine), timed)
+        held = stages[0]["M"][1]
+        for stage in stages[1:]:
+            held = np.maximum(held, stage["M"][1])
+        shape = numbers["n"].shape
+        valid = np.ones(shape, dtype=bool) if sequence == OFF else np.mod(model.values["T"], numbers["c"] * numbers["t"]) == 0
+        yield (zero, checkpointing, sequence, exchange), np.broadcast_to(held, shape), np.broadcast_to(step["step"][1], shape), valid
+
+
+def _given(model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
+    rates = {g.letter: float(g.value) for g in machine.givens}
+    kept = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
+    micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
+    sizes = {name: float(value) for name, value in model.values.items()}
+    return {**sizes, **rates, **{name: float(size) for name, size in kept.items()}, **numbers, "B": float(limits.batch), "m": micros}
+
+
+def _choices(model: Model, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
+    stages = [zero for zero in limits.zero if zero == 0 or structure.shared]
+    again = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
+    sequence = [kind for kind in limits.sequence if kind == OFF or structure.tensor]
+    exchange = limits.exchange if structure.context else (RING,)
+    yield from combinations(stages, again, sequence, exchange)
+
+
+def _choice(structure: _Structure, model: Model, zero: int, checkpointing: str, sequence: str, exchange: str) -> Choice:
+    axes = {"t": structure.tensor, "c": structure.context, "p": len(structure.stages) > 1, "v": structure.interleaved, "n": True}
+    there = {letter for letter, has in axes.items() if has} | ({"x"} if model.has_experts else set())
+    uneven = len(structure.stages) > 1
+    return Choice(
+        frozenset(there),
+        zero if structure.shared else 0,
+        sequence,
+        checkpointing,
+        exchange,
+        structure.interleaved,
+        uneven,
+        structure.stages,
+    )
+
+
+def _lines(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
+    traffic = collectives(model, choice, stage)
+    sent = [Line(c.letter, c.sent, "bytes", "", "") for c in traffic]
+    return [*memory(model, choice, stage, state), stream(model, choice), *sent, *time_lines(model, choice, stage, traffic)]

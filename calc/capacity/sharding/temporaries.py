@@ -1,0 +1,85 @@
+"""Lines of what a device has for a moment beside all that it keeps: gradients of activations, those of the loss first, and the optimizer's.
+
+Every moment counts as if all of what is kept were there with it, so that the sum is a bound from above: none of the moments of a step has
+more. What a moment has of the vocabulary, of heads and of the feed-forward is divided among tensor ranks, all else counts whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from calc.capacity.sharding.model import FIRST, LAST, LAYER, STEPS, Model, Moment, Tensor
+from calc.capacity.sharding.parts import FILLED, ONLY, WHOLE_RANK, Choice, elements, of_rank, outside, parameters, product, total
+from calc.capacity.sharding.state import State
+from calc.symbolic.exact import evaluate_text
+from calc.symbolic.worked import Line
+
+AT_LOSS = "Xa"  # beside all that is kept
+_FOUND = (
+    ("Xl", LAYER, False, "of a layer's backward"),
+    ("Xf", FIRST, False, "at the embedding"),
+    (AT_LOSS, LAST, True, "at the loss, when all that is kept is there"),
+    ("Xo", LAST, False, "at the end of the model"),
+)
+
+
+def temporaries(model: Model, choice: Choice, stage: str, state: State, share: bool) -> list[Line]:
+    """The most that is there for a moment on a stage. ``share``: ZeRO has the optimizer step a part of the parameters."""
+    if not model.moments:
+        return []
+    found = []
+    for letter, where, beside_all, words in _FOUND:
+        there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
+        if there:
+            each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
+            found.append(Line(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
+    stepping = _stepping(model, choice, stage, state, share)
+    found.append(stepping)
+    why = "the largest of these: they are not there at the same time, and what is kept is gone when the optimizer steps"
+    letters = [line.letter for line in found if line is not stepping]
+    return [*found, Line("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
+
+
+def _is_on(where: str, stage: str) -> bool:
+    return where == LAYER or stage in (ONLY, where)
+
+
+def _bytes(moment: Moment, choice: Choice, stage: str) -> str:
+    """What waits for the head's other gradient in a layer (``d*V``) is on the stage of the head only."""
+    headless = moment.where == LAYER and stage not in (ONLY, LAST)
+    return total(of_rank(expr, under, choice) for expr, under in moment.parts if not (headless and "V" in expr.split("*")))
+
+
+def _largest(of: Sequence[str]) -> str:
+    return of[0] if len(of) == 1 else f"Max({', '.join(of)})"
+
+
+def _named(moments: Iterable[Moment]) -> str:
+    return "; ".join(dict.fromkeys(moment.what for moment in moments))
+
+
+def _stepping(model: Model, choice: Choice, stage: str, state: State, share: bool) -> Line:
+    """Gradients cast to the format of the master weights, and what is made of the largest tensor: fp32 under a root, and a quotient."""
+    each, of_largest = model.stepped or (max(0, state.master - state.gradients), 2 * (state.master or state.weights))
+    how = FILLED if share else WHOLE_RANK
+    whole = parameters(model, choice)
+    at = whole if model.only_data else [t for t in whole if t.where == LAYER or t in outside(whole, stage, model.tied)]
+    alone = [replace(tensor, times=1) for tensor in at] if model.own else at  # a decoder's may be one in the module: gate and up
+    sizes = dict.fromkeys(elements([tensor], choice, how) for tensor in _largest_of(alone, model.values))
+    parts = [product(str(each), "S" if share else "N")] if each else []
+    parts += [product(str(of_largest), _largest(list(sizes)))] if of_largest and sizes else []
+    parts += [_bytes(moment, choice, stage) for moment in model.moments if moment.where == STEPS]
+    why = "gradients in the format that is stepped, beside their own; what is made of the largest tensor; inputs"
+    return Line("Xs", total(parts), "bytes", "for a moment, as the optimizer steps", why)
+
+
+def _largest_of(tensors: Iterable[Tensor], values: Mapping[str, int]) -> list[Tensor]:
+    """Without tensors that have neither more rows nor more in a row than another that is divided the same way."""
+    sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.rest, values)) for t in tensors}
+    kept: list[Tensor] = []
+    for tensor, (rows, rest) in sorted(sides.items(), key=lambda of: of[1], reverse=True):
+        alike = [sides[t] for t in kept if (t.divided, t.experts) == (tensor.divided, tensor.experts)]
+        if not any(rows <= more and rest <= wider for more, wider in alike):
+            kept.append(tensor)
+    return kept

@@ -1,0 +1,192 @@
+"""Time of a step from FLOPs over peak and bytes over bandwidth: a bound from below, never a forecast.
+
+Products run at a given share of the dense peak. Traffic of tensor, expert and pipeline ranks is waited for; a ring of keys and values
+passes while the attention of the last block is worked out; gradients and gathered weights pass while others are worked out.
+Sources: Narayanan et al. 2021 (arXiv 2104.04473), section 2.2, for the bubble; Liu et al. 2023 (arXiv 2310.01889) for the ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.capacity.questions.devices import middle
+from calc.capacity.sharding.communication import Collective, extent
+from calc.capacity.sharding.layout import BLOCK, RING
+from calc.capacity.sharding.model import LAYER, Model, Tensor
+from calc.capacity.sharding.parts import Choice, in_layers, local, product, total
+from calc.errors import BadInputError
+from calc.hardware.accelerators import Accelerator
+from calc.symbolic.worked import Given, Line, given
+
+NOTES = (
+    "a bound from below: products at the given share of the dense peak; norms, activations, the optimizer and latency are left out",
+    "tensor, expert and pipeline traffic is waited for; traffic of data ranks passes behind the work of the step, whichever takes longer",
+    "attention is counted in full, T squared",
+)
+_SECONDS = 3600
+_NODE = 8
+_ASKED = "as asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Rates of a device and its links. ``node`` devices share the links of a node; ``price`` is USD for a device and hour, 0: unknown."""
+
+    name: str
+    memory: int
+    peak: Fraction
+    dtype: str
+    efficiency: Fraction
+    link: Fraction
+    network: Fraction
+    node: int
+    price: Fraction
+    source: str
+    price_source: str = ""
+    efficiency_source: str = "as asked"
+    node_source: str = "as asked"
+    link_source: str = "as asked"
+    network_source: str = "as asked"
+
+    @property
+    def givens(self) -> tuple[Given, ...]:
+        found = [
+            Given("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
+            Given("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
+            Given("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
+            Given("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
+            Given("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
+        ]
+        return (*found, *([Given("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []))
+
+
+def machine_of(
+    device: Accelerator, *, dtype: str = "bf16", efficiency: Fraction | None = None, node: int | None = None, memory: int | None = None,
+    link: Fraction | None = None, network: Fraction | None = None, price: Fraction | None = None, devices: int | None = None,
+) -> Machine:  # fmt: skip
+    """The rates of an accelerator as published, each of which may be given instead, with where it is from. So many ``devices`` as a node
+    has need no network."""
+    share, in_node = Fraction(1) if efficiency is None else efficiency, _NODE if node is None else node
+    if not 0 < share <= 1:
+        raise BadInputError(f"efficiency = {share} is no share of a peak: give a number above 0, at most 1")
+    if device.link is None and link is None:
+        raise BadInputError(f"{device.name} has no published link between devices: give link=…, e.g. link=32GB/s")
+    inter: Fraction | int | None = network if network is not None else device.inter_node
+    alone = inter is None and devices is not None and devices <= in_node
+    if alone:
+        inter = link if link is not None else device.link
+    if inter is None:
+        raise BadInputError(f"{device.name} has no typical network in the table: give network=…, e.g. network=50GB/s")
+    priced, words = price or Fraction(0), "as asked"
+    if price is None and device.price is not None:
+        priced, words = middle(device.price)
+    return Machine(
+        device.name, memory or device.memory, device.peak(dtype), dtype, given("eta", share, "", "efficiency").value,
+        Fraction(link if link is not None else device.link or 0), Fraction(inter), in_node, priced, device.source, words if priced else "",
+        efficiency_source=_ASKED if efficiency is not None else "assumed, all of the peak; efficiency=… changes that",
+        node_source=_ASKED if node is not None else "assumed, as in most machines; node=… changes that",
+        link_source=_ASKED if link is not None else device.source,
+        network_source=_ASKED if network is not None else "not needed: all devices are in one node" if alone else device.source,
+    )  # fmt: skip
+
+
+def _bandwidth(axis: str, choice: Choice) -> str:
+    """The links of a node where a group of ranks fits one, else the network."""
+    return f"Wi + (Wn - Wi)*Min(1, floor(R/({extent(axis, choice)})))"
+
+
+_AXES = {"tensor": "t", "context": "k", "expert": "x", "pipeline": "p", "data": "d"}
+
+
+def time_lines(model: Model, choice: Choice, stage: str, traffic: Sequence[Collective]) -> list[Line]:
+    """A stage's FLOPs of a micro-batch, and its time of a step without the bubble (ts) and of its data traffic (td)."""
+    found = _flops(model, choice, stage)
+    for axis, letter in _AXES.items():
+        of = [c.letter for c in traffic if c.axis == axis]
+        if of:
+            found.append(
+                Line(
+                    f"B{letter}",
+                    _bandwidth(axis, choice),
+                    "bytes/s",
+                    f"link of {axis} ranks",
+                    "a node's links if all of a group are in one",
+                )
+            )
+            found.append(Line(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
+    there = {line.letter for line in found}
+    waited = [f"T{letter}" for axis, letter in _AXES.items() if axis not in ("data", "context") and f"T{letter}" in there]
+    if "Tk" in there:
+        ring = choice.exchange == RING
+        why = "what the attention of the blocks does not cover" if ring else "waited for"
+        found.append(Line("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
+        waited.append("tk")
+    found.append(
+        Line("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "work, and traffic that is waited for")
+    )
+    found.append(Line("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
+    return found
+
+
+def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
+    tokens = "b*(T/c)" if choice.has("c") else "b*T"
+    scores = product("4", tokens, "T", "h", "k") + choice.over("t")
+    dense = _per_token(in_layers(model.tensors, experts=False), choice)
+    experts = _per_token(in_layers(model.tensors, experts=True), choice)
+    products = [product("2", tokens, dense)] + ([product("2", tokens, "e", experts)] if experts != "0" else [])
+    ends = _per_token([t for t in model.tensors if t.where != LAYER and t.where in _at(stage)], choice)
+    found = [
+        Line("Fa", scores, "FLOP", "scores and values of a layer", "2 products of T² each, 2 FLOP a multiply-add"),
+        Line("Fl", total([*products, "Fa"]), "FLOP", "forward of a layer and micro-batch", "2 FLOP for each weight and token"),
+    ]
+    again = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
+    if model.attention == "fused" and choice.checkpointing != "attention":
+        again = "Fa/2" if again == "0" else f"{again} + Fa/2"
+        why = "fused attention makes its scores again" + ("; the layer runs again" if choice.checkpointing == BLOCK else "")
+    else:
+        why = {BLOCK: "the layer runs again", "attention": "scores and values are made again"}.get(
+            choice.checkpointing, "nothing runs again"
+        )
+    found.append(Line("Fr", again, "FLOP", "repeated in the backward of a layer", why))
+    whole = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
+    why = "backward is twice the forward: a product for each factor's gradient"
+    found.append(Line("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
+    found.append(Line("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
+    if choice.has("c"):
+        found.append(Line("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again"))
+    return found
+
+
+def _at(stage: str) -> tuple[str, ...]:
+    return {"only": ("first", "last"), "first": ("first",), "last": ("last",)}.get(stage, ())
+
+
+def _per_token(tensors: Iterable[Tensor], choice: Choice) -> str:
+    """Elements of the matrices that a token is multiplied with, on a rank; of experts, those of one."""
+    return total(product(str(tensor.times), *local(tensor, choice)) for tensor in tensors if tensor.per_token)
+
+
+def step_lines(choice: Choice, stages: int, machine: Machine) -> list[Line]:
+    """The time of a step from the slowest stage: micro-batches one after another, the bubble at both ends."""
+    numbers = range(1, stages + 1)
+    slowest = "t1" if stages == 1 else f"Max({', '.join(f't{n}' for n in numbers)})"
+    data = "d1" if stages == 1 else f"Max({', '.join(f'd{n}' for n in numbers)})"
+    bubble = "0" if stages == 1 else "(p - 1)/(v*m)" if choice.interleaved else "(p - 1)/m"
+    found = [
+        Line("tm", slowest, "s", "the slowest stage", "all others wait for it"),
+        Line(
+            "beta",
+            bubble,
+            "1",
+            "bubble, as a part of the time without it",
+            "p - 1 turns until the last stage has work, and as many at the end",
+        ),
+        Line("tw", "tm*(1 + beta)", "s", "work and what is waited for", "with the bubble"),
+        Line("dt", data, "s", "data traffic", "of the stage that has most"),
+        Line("step", "Max(tw, dt)", "s", "time of a step", "data traffic passes behind the work: the longer of both counts"),
+    ]
+    if machine.price:
+        found.append(Line("cost", f"usd*n*t*p*c*x*step/{_SECONDS}", "USD", "price of a step", "every device for the time of the step"))
+    return found

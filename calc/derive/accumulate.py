@@ -1,0 +1,251 @@
+"""One record, folded: every operator's cost, every tensor's bytes, each under its site. The same code folds symbolic
+records (polynomials) and concrete ones (integers)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from calc.graph.step import AGAIN, Op, Record, Size, Tensor
+from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
+from calc.units import Amount, Unit, bytes_of, item_size
+
+Read = Callable[[Size], Any]
+
+# Arguments that are sizes of their own: no tensor of the operator has them.
+SIZES = ("num_head", "num_heads", "chosen", "stages")
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One addend of one quantity in one record.
+
+    ``factors`` is the product as the rule states it; ``count`` its value. ``rule`` names the operator's rule or the kind
+    of tensor, ``label`` the rule's addend.
+    """
+
+    quantity: str
+    site: str
+    rule: str
+    label: str
+    factors: tuple[Any, ...]
+    amount: Amount
+
+    @property
+    def count(self) -> Any:
+        return self.amount.count
+
+
+class Folder:
+    """Folds records of one graph. Costs are cached by operator and shapes, of which a step has few different ones."""
+
+    def __init__(self, read: Read, registry: Registry) -> None:
+        self.read = read
+        self.registry = registry
+        self._costs: dict[Any, Cost] = {}
+        self._views: dict[Any, View] = {}
+        self.uncredited: set[str] = set()
+
+    def entries(self, record: Record) -> list[Entry]:
+        """Every addend of every counted quantity."""
+        return [
+            *self._parameters(record),
+            *self._weights(record),
+            *self._gradients(record),
+            *self._state(record),
+            *self._activations(record),
+            *self._checkpoint(record),
+            *self.work(record),
+        ]
+
+    # -- tensors --------------------------------------------------------------------------------------------------
+
+    def _parameters(self, record: Record) -> Iterator[Entry]:
+        for name, tensor in _first_of_each_storage(record.parameters):
+            shape = tuple(self.read(s) for s in tensor.shape)
+            yield Entry("parameters", name, "parameter", "elements", shape or (1,), Amount(_product(shape), Unit.ELEMENT))
+
+    def _weights(self, record: Record) -> Iterator[Entry]:
+        for name, tensor in _first_of_each_storage(record.parameters):
+            yield self._bytes(record, "parameters.bytes", name, "parameter", f"{tensor.dtype} parameter", tensor)
+        for name, tensor in _first_of_each_storage(record.masters):
+            yield self._bytes(record, "master_weights.bytes", name, "master weight", f"{tensor.dtype} copy", tensor)
+
+    def _gradients(self, record: Record) -> Iterator[Entry]:
+        for name, tensor in _first_of_each_storage(record.gradients):
+            yield self._bytes(record, "gradients.bytes", name, "gradient", f"{tensor.dtype} gradient", tensor)
+
+    def _state(self, record: Record) -> Iterator[Entry]:
+        for (name, key), tensor in _first_of_each_storage(((n, k), t) for n, k, t in record.state):
+            yield self._bytes(record, "optimizer_state.bytes", name, "optimizer state", f"{tensor.dtype} {key}", tensor)
+
+    def _activations(self, record: Record) -> Iterator[Entry]:
+        own = {t.storage for _, t in (*record.parameters, *record.buffers)}
+        for saved, tensor in _first_of_each_storage((s, s.tensor) for s in record.saved):
+            if tensor.storage not in own:
+                what = f"{tensor.dtype} model input" if record.storages[tensor.storage].role == "input" else tensor.dtype
+                label = f"{what} kept for the backward of {saved.op}"
+                yield self._bytes(record, "activations.bytes", saved.site, "saved tensor", label, tensor)
+
+    def _checkpoint(self, record: Record) -> Iterator[Entry]:
+        state = {t.storage for _, _, t in record.state}
+        masters = {t.storage for _, t in record.masters}
+        names = {t.storage: n for n, t in (*record.buffers, *record.masters, *record.parameters)}
+        for index in dict.fromkeys((*record.persistent, *sorted(masters), *sorted(state))):
+            storage = record.storages[index]
+            kind = "optimizer state" if index in state else "master weight" if index in masters else "model"
+            nbytes = self.read(storage.nbytes)
+            yield Entry("checkpoint.bytes", names.get(index, storage.name), "checkpoint", kind, (nbytes,), Amount(nbytes, Unit.BYTE))
+        if any(op.phase == "backward" for op in record.ops):  # a model that is only used has no iteration
+            yield Entry("checkpoint.bytes", "(iteration)", "checkpoint", "int64 iteration", (8,), Amount(self.read(8), Unit.BYTE))
+
+    def _bytes(self, record: Record, quantity: str, site: str, rule: str, label: str, tensor: Tensor) -> Entry:
+        """Bytes of the whole storage behind ``tensor``, shown as item size times shape where the tensor is all of it."""
+        nbytes = self.read(record.storages[tensor.storage].nbytes)
+        shape = tuple(self.read(s) for s in tensor.shape)
+        elements = bytes_of(Amount(_product(shape), Unit.ELEMENT), item_size(tensor.dtype))
+        factors = (item_size(tensor.dtype), *shape) if elements.count == nbytes else (nbytes,)
+        return Entry(quantity, site, rule, label, factors, Amount(nbytes, Unit.BYTE))
+
+    # -- operators ------------------------------------------------------------------------------------------------
+
+    def work(self, record: Record) -> Iterator[Entry]:
+        """What the operators of the counted step do: their FLOPs and their traffic."""
+        for op in record.ops:
+            if op.step != 2 or op.phase not in PHASES:
+                continue
+            cost = self.cost(op)
+            yield from self._flops(op, cost, record)
+            yield from self._traffic(op, cost)
+
+    def cost(self, op: Op) -> Cost:
+        key = self.key(op)
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = cost_of(self.operator(op), op.site, self.registry)
+        return found
+
+    def key(self, op: Op) -> tuple[Any, ...]:
+        """What operators of one cost have in common: the name, numbers and the shapes of all tensors."""
+        return op.name, _signature(op.args), _signature((("", op.outputs),))
+
+    def operator(self, op: Op) -> Operator:
+        """The operator with sizes that compute, as rules see it."""
+        return Operator(
+            op.name,
+            {n: self._size(v) if n in SIZES else self._argument(v) for n, v in op.args},
+            tuple(self._view(t) for t in op.outputs),
+            op.mutates,
+        )
+
+    def _size(self, value: Any) -> Any:
+        return tuple(self.read(v) for v in value) if isinstance(value, tuple) else self.read(value)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self._view(value)
+        if isinstance(value, tuple):
+            return tuple(self._argument(v) for v in value)
+        return value
+
+    def _view(self, tensor: Tensor) -> View:
+        key = (tensor.shape, tensor.dtype, tensor.distinct)
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
+        return found
+
+    def _flops(self, op: Op, cost: Cost, record: Record) -> Iterator[Entry]:
+        phase = f"flops.{op.phase}"
+        causal = self._mask(op, cost, record)
+        for term in cost.matmul:
+            yield _flop_entry(f"{phase}.matmul", op, term)
+            if op.phase != "optimizer":
+                yield _flop_entry(f"{phase}.causal", op, _credited(term, causal) if causal is not None else term)
+        for term in self.repeated(op, cost):
+            yield _flop_entry(f"{phase}.recompute", op, term)
+        for term in cost.elementwise:
+            yield _flop_entry(f"{phase}.elementwise", op, term)
+
+    def repeated(self, op: Op, cost: Cost) -> tuple[Term, ...]:
+        """The products that only repeat what the forward did."""
+        return cost.matmul if op.node == AGAIN else cost.recompute
+
+    def _mask(self, op: Op, cost: Cost, record: Record) -> Any:
+        """Length of the square causal mask that the model's own call declares for this operator's products, if any."""
+        query, key = None, None
+        if cost.causal is not None:
+            query, key = cost.causal
+        elif op.call is not None and cost.matmul and record.calls[op.call].causal:
+            query, key = self.read(record.calls[op.call].query), self.read(record.calls[op.call].key)
+        if query is not None and query != key:
+            self.uncredited.add(f"{op.site}: a causal mask over {query} queries and {key} keys, whose alignment is a convention")
+            return None
+        return query
+
+    def _traffic(self, op: Op, cost: Cost) -> Iterator[Entry]:
+        moved = self.moved(op, cost)
+        if moved.count != 0:
+            yield Entry(f"bytes_moved.{op.phase}", op.site, op.name, "reads and writes", (moved.count,), moved)
+
+    def moved(self, op: Op, cost: Cost) -> Amount:
+        """Bytes that the operator reads and writes."""
+        return self._moved(op, cost.reads, self._default_reads(op)) + self._moved(op, cost.writes, self._default_writes(op))
+
+    def _moved(self, op: Op, stated: Iterable[tuple[Any, str]] | None, default: Iterable[tuple[Any, str]]) -> Amount:
+        total = Amount(0, Unit.BYTE)
+        for elements, dtype in default if stated is None else stated:
+            total = total + bytes_of(Amount(elements, Unit.ELEMENT), item_size(dtype))
+        return total
+
+    def _default_reads(self, op: Op) -> list[tuple[Any, str]]:
+        return [(view.distinct, view.dtype) for _, view in self.operator(op).tensors()]
+
+    def _default_writes(self, op: Op) -> list[tuple[Any, str]]:
+        """Results; an argument written in place is one of them, unless the operator returns nothing."""
+        mutated = [v if isinstance(v, tuple) else (v,) for n, v in op.args if n in op.mutates]
+        written = op.outputs or [t for tensors in mutated for t in tensors if isinstance(t, Tensor)]
+        return [(self.read(t.distinct), t.dtype) for t in written]
+
+
+def _flop_entry(quantity: str, op: Op, term: Term) -> Entry:
+    return Entry(quantity, op.site, op.name, term.name, term.factors, Amount(term.count, Unit.FLOP))
+
+
+def _credited(term: Term, length: Any) -> Term:
+    """``term`` with the T(T+1)/2 positions a causal mask leaves in place of all T·T."""
+    rest = list(term.factors)
+    for _ in range(2):
+        rest.remove(length)
+    first = rest.index(2)
+    return Term(f"{term.name}, causal", (*rest[:first], *rest[first + 1 :], length, length + 1))
+
+
+def _first_of_each_storage(pairs: Iterable[tuple[Any, Tensor]]) -> Iterator[tuple[Any, Tensor]]:
+    seen: set[int] = set()
+    for key, tensor in pairs:
+        if tensor.storage not in seen:
+            seen.add(tensor.storage)
+            yield key, tensor
+
+
+def _product(factors: Iterable[Any]) -> Any:
+    result: Any = 1
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def _signature(args: Iterable[tuple[str, Any]]) -> Any:
+    return tuple((n, _stripped(v)) for n, v in args)
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return (value.shape, value.dtype, value.distinct)
+    if isinstance(value, tuple):
+        return tuple(_stripped(v) for v in value)
+    return (type(value).__name__, value)

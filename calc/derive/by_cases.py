@@ -1,0 +1,76 @@
+"""Quantities of a step that runs otherwise at some sizes, given by cases: ``Piecewise((special, Eq(B, 1)), (general, True))``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from calc.derive.result import Evaluator, Quantity, QuantityTerm
+from calc.graph.guards import applies
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+
+def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Quantity:
+    """``case`` is the quantity of the special case in force, where sizes are ``equal``, at the same sizes as ``general``."""
+    if general.text is None or case.text is None:
+        return general if general.text is None else case  # unknown in general, or at these sizes: with its reason
+    condition = _condition(equal)
+    ours = {t.site: t for t in general.terms}
+    theirs = {t.site: t for t in case.terms}
+    terms = tuple(_term(site, ours.get(site), theirs.get(site), condition) for site in dict.fromkeys((*ours, *theirs)))
+    assert general._evaluator is not None  # both were just derived
+    assert case._evaluator is not None
+    evaluator = _ByCases(general._evaluator, case._evaluator, equal)
+    return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
+
+
+def held(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
+    """The sizes that the case in force holds beside those held in general; products move along."""
+    return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to}}
+
+
+def _condition(equal: Mapping[str, str]) -> str:
+    equations = [f"Eq({name}, {to})" for name, to in equal.items()]
+    return equations[0] if len(equations) == 1 else f"And({', '.join(equations)})"
+
+
+def _piecewise(case: str | None, general: str | None, condition: str) -> str:
+    return str(general) if case == general else f"Piecewise(({case}, {condition}), ({general}, True))"
+
+
+@dataclass(frozen=True, slots=True)
+class _ByCases:
+    """Evaluates the quantity of the case that the sizes belong to."""
+
+    general: Evaluator
+    case: Evaluator
+    equal: Mapping[str, str]
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return self.general.sizes(given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return self.general.holds(sizes)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        return (self.case if applies(self.equal, sizes) else self.general).value(sizes)
+
+    def expr(self) -> sp.Expr:
+        import sympy as sp
+
+        from calc.symbolic.algebra import to_sympy
+
+        case, general = self.case.expr(), self.general.expr()
+        if case == general:
+            return general
+        return sp.Piecewise((case, to_sympy(_condition(self.equal))), (general, True), evaluate=False)
+
+
+def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:
+    text = _piecewise(case.expr if case else "0", general.expr if general else "0", condition)
+    known = case or general
+    assert known is not None
+    return QuantityTerm(site, text, case.value if case else 0, known.because, case.parts if case else ())

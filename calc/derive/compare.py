@@ -1,0 +1,231 @@
+"""Two derivations beside one another: what differs of each quantity, as a closed form and term by term.
+
+Sizes that both have stay symbols, and those in which they differ are put in, so that a difference says what a change does:
+``d*(32 - 8)*k`` where 8 key heads take the place of 32. Terms are matched by their place in the model. Where a step runs otherwise at
+some sizes (a batch of one), each side has the closed forms of the case that is in force at its own. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calc.derive.result import Candidate, Derivation, Quantity
+from calc.derive.to_json import number
+from calc.errors import NapkinError
+from calc.symbolic import branches
+from calc.units import Unit
+
+_LONGEST = 20_000  # characters of a closed form of which a difference is still worked out
+
+
+@dataclass(frozen=True, slots=True)
+class TermChange:
+    """One place of a model. ``None`` where one side has nothing there; ``expr`` is right less left, or ``None`` with the reason in
+    ``Change.note``."""
+
+    site: str
+    left: str | None
+    right: str | None
+    left_value: int
+    right_value: int
+    expr: str | None
+    because: str
+
+    @property
+    def value(self) -> int:
+        return self.right_value - self.left_value
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One quantity. Values are ``None`` where it is unknown on that side; ``terms`` are those that differ, the largest first; they add up
+    to the difference. ``note`` says why there is no closed form, or of which moment the terms are."""
+
+    quantity: str
+    meaning: str
+    unit: Unit
+    left: int | None
+    right: int | None
+    expr: str | None
+    terms: tuple[TermChange, ...]
+    note: str = ""
+
+    @property
+    def value(self) -> int | None:
+        return None if self.left is None or self.right is None else self.right - self.left
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """``left`` and ``right`` are how the sides are called; ``sizes`` and ``options`` are those in which they differ, ``same`` the sizes
+    that they share. ``cases`` are the equalities of sizes (``B = 1``) under which the closed forms of each side hold, where they are no
+    general ones."""
+
+    left: str
+    right: str
+    same: Mapping[str, int]
+    sizes: Mapping[str, tuple[int | None, int | None]]
+    options: Mapping[str, tuple[str, str]]
+    changes: tuple[Change, ...]
+    cases: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+def contrast(left: Derivation, right: Derivation, names: tuple[str, str] = ("", "")) -> Contrast:
+    """What differs between two derivations."""
+    sizes = {n: (left.sizes.get(n), right.sizes.get(n)) for n in dict.fromkeys((*left.sizes, *right.sizes))}
+    differing = {n: pair for n, pair in sizes.items() if pair[0] != pair[1]}
+    options = {n: (str(left.options.get(n, "–")), str(right.options.get(n, "–"))) for n in dict.fromkeys((*left.options, *right.options))}
+    return Contrast(
+        left=names[0] or left.model,
+        right=names[1] or right.model,
+        same={n: pair[0] for n, pair in sizes.items() if pair[0] is not None and n not in differing},
+        sizes=differing,
+        options={n: pair for n, pair in options.items() if pair[0] != pair[1]},
+        changes=tuple(_changes(left, right, tuple(differing))),
+        cases=(_case(left), _case(right)),
+    )
+
+
+def _case(derivation: Derivation) -> tuple[str, ...]:
+    return branches.equalities_at((q.text for q in derivation.quantities.values() if q.text is not None), derivation.sizes)
+
+
+def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
+    for name in dict.fromkeys((*left, *right)):
+        one, other = (_in_force(side.quantities.get(name), side.sizes) for side in (left, right))
+        if one is not None or other is not None:
+            yield _change(name, one, other, _Sides(left.sizes, right.sizes, differing))
+
+
+def _in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
+    """The quantity with the closed forms of the case that is in force at ``sizes``."""
+    if quantity is None or quantity.text is None:
+        return quantity
+    terms = tuple(replace(term, expr=branches.at_hand(term.expr, sizes)) for term in quantity.terms)
+    return replace(quantity, text=branches.at_hand(quantity.text, sizes), terms=terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Differences of closed forms, each side with its own values of the sizes that differ."""
+
+    left: Mapping[str, int]
+    right: Mapping[str, int]
+    differing: tuple[str, ...]
+
+    def difference(self, left: str | None, right: str | None) -> str | None:
+        """Right less left; ``None`` where it is too long to work out."""
+        if len(left or "") + len(right or "") > _LONGEST:
+            return None
+        import sympy as sp
+
+        return str(sp.expand(self._at(right, self.right) - self._at(left, self.left)))
+
+    def _at(self, text: str | None, sizes: Mapping[str, int]) -> Any:
+        import sympy as sp
+
+        from calc.symbolic.algebra import symbol, to_sympy
+
+        if text is None:
+            return 0
+        return to_sympy(text).xreplace({symbol(name): sp.Integer(sizes[name]) for name in self.differing if name in sizes})
+
+
+def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Sides) -> Change:
+    known = left or right
+    assert known is not None  # the name came from one of them
+    values = [None if q is None else q.value for q in (left, right)]
+    if left is None or right is None or left.text is None or right.text is None:
+        unknown = " and ".join(dict.fromkeys(_why(q) for q in (left, right) if q is None or q.text is None))
+        return Change(name, known.meaning, known.unit, values[0], values[1], None, (), unknown)
+    if values[0] == values[1] and left.text == right.text and not sides.differing:
+        return Change(name, known.meaning, known.unit, values[0], values[1], "0", ())
+    if left.candidates or right.candidates:
+        return _peak_change(left, right, sides)
+    one, other = _by_site(left), _by_site(right)
+    terms = _terms(one, other, sides)
+    return _closed(Change(name, known.meaning, known.unit, values[0], values[1], sides.difference(left.text, right.text), terms))
+
+
+def _why(quantity: Quantity | None) -> str:
+    return "it is of one side only" if quantity is None else quantity.unknown
+
+
+def _closed(change: Change) -> Change:
+    """The change itself; terms that do not add up to it are a mistake of ours, and are not shown."""
+    if change.terms and sum(term.value for term in change.terms) != change.value:
+        raise NapkinError(f"{change.quantity}: the terms of its difference do not add up to it: please report this")
+    return change
+
+
+Places = Mapping[str, tuple[str, int, str]]
+
+
+def _by_site(quantity: Quantity) -> Places:
+    """Expression, value and words by place; a place that comes twice is told apart by its words."""
+    found: dict[str, tuple[str, int, str]] = {}
+    for term in quantity.terms:
+        place = term.site if term.site not in found else f"{term.site} ({term.because})"
+        found[place] = (term.expr, term.value, term.because)
+    return found
+
+
+def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]:
+    """Of each place that differs, the largest change first."""
+    found = []
+    for site in dict.fromkeys((*left, *right)):
+        one, other = left.get(site), right.get(site)
+        values = (one[1] if one else 0, other[1] if other else 0)
+        texts = (one[0] if one else None, other[0] if other else None)
+        if values[0] != values[1]:
+            because = " → ".join(dict.fromkeys(words for words in (one[2] if one else "nothing", other[2] if other else "nothing")))
+            found.append(TermChange(site, *texts, *values, sides.difference(*texts), because))
+    return tuple(sorted(found, key=lambda term: -abs(term.value)))
+
+
+def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
+    """Of a maximum, the moments that are the largest here, by the role of what is alive then."""
+    one, other = (max(q.candidates, key=lambda c: c.value) if q.candidates else None for q in (left, right))
+    if one is None or other is None:
+        note = "the largest of several moments on one side only"
+        return Change(left.name, left.meaning, left.unit, left.value, right.value, None, (), note)
+    terms = _terms(_by_role(one), _by_role(other), sides)
+    moments = one.at if one.at == other.at else f"{one.at} → {other.at}"
+    note = f"of the moments that are the largest at these sizes: {moments}"
+    expr = sides.difference(one.expr, other.expr)
+    return _closed(Change(left.name, left.meaning, left.unit, left.value, right.value, expr, terms, note))
+
+
+def _by_role(candidate: Candidate) -> Places:
+    return {role: (expr, candidate.part_values[role], role) for role, expr in candidate.parts.items()}
+
+
+def document(found: Contrast) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a comparison, as plain data."""
+    return {
+        "schema": 1,
+        "left": found.left,
+        "right": found.right,
+        "same": {name: number(size) for name, size in found.same.items()},
+        "sizes": {name: [number(one), number(other)] for name, (one, other) in found.sizes.items()},
+        "options": {name: list(pair) for name, pair in found.options.items()},
+        "cases": [list(found.cases[0]), list(found.cases[1])],
+        "quantities": {change.quantity: _document(change) for change in found.changes},
+    }
+
+
+def _document(change: Change) -> dict[str, Any]:
+    return {
+        "left": number(change.left),
+        "right": number(change.right),
+        "difference": {"expr": change.expr, "value": number(change.value)},
+        "unit": str(change.unit),
+        "meaning": change.meaning,
+        "terms": [
+            {"site": t.site, "left": t.left, "right": t.right, "expr": t.expr, "value": number(t.value), "because": t.because}
+            for t in change.terms
+        ],
+        "because": change.note or None,
+    }

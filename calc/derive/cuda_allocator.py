@@ -1,0 +1,231 @@
+"""What torch's CUDA caching allocator makes of a recorded step: a stated model on top of live bytes, not a measurement.
+
+Live bytes are exact; the allocator rounds each request up, and takes memory from the device in segments that it keeps. Both are
+simulated from the births and deaths of a record at concrete sizes, with torch's own constants. What no record shows (workspace
+inside an operator, the libraries' own buffers, the CUDA context) is not in it: those that are documented stand apart in ``WORKSPACES``.
+
+Source: torch ``c10/core/AllocatorConfig.h`` (the constants) and ``c10/cuda/CUDACachingAllocator.cpp`` (``round_size``,
+``get_allocation_size``, ``get_free_block``, ``should_split``, ``free_block``), with default settings: one stream, no
+``expandable_segments``, no ``max_split_size_mb``, no ``roundup_power2_divisions``, and memory enough that nothing cached is given back.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calc.errors import BadInputError
+from calc.graph.step import Record, Size
+
+MIN_BLOCK = 512  # every request is rounded up to a multiple of it
+SMALL_SIZE = 1048576  # the largest request that goes to the small pool
+SMALL_SEGMENT = 2097152  # what the small pool takes from the device at once
+MIN_LARGE_ALLOC = 10485760  # requests below it share a segment of LARGE_SEGMENT
+LARGE_SEGMENT = 20971520
+ROUND_LARGE = 2097152  # larger segments are rounded up to a multiple of it
+
+NOT_MEASURED = "a simulation of torch's allocator: not measured without a CUDA device"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that a library holds beside the tensors, from the first call that needs it on."""
+
+    what: str
+    nbytes: int
+    when: str
+    source: str
+
+
+_CUBLAS = "torch docs, CUDA semantics, 'cuBLAS workspaces'; aten/src/ATen/cuda/CUDABlas.cpp and CublasHandlePool.cpp"
+WORKSPACES = (
+    Workspace("cuBLAS", (2 * 4096 + 8 * 16) * 1024, "compute capability below 9.0: CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8", _CUBLAS),
+    Workspace("cuBLAS", 8 * 4096 * 1024, "Hopper (9.0): CUBLAS_WORKSPACE_CONFIG=:4096:8", _CUBLAS),
+)
+
+
+def workspace_of(capability: tuple[int, int]) -> int | None:
+    """Bytes of cuBLAS's workspace for one thread that calls it; ``None`` where no source is stated for a device so new."""
+    if capability < (9, 0):
+        return WORKSPACES[0].nbytes
+    return WORKSPACES[1].nbytes if capability == (9, 0) else None
+
+
+def rounded(nbytes: int) -> int:
+    """What a request takes at least; a rest of its block that is too small to be split off counts as allocated too."""
+    return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK) if nbytes else 0
+
+
+def segment_for(size: int) -> int:
+    """What is taken from the device for a rounded request that no cached block fits."""
+    if size <= SMALL_SIZE:
+        return SMALL_SEGMENT
+    return LARGE_SEGMENT if size < MIN_LARGE_ALLOC else -(-size // ROUND_LARGE) * ROUND_LARGE
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A part of a segment, with the parts beside it."""
+
+    size: int
+    address: int
+    small: bool
+    free: bool = True
+    before: _Block | None = None
+    after: _Block | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.size, self.address
+
+
+@dataclass(slots=True)
+class Allocator:
+    """The allocator's state. Addresses only order the blocks: segments lie in the order in which they were taken."""
+
+    allocated: int = 0
+    reserved: int = 0
+    peak_allocated: int = 0
+    peak_reserved: int = 0
+    segments: list[int] = field(default_factory=list)
+    _free: dict[bool, list[tuple[tuple[int, int], _Block]]] = field(default_factory=lambda: {True: [], False: []})
+
+    def allocate(self, nbytes: int) -> _Block | None:
+        """A block for ``nbytes``: the smallest cached one that fits, else of a new segment. Nothing is allocated for 0 bytes."""
+        if not nbytes:
+            return None
+        size = rounded(nbytes)
+        small = size <= SMALL_SIZE
+        block = self._cached(size, small) or self._new(segment_for(size), small)
+        if self._splits(block, size):
+            self._split(block, size)
+        block.free = False
+        self.allocated += block.size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        return block
+
+    def free(self, block: _Block | None) -> None:
+        """Give a block back to its pool, joined with free parts beside it."""
+        if block is None:
+            return
+        self.allocated -= block.size
+        block.free = True
+        for other in (block.before, block.after):
+            if other is not None and other.free:
+                self._forget(other)
+                block = _joined(*sorted((block, other), key=lambda b: b.address))
+        self._remember(block)
+
+    def open_window(self) -> None:
+        """Look for new peaks from here on, as ``reset_peak_memory_stats`` does."""
+        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
+
+    def _cached(self, size: int, small: bool) -> _Block | None:
+        pool = self._free[small]
+        at = bisect.bisect_left(pool, (size, -1), key=lambda entry: entry[0])
+        return pool.pop(at)[1] if at < len(pool) else None
+
+    def _new(self, size: int, small: bool) -> _Block:
+        block = _Block(size, self.reserved, small)
+        self.segments.append(size)
+        self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return block
+
+    @staticmethod
+    def _splits(block: _Block, size: int) -> bool:
+        """Small blocks are split whenever a rest remains, large ones where it is more than the small pool would take."""
+        rest = block.size - size
+        return rest >= MIN_BLOCK if block.small else rest > SMALL_SIZE
+
+    def _split(self, block: _Block, size: int) -> None:
+        rest = _Block(block.size - size, block.address + size, block.small, True, block, block.after)
+        if block.after is not None:
+            block.after.before = rest
+        block.size, block.after = size, rest
+        self._remember(rest)
+
+    def _remember(self, block: _Block) -> None:
+        bisect.insort(self._free[block.small], (block.key, block), key=lambda entry: entry[0])
+
+    def _forget(self, block: _Block) -> None:
+        pool = self._free[block.small]
+        del pool[bisect.bisect_left(pool, block.key, key=lambda entry: entry[0])]
+
+
+def _joined(low: _Block, high: _Block) -> _Block:
+    low.size += high.size
+    low.after = high.after
+    if high.after is not None:
+        high.after.before = low
+    return low
+
+
+# -- a recorded step -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One step's peaks. ``live`` is exact, ``allocated`` and ``reserved`` what the allocator makes of it by its own rules."""
+
+    live: int
+    allocated: int
+    reserved: int
+    segments: int
+
+    @property
+    def rounding(self) -> int:
+        """Bytes that rounding up adds to the peak; the peak may be at another moment than that of live bytes."""
+        return self.allocated - self.live
+
+    @property
+    def cached(self) -> int:
+        """Bytes reserved beyond what was allocated at once: segments not filled, and blocks that nothing fits."""
+        return self.reserved - self.allocated
+
+    def to_json(self) -> dict[str, Any]:
+        peaks = {"live": self.live, "allocated": self.allocated, "reserved": self.reserved, "segments": self.segments}
+        return {**peaks, "verdict": "not measured", "because": NOT_MEASURED}
+
+
+def _concrete(size: Size) -> int:
+    if not isinstance(size, int):
+        raise BadInputError(f"the record has the symbolic size {size}: memory is simulated from a record at concrete sizes")
+    return size
+
+
+def simulate(
+    record: Record, step: int = 2, on_device: Mapping[int, bool] | None = None, read: Callable[[Size], int] = _concrete
+) -> Simulated:
+    """The peaks of a step of a record, all of whose storages lie on the device but those said not to.
+
+    ``on_device`` says of storages whether they do: an optimizer's step counters are on the CPU unless it is fused or capturable.
+    ``read`` gives the bytes of a size that is written in symbols; without it the record must be at concrete sizes.
+    """
+    start, end = record.windows[step - 1]
+    where = on_device if on_device is not None else counters_on_cpu(record)
+    allocator, blocks = Allocator(), {}
+    live = peak = 0
+    for index, event in enumerate(record.events[:end]):
+        if index == start:
+            allocator.open_window()
+            peak = live
+        storage = record.storages[event.storage]
+        if not where.get(event.storage, True):
+            continue
+        nbytes = read(storage.nbytes)
+        if event.change > 0:
+            live += nbytes
+            blocks[event.storage] = allocator.allocate(nbytes)
+        else:
+            live -= nbytes
+            allocator.free(blocks.pop(event.storage))
+        peak = max(peak, live)
+    return Simulated(peak, allocator.peak_allocated, allocator.peak_reserved, len(allocator.segments))
+
+
+def counters_on_cpu(record: Record) -> dict[int, bool]:
+    """The optimizers' step counters, which torch keeps on the CPU (``_get_scalar_dtype``, ``torch/optim``): one number each."""
+    return {tensor.storage: False for _, key, tensor in record.state if key == "step" and tensor.shape == ()}

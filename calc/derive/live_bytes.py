@@ -1,0 +1,80 @@
+"""Live bytes over one step at given sizes: what the memory holds after each operator, and what is alive when it is most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calc.derive.cuda_allocator import Simulated
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Live bytes by role when an operator has returned; ``op`` counts the operators of the step from 0.
+
+    Before the first operator ``op`` is −1, and there is no phase.
+    """
+
+    op: int
+    phase: str
+    operator: str
+    site: str
+    live: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.live.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Operators that stand together, from ``first`` to ``last``, all of one phase, and the instant among them with most bytes."""
+
+    first: int
+    last: int
+    phase: str
+    high: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Storages alive at the peak that are alike: ``number`` of ``each`` bytes, in all ``total``."""
+
+    role: str
+    name: str
+    each: int
+    number: int
+
+    @property
+    def total(self) -> int:
+        return self.each * self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The steady step at ``sizes``. Where that depth was not run, ``fewer`` are the loop counts of the record it is read off.
+
+    ``landmarks`` are named instants in order; ``columns`` cover all ``operators`` of the step; ``alive`` are the storages of ``peak``, the
+    largest first. ``allocated`` are the peaks of the first step and of the second as the CUDA allocator would round them; none where the
+    depth is not the one asked for.
+    """
+
+    sizes: Mapping[str, int]
+    fewer: Mapping[str, int]
+    operators: int
+    peak: Instant
+    alive: tuple[Alive, ...]
+    landmarks: tuple[tuple[str, Instant], ...]
+    columns: tuple[Column, ...]
+    phases: tuple[tuple[str, int, int], ...]
+    allocated: tuple[Simulated, ...] = ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles that hold bytes at some time, in the order of their bytes at the start: what stays lies below what comes and goes."""
+        seen = [i for _, i in self.landmarks] + [c.high for c in self.columns]
+        found = dict.fromkeys(role for instant in seen for role, value in instant.live.items() if value)
+        return tuple(sorted(found, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)))
+
+
+_ORDER = ("parameter", "master weight", "optimizer state", "buffer", "input", "gradient", "activation", "temporary")

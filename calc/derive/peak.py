@@ -1,0 +1,283 @@
+"""Peak memory: live bytes after every operator of a step, as polynomials, reduced to the moments that can be the peak.
+
+Moments of runs at different loop counts are matched by what happened (phase, operator, site and the operators before and after)
+and by their place in each loop around them: in which layer, counted from the first or from the last, and at which turn of a
+loop inside that layer, counted likewise. Between first and last, live bytes change by the same amount each turn, so one
+of the ends is at least as high. That argument is not taken on trust: certificates compare every kept moment, and the
+maximum, with recordings at other depths and sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calc.derive.dominance import Shift, undominated
+from calc.derive.loops import Sites
+from calc.errors import CertificateError
+from calc.graph.step import Record, Size
+from calc.symbolic.algebra import Algebra, Poly
+
+Kind = tuple[str, str, str, str]  # phase, operator, site with loop indices as *, the operators before and after
+Place = tuple[tuple[str, int], ...]  # for each loop around it, the outermost first: "first" or "last", and how many turns from there
+Label = tuple[Kind, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Live bytes right after an operator. ``op`` is its index in the record; ``live`` a polynomial or an int."""
+
+    op: int
+    event: int
+    live: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """A moment that can be the peak: its closed form, and its parts by role."""
+
+    label: Label
+    live: Poly
+    parts: Mapping[str, Poly]
+
+
+def moment_name(peak: Peak) -> str:
+    """The words for a peak candidate: the operator after which it is, and in which iteration."""
+    (phase, operator, site, _), place = peak.label
+    short = operator.removeprefix("aten.").rsplit(".", 1)[0]
+    return f"{phase}, after {short} at {site}{''.join(_iteration(*at) for at in place)}"
+
+
+def _iteration(end: str, number: int) -> str:
+    if number == 0:
+        return "" if end == "first" else ", the last"
+    return f", number {number + 1} from the {end}"
+
+
+def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Moment]:
+    """The last birth of each operator in a step's window, with the bytes live then."""
+    start, end = record.windows[step - 1]
+    live: Any = read(0)
+    found: list[Moment] = []
+    for i, event in enumerate(record.events[:end]):
+        nbytes = read(record.storages[event.storage].nbytes)
+        live = live + nbytes if event.change > 0 else live - nbytes
+        if i < start or event.change < 0:
+            continue
+        if found and found[-1].op == event.op:
+            found.pop()
+        found.append(Moment(event.op, i, live))
+    return found
+
+
+def parts_at(record: Record, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
+    """Live bytes by role after each of the events with those indices."""
+    wanted = set(events)
+    parts: dict[str, Any] = {}
+    found: dict[int, dict[str, Any]] = {}
+    for i, e in enumerate(record.events[: max(wanted) + 1]):
+        storage = record.storages[e.storage]
+        nbytes = read(storage.nbytes)
+        parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
+        if i in wanted:
+            found[i] = {role: value for role, value in parts.items() if value != 0}
+    return found
+
+
+# -- places ---------------------------------------------------------------------------------------------------------------
+
+# How many operators before and after one are looked at, to tell it from another of its name.
+_BESIDE = 3
+
+At = tuple[int, ...]  # for each loop around a moment, the outermost first: which turn
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The moments of one kind in one record by their turns; ``turns`` counts those of the innermost loop inside each outer turn."""
+
+    moments: Mapping[At, Moment]
+    turns: Mapping[At, int]
+
+    def places(self, at: At) -> Iterator[Place]:
+        """Every way to say where ``at`` is."""
+        ends = [(("first", turn), ("last", self.turns[at[:level]] - 1 - turn)) for level, turn in enumerate(at)]
+        return itertools.product(*ends)
+
+
+def _runs(record: Record, found: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
+    kinds: dict[Kind, list[Moment]] = {}
+    for moment in found:
+        kinds.setdefault(_kind(record, moment.op, sites), []).append(moment)
+    return {kind: _run(record, group, sites) for kind, group in kinds.items()}
+
+
+def _kind(record: Record, op: int, sites: Sites) -> Kind:
+    """What happened, and between what: in a loop inside one module, only that tells its operators from those before and after it."""
+    here = record.ops[op]
+    beside = " ".join(_what(record, i, sites) for i in range(op - _BESIDE, op + _BESIDE + 1) if i != op)
+    return here.phase, here.name, sites.place(here.site)[0], beside
+
+
+def _what(record: Record, op: int, sites: Sites) -> str:
+    return f"{record.ops[op].name}@{sites.place(record.ops[op].site)[0]}" if 0 <= op < len(record.ops) else "-"
+
+
+def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
+    """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
+    moments: dict[At, Moment] = {}
+    turns: dict[At, int] = {}
+    number: dict[tuple[int, ...], int] = {}
+    for moment in group:
+        at: At = ()
+        indices = sites.place(record.ops[moment.op].site)[1]
+        for level in range(len(indices)):
+            seen = indices[: level + 1]
+            if seen not in number:
+                number[seen] = turns.get(at, 0)
+                turns[at] = number[seen] + 1
+            at = (*at, number[seen])
+        turns[at] = turns.get(at, 0) + 1
+        moments[*at, turns[at] - 1] = moment
+    return _Run(moments, turns)
+
+
+def labelled(record: Record, found: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
+    """Each moment under its places, counted from the first and from the last turn of each loop around it."""
+    return _labels(_runs(record, found, sites))
+
+
+def _labels(runs: Mapping[Kind, _Run]) -> dict[Label, Moment]:
+    return {(kind, place): moment for kind, run in runs.items() for at, moment in run.moments.items() for place in run.places(at)}
+
+
+# -- turns of a loop --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One level of a kind: the fewest turns anywhere, and by how many they grow from one record to the next (0: no loop)."""
+
+    fewest: int
+    growth: int
+
+    def comparable(self, end: str, place: int) -> bool:
+        """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end.
+
+        Where more turns are seen, it must lie in the nearer half: the first and the last few turns may each be peculiar.
+        """
+        if not self.growth:
+            return end == "first"
+        if self.fewest < 4 * self.growth:
+            return place < max(self.fewest - self.growth, min(self.fewest, self.growth))
+        return 2 * place < self.fewest
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Moments of one kind in every record, and the loops they are in, the outermost first."""
+
+    runs: tuple[_Run, ...]
+    loops: tuple[_Loop, ...]
+
+    def comparable(self, place: Place) -> bool:
+        return all(loop.comparable(end, turn) for loop, (end, turn) in zip(self.loops, place, strict=True))
+
+    def between(self, run: _Run, at: At) -> list[int]:
+        """The loops of which a moment is at neither end."""
+        return [
+            level for level, loop in enumerate(self.loops) if loop.growth and loop.growth <= at[level] < run.turns[at[:level]] - loop.growth
+        ]
+
+    def below(self, run: _Run, at: At, level: int, shift: Shift) -> bool:
+        """Whether a moment in between is not above the mean of the same moment one turn before and one turn after.
+
+        Then it need not be looked at: of all moments that are the largest at some sizes, the one with the most turns behind it
+        in all loops together is not of that sort, since one of those beside it would be as large.
+        """
+        step = self.loops[level].growth
+        beside = [run.moments.get((*at[:level], at[level] + by, *at[level + 1 :])) for by in (-step, step)]
+        if None in beside:
+            return False
+        twice = sum((m.live for m in beside if m is not None), start=-2 * run.moments[at].live)
+        return twice == 0 or all(coefficient >= 0 for coefficient in shift(twice).values())
+
+
+def _turns(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Turns]:
+    """Kinds that every record has."""
+    found: dict[Kind, _Turns] = {}
+    for kind in runs[0]:
+        if all(kind in other for other in runs):
+            mine = tuple(other[kind] for other in runs)
+            levels = len(next(iter(mine[0].moments)))
+            found[kind] = _Turns(mine, tuple(_loop(mine, level) for level in range(levels)))
+    return found
+
+
+def _loop(runs: Sequence[_Run], level: int) -> _Loop:
+    counts = [[turns for at, turns in run.turns.items() if len(at) == level] for run in runs]
+    most = sorted({max(each) for each in counts})
+    return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))
+
+
+# -- the moments that count -------------------------------------------------------------------------------------------------
+
+
+def peaks(
+    records: Sequence[Record],
+    step: int,
+    algebra: Algebra,
+    sites: Sites,
+    interpolate: Callable[[Sequence[Poly]], Poly],
+    bounds: Sequence[tuple[str, str]] = (),
+) -> tuple[Peak, ...]:
+    """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
+    each = [_runs(r, moments(r, step, algebra.parse), sites) for r in records]
+    runs = [_labels(kinds) for kinds in each]
+    turns = _turns(each)
+    shift = Shift(algebra, bounds)
+    dropped, inner = _dropped(turns, shift)
+    shared = [label for label in runs[0] if label[0] in turns and turns[label[0]].comparable(label[1])]
+    shared = [label for label in shared if all(label in run for run in runs)]
+    _require_deep_enough(runs[-1], shared, inner - dropped)
+    shared = [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
+    forms: dict[tuple[Poly, ...], Label] = {}
+    for label in shared:
+        forms.setdefault(tuple(run[label].live for run in runs), label)
+    live = {label: interpolate(values) for values, label in forms.items()}
+    kept = undominated(live, shift)
+    parts = [parts_at(record, [run[label].event for label in kept], algebra.parse) for record, run in zip(records, runs, strict=True)]
+    return tuple(
+        Peak(label, live[label], _parts([found[run[label].event] for found, run in zip(parts, runs, strict=True)], algebra, interpolate))
+        for label in kept
+    )
+
+
+def _dropped(turns: Mapping[Kind, _Turns], shift: Shift) -> tuple[set[int], set[int]]:
+    """Identities of the moments that need not be looked at, and of all that are between the ends of some loop."""
+    dropped: set[int] = set()
+    inner: set[int] = set()
+    for turn in turns.values():
+        for run in turn.runs:
+            for at, moment in run.moments.items():
+                levels = turn.between(run, at)
+                inner |= {id(moment)} if levels else set()
+                dropped |= {id(moment)} if any(turn.below(run, at, level, shift) for level in levels) else set()
+    return dropped, inner
+
+
+_BETWEEN = "which layer between the first and the last needs most memory has no closed form in the depths that were traced"
+
+
+def _require_deep_enough(run: Mapping[Label, Moment], shared: Sequence[Label], needed: set[int]) -> None:
+    """Every moment of the deepest record that is between ends and counts must have a place that means the same at every depth."""
+    covered = {id(run[label]) for label in shared}
+    if any(id(moment) in needed and id(moment) not in covered for moment in run.values()):
+        raise CertificateError("memory.peak", _BETWEEN)
+
+
+def _parts(each: Sequence[Mapping[str, Poly]], algebra: Algebra, interpolate: Callable[[Sequence[Poly]], Poly]) -> dict[str, Poly]:
+    roles = dict.fromkeys(itertools.chain.from_iterable(each))
+    return {role: interpolate([parts.get(role, algebra.parse(0)) for parts in each]) for role in roles}

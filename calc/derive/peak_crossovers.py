@@ -1,0 +1,313 @@
+"""Which moment is the peak, as one size moves and the others are held: exactly, on the integers.
+
+Along one size every candidate is a polynomial with rational coefficients. Where two of them cross is found by halving
+intervals on which their difference can change sign once only, so no crossing between two sampled sizes is missed.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+
+from calc.derive.result import Derivation, Quantity
+from calc.errors import NapkinError
+from calc.graph.guards import follows
+from calc.graph.step import DimRecord
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.exact import evaluate_text
+
+FARTHEST = 2**20
+
+Univariate = tuple[int, ...]  # coefficients, that of the highest power first
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """From ``first`` to ``last`` the moment ``at`` is the peak. ``first`` is the smallest size of several that are searched."""
+
+    first: int
+    last: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What is the peak along one dimension; where that could not be searched, ``because`` says why.
+
+    ``among`` are the sizes that there are, where they are few (divisors); else all from the first to the last, in steps of ``step``.
+    """
+
+    dim: str
+    reigns: tuple[Reign, ...]
+    step: int = 1
+    among: tuple[int, ...] = ()
+    because: str = ""
+
+
+def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeover, ...]:
+    """For each dimension that ``name`` depends on. Nothing where one moment is the peak at all sizes."""
+    quantity = derivation.quantities.get(name)
+    if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
+        return ()
+    forms = _Forms(quantity)
+    along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    return tuple(line.takeover() for line in along if line.matters)
+
+
+class _Forms:
+    """The candidates of a quantity, read once for all dimensions."""
+
+    def __init__(self, quantity: Quantity) -> None:
+        assert quantity._evaluator is not None  # asked before
+        self.evaluator = quantity._evaluator
+        self.at = [c.at for c in quantity.candidates]
+        texts = [c.expr for c in quantity.candidates]
+        self.names = sorted(set().union(*map(_names, texts)))
+        self.algebra = Algebra(self.names, texts)
+        self.polys = [self.algebra.parse(text) for text in texts]
+
+
+class _Along:
+    """A quantity along one dimension. What follows that by default moves with it; sizes that are refused lie outside."""
+
+    def __init__(self, dim: DimRecord, forms: _Forms, derivation: Derivation) -> None:
+        self.dim, self._forms = dim, forms
+        self._dims = {d.name: d for d in derivation.dims}
+        self._here = derivation.sizes
+        unit = dim.multiple_of
+        self.step = self._here[unit] if isinstance(unit, str) else unit or 1
+        self._known: dict[int, dict[str, int] | None] = {}
+
+    @property
+    def matters(self) -> bool:
+        """Whether a candidate has this size in it, or one that follows it."""
+        return any(self._depends(name) for name in self._forms.names)
+
+    def _depends(self, name: str) -> bool:
+        if name == self.dim.name:
+            return True
+        text = self._definition(name)
+        return text is not None and any(self._depends(n) for n in _names(text))
+
+    def _definition(self, name: str) -> str | None:
+        """What ``name`` is made of: a default that it follows, or a quotient that the record names."""
+        dim = self._dims.get(name)
+        if dim is None:
+            whole, _, part = name.partition("_per_")
+            return f"{whole}/{part}" if part and whole in self._dims else None
+        return dim.expr if follows(dim, self._here) else None
+
+    # -- sizes ------------------------------------------------------------------------------------------------------
+
+    def sizes(self, size: int) -> dict[str, int] | None:
+        """All sizes with this one at ``size``; none where that is refused, or where the step is another one."""
+        if size not in self._known:
+            try:
+                sizes: dict[str, int] | None = self._forms.evaluator.sizes({self.dim.name: size})
+                assert sizes is not None
+                same = self._forms.evaluator.holds(sizes) and self._forms.evaluator.value(sizes) == max(self._values(sizes))
+            except (NapkinError, KeyError, ZeroDivisionError):
+                same = False
+            self._known[size] = sizes if same else None
+        return self._known[size]
+
+    def _values(self, sizes: Mapping[str, int]) -> list[int]:
+        """Every candidate at those sizes."""
+        known = dict(sizes)
+        for name in self._forms.names:
+            if name not in known and (text := self._definition(name)) is not None:
+                known[name] = int(evaluate_text(text, sizes))
+        return [self._forms.algebra.value(poly, known) for poly in self._forms.polys]
+
+    def _size(self, turn: int) -> int:
+        return turn * self.step + self.dim.plus
+
+    def _end(self, here: int, end: int) -> int:
+        """The last turn from ``here`` towards ``end`` at which the closed forms stand."""
+        if self.sizes(self._size(end)) is not None:
+            return end
+        good, bad = here, end
+        while abs(good - bad) > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self.sizes(self._size(middle)) is not None else (good, middle)
+        return good
+
+    # -- the search ---------------------------------------------------------------------------------------------------
+
+    def takeover(self) -> Takeover:
+        divided = [*self._divided()]
+        if divided:
+            return self._one_by_one(math.gcd(*divided))
+        try:
+            forms = [self._form(poly) for poly in self._forms.polys]
+        except _NoPolynomialError as error:
+            return Takeover(self.dim.name, (), because=str(error))
+        here = (self._here[self.dim.name] - self.dim.plus) // self.step
+        low, high = self._end(here, min(1, here)), self._end(here, max(FARTHEST // self.step, here))
+        return Takeover(self.dim.name, tuple(self._reigns(forms, low, high)), self.step)
+
+    def _divided(self) -> Iterator[int]:
+        """Sizes that must be divisible by this one: declared so, or the whole of a quotient that follows it."""
+        for other in self._dims.values():
+            if other.multiple_of == self.dim.name and other.name != self.dim.name:
+                yield other.value - other.plus
+            match ast.parse(self._definition(other.name) or "0", mode="eval").body:
+                case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)) if part == self.dim.name:
+                    yield self._here[whole]
+
+    def _one_by_one(self, whole: int) -> Takeover:
+        """Where other sizes must be divisible by this one, there are only so many."""
+        among = [n for n in range(1, min(whole, FARTHEST) + 1) if whole % n == 0 and self.sizes(n) is not None]
+        found: list[Reign] = []
+        for size in among:
+            sizes = self.sizes(size)
+            assert sizes is not None  # as asked
+            values = self._values(sizes)
+            _extend(found, size, size, self._forms.at[values.index(max(values))])
+        return Takeover(self.dim.name, tuple(found), among=tuple(among))
+
+    def _reigns(self, forms: Sequence[Univariate], low: int, high: int) -> list[Reign]:
+        found: list[Reign] = []
+        start = low
+        while start <= high:
+            best = max(range(len(forms)), key=lambda i: (_at(forms[i], start), -i))
+            ends = [_first_above(_minus(forms[other], forms[best]), start, high) for other in range(len(forms)) if other != best]
+            end = min(ends) - 1
+            _extend(found, self._size(start), self._size(end), self._forms.at[best])
+            start = end + 1
+        return found
+
+    def _form(self, poly: Poly) -> Univariate:
+        """A candidate as a polynomial in the turn, of which the size is ``step`` each; all are scaled alike."""
+        total: list[Fraction] = [Fraction(0)]
+        for coefficient, powers in self._forms.algebra.terms(poly):
+            term = [coefficient]
+            for name, power in powers.items():
+                for _ in range(power):
+                    term = _times(term, self._line(name))
+            total = _plus(total, term)
+        # Sizes are integers and so is every count, so a common denominator exists; the same one for all keeps their order.
+        return tuple(int(c * _SCALE) if (c * _SCALE).denominator == 1 else _refuse(c) for c in total)
+
+    def _line(self, name: str) -> list[Fraction]:
+        """A size along this dimension, as a polynomial in the turn."""
+        if name == self.dim.name:
+            return [Fraction(self.step), Fraction(self.dim.plus)]
+        if not name.isidentifier():
+            if any(self._depends(n) for n in _names(name)):
+                raise _NoPolynomialError(f"{name} is no polynomial in {self.dim.name}")
+            return [evaluate_text(name, self._here)]
+        text = self._definition(name)
+        if text is None or not self._depends(name):
+            return [Fraction(self._here[name]) if name in self._here else evaluate_text(str(text), self._here)]
+        return self._evaluated(ast.parse(text, mode="eval").body)
+
+    def _evaluated(self, node: ast.expr) -> list[Fraction]:
+        match node:
+            case ast.Constant(value=int() as number):
+                return [Fraction(number)]
+            case ast.Name(id=name):
+                return self._line(name)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return _plus(self._evaluated(left), self._evaluated(right))
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return _times(self._evaluated(left), self._evaluated(right))
+            case ast.BinOp(left=left, op=ast.Div(), right=right) if len(divisor := self._evaluated(right)) == 1:
+                return [c / divisor[0] for c in self._evaluated(left)]
+        raise _NoPolynomialError(f"{ast.unparse(node)} is no polynomial in {self.dim.name}")
+
+
+class _NoPolynomialError(NapkinError):
+    """A size along which nothing is searched, and why."""
+
+
+_FUNCTIONS = {"floor", "ceiling", "Max", "Min", "Mod", "log"}
+_SCALE = math.lcm(*range(1, 33)) ** 2
+
+
+def _refuse(coefficient: Fraction) -> int:
+    raise _NoPolynomialError(f"a coefficient of {coefficient} is too fine to compare")
+
+
+@lru_cache(maxsize=256)
+def _names(text: str) -> frozenset[str]:
+    """Dimensions that an expression is made of."""
+    return frozenset(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)) - _FUNCTIONS
+
+
+def _extend(found: list[Reign], first: int, last: int, at: str) -> None:
+    """A further stretch, as part of the one before it where it is of the same moment."""
+    if found and found[-1].at == at:
+        found[-1] = Reign(found[-1].first, last, at)
+    else:
+        found.append(Reign(first, last, at))
+
+
+# -- polynomials in one variable ----------------------------------------------------------------------------------------
+
+
+def _plus(a: Sequence[Fraction], b: Sequence[Fraction]) -> list[Fraction]:
+    size = max(len(a), len(b))
+    return [x + y for x, y in zip([Fraction(0)] * (size - len(a)) + [*a], [Fraction(0)] * (size - len(b)) + [*b], strict=True)]
+
+
+def _times(a: Sequence[Fraction], b: Sequence[Fraction]) -> list[Fraction]:
+    found = [Fraction(0)] * (len(a) + len(b) - 1)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            found[i + j] += x * y
+    return found
+
+
+def _minus(a: Univariate, b: Univariate) -> Univariate:
+    size = max(len(a), len(b))
+    return tuple(x - y for x, y in zip((0,) * (size - len(a)) + a, (0,) * (size - len(b)) + b, strict=True))
+
+
+def _at(form: Univariate, x: int) -> int:
+    value = 0
+    for coefficient in form:
+        value = value * x + coefficient
+    return value
+
+
+def _cells(form: Univariate, low: int, high: int) -> list[int]:
+    """Every n for which ``form`` may change sign between n and n + 1, in order: it changes sign nowhere else from low to high.
+
+    Between two such cells of its derivative it is monotone: there it stops being below 0 once at most, and starts being above once.
+    """
+    if len(form) < 2 or low >= high:
+        return []
+    degree = len(form) - 1
+    turning = _cells(tuple(c * (degree - i) for i, c in enumerate(form[:-1])), low, high)
+    found = set(turning)
+    for a, b in pairwise([low, *(n for cell in turning for n in (cell, cell + 1)), high]):
+        for side in (-1, 1):
+            if b > a and _is(form, side, a) != _is(form, side, b):
+                found.add(_last_alike(form, side, a, b))
+    return sorted(found)
+
+
+def _is(form: Univariate, side: int, x: int) -> bool:
+    """Whether ``form`` is below 0 (``side`` −1) or above it (1)."""
+    return side * _at(form, x) > 0
+
+
+def _last_alike(form: Univariate, side: int, a: int, b: int) -> int:
+    """The last point from ``a`` on at which ``form`` lies as at ``a``; at ``b`` it does not, and it changes once."""
+    first = _is(form, side, a)
+    while b - a > 1:
+        middle = (a + b) // 2
+        a, b = (middle, b) if _is(form, side, middle) == first else (a, middle)
+    return a
+
+
+def _first_above(form: Univariate, low: int, high: int) -> int:
+    """The first integer after ``low`` at which ``form`` is above 0, which at ``low`` it is not; ``high + 1`` where it is nowhere."""
+    points = sorted({x for cell in _cells(form, low, high) for x in (cell, cell + 1)} | {low, high})
+    return next((x for x in points if x > low and _at(form, x) > 0), high + 1)

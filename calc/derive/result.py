@@ -1,0 +1,305 @@
+"""The results object: quantities with their terms, and the steps that lead to them. Everything printed reads this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from calc.derive.live_bytes import Timeline
+from calc.derive.quantities import require_count
+from calc.errors import BadInputError, UnknownQuantityError
+from calc.graph.coverage import CoverageRow as CoverageRow
+from calc.graph.coverage import Ledger
+from calc.graph.step import Assumption, DimRecord, Record
+from calc.platform import arguments
+from calc.symbolic.tree import Display
+from calc.units import Unit
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from calc.derive.peak_crossovers import Takeover
+
+
+@dataclass(frozen=True, slots=True)
+class StepCheck:
+    """How a step was verified when it was made. ``kind``: "symbolic" or "random points"."""
+
+    kind: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a derivation: ``before`` equals ``after`` by ``rule``, ``because`` of one reason.
+
+    ``operators`` names the ATen operators whose rules a step applies; ``value`` is ``after`` at the derivation's sizes.
+    """
+
+    id: str
+    quantity: str
+    title: str
+    rule: str
+    before: Display
+    after: Display
+    because: str
+    check: StepCheck
+    value: int
+    operators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuantityTerm:
+    """One addend of a quantity, by site. The expressions of a quantity's terms add up to its own.
+
+    ``parts`` are ``(what, expression)`` of the term's own addends: they add up to it. ``because`` names them all.
+    """
+
+    site: str
+    expr: str
+    value: int
+    because: str
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def stands_for(self, name: str) -> bool:
+        """Whether the site, with * for a loop's index, is the place of the parameter ``name``."""
+        parts, of = self.site.split("."), name.split(".")
+        return len(parts) == len(of) and all(a == b or (a == "*" and b.isdecimal()) for a, b in zip(parts, of, strict=True))
+
+
+# An axis of saved tensors that are of several sizes along it.
+SEVERAL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensor:
+    """A tensor that the backward needs, ``times`` of them, one for each layer say. The bytes of all add up to ``activations.bytes``.
+
+    ``tensor`` names what made it, ``site`` where it is kept. ``operator`` is whose backward needs it, ``node`` what autograd calls
+    that. One on a storage that is counted already says so in ``same_as`` and counts nothing. A ``part`` of a storage keeps all of it.
+    An axis is ``SEVERAL`` where the tensors of a row differ in it, one from iteration to iteration; ``expr`` is the sum.
+    """
+
+    tensor: str
+    site: str
+    shape: tuple[str, ...]
+    dtype: str
+    times: str
+    number: int
+    expr: str
+    value: int
+    operator: str
+    node: str
+    because: str
+    same_as: str = ""
+    part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One moment at which memory may peak. ``parts`` are the live bytes by role; they add up to ``expr``."""
+
+    expr: str
+    at: str
+    value: int
+    parts: Mapping[str, str]
+    part_values: Mapping[str, int]
+
+
+class Evaluator(Protocol):
+    """Computes a quantity at other sizes."""
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed form holds at all ``sizes``; this never traces the step for another one."""
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The quantity at all sizes, by the closed form that holds there: where that is another one, the step is traced there."""
+
+    def expr(self) -> sp.Expr:
+        """The closed form, built from what it is kept in: reading its text takes longer, and gives the same."""
+
+
+class Elsewhere(Protocol):
+    """The same step at other sizes."""
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them; sizes that the model cannot have are refused."""
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the derivation's closed forms hold at all ``sizes``; this never traces the step for others."""
+
+    def at(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation at all ``sizes``."""
+
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A derived number: exact closed form, unit, terms. ``unknown`` holds the reason where there is no closed form; ``value`` is then
+    that of a trace at the derivation's sizes, or ``None``."""
+
+    name: str
+    unit: Unit
+    meaning: str
+    text: str | None
+    value: int | None
+    terms: tuple[QuantityTerm, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    unknown: str = ""
+    _evaluator: Evaluator | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def expr(self) -> sp.Expr:
+        """SymPy expression in positive integer symbols named as the dimensions."""
+        if self.text is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+        if self._evaluator is not None:
+            return self._evaluator.expr()
+        from calc.symbolic.algebra import to_sympy  # a number needs no SymPy
+
+        return to_sympy(self.text)
+
+    def at(self, **sizes: int) -> int:
+        """Exact integer at the given sizes; dimensions not given keep the derivation's values.
+
+        Where the step runs otherwise (a batch of one, few layers), it is traced there, which takes seconds and torch.
+        """
+        if self._evaluator is None:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown or 'it was not derived here'}")
+        every = self._evaluator.sizes(arguments.sizes(sizes))
+        try:
+            return require_count(self.name, self._evaluator.value(every), every)
+        except ArithmeticError as error:  # of a graph that somebody wrote: a closed form that was traced divides by no size that is 0
+            raise BadInputError(f"{self.name} has no value at these sizes ({error}): choose others") from error
+
+    @property
+    def reason(self) -> str:
+        """Why there is no closed form, in words that stand in its place; they say so where there is a value all the same."""
+        if not self.unknown:
+            return ""
+        return f"unknown: {self.unknown}" if self.value is None else f"value at these sizes, no closed form: {self.unknown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Sizes outside the derivation at which the same step was recorded again and gave the same integers."""
+
+    sizes: Mapping[str, int]
+    quantities: int
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Every quantity of one training step with the steps that derive it.
+
+    ``held`` are the sizes of the special case in force: a check of this derivation keeps them. ``specialized`` are the dimensions in
+    which there is no closed form, and why: they are numbers in all that is derived. ``recount`` counts a further concrete
+    record by the same rules; ``replay`` gives live bytes over the step by such a record at these sizes, or by the deepest one there is.
+    ``elsewhere`` is what ``at_sizes`` asks for the same step at other sizes. A count below 0 is refused, but in general closed forms at
+    the sizes of a special case (``_in_general``), which gives way to that case.
+    """
+
+    model: str
+    source: str
+    dims: tuple[DimRecord, ...]
+    options: Mapping[str, str]
+    assumptions: tuple[Assumption, ...]
+    quantities: Mapping[str, Quantity]
+    steps: tuple[Step, ...]
+    coverage: tuple[CoverageRow, ...]
+    certificates: tuple[Certificate, ...]
+    provenance: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    saved: tuple[SavedTensor, ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+    specialized: Mapping[str, str] = field(default_factory=dict)
+    spec: Any = field(default=None, repr=False, compare=False)
+    recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
+    replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)
+    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    _in_general: bool = field(default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises ``NegativeCountError`` where a count is below 0."""
+        if self._in_general:
+            return
+        for q in self.quantities.values():
+            require_count(q.name, q.value or 0, self.sizes)
+        for tensor in self.saved:
+            require_count(f"bytes of {tensor.tensor}, saved at {tensor.site},", tensor.value, self.sizes)
+        for row in self.coverage:
+            require_count(f"calls of {row.operator}", row.value, self.sizes)
+            require_count(f"FLOPs of {row.operator}", row.flops_value or 0, self.sizes)
+
+    def at_sizes(self, sizes: Mapping[str, int]) -> Derivation:
+        """The derivation of the same step at other sizes; those not given are this derivation's, defaults moved along.
+
+        Where the step runs otherwise than these closed forms say, it is traced there (seconds, and torch), each such case once: ask
+        this instead of evaluating closed forms at sizes at which they may not hold. Raises ``DimensionError`` for sizes that the model
+        cannot have, and where a case is missing in a graph that was loaded without its spec.
+        """
+        around = self._elsewhere()
+        values = around.sizes(arguments.sizes(sizes))
+        return self if values == self.sizes else around.at(values)
+
+    def holds_at(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed forms of this derivation hold at other sizes too; those not given are this derivation's. Never traces:
+        what looks at many sizes (a figure, a search) asks this first."""
+        evaluator = next((q._evaluator for q in self.quantities.values() if q._evaluator is not None), None)
+        given = arguments.sizes(sizes)
+        return evaluator is not None and evaluator.holds(evaluator.sizes(given))
+
+    def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
+        """Those of ``free`` too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough."""
+        given, names = arguments.sizes(sizes), arguments.names("free", free, "B")
+        missing = [name for name in self.sizes if name not in given]
+        if missing:
+            raise BadInputError(f"sizes has no {missing[0]}: give all of {', '.join(self.sizes)}")
+        return self._elsewhere().usual(given, names)
+
+    def _elsewhere(self) -> Elsewhere:
+        if self.elsewhere is None:
+            raise BadInputError(f"{self.model} was not derived here: derive it with calc.derive")
+        return self.elsewhere
+
+    def __getitem__(self, name: str) -> Quantity:
+        try:
+            return self.quantities[name]
+        except (KeyError, TypeError):
+            raise UnknownQuantityError(f"no quantity {arguments.shown(name)}: there are {', '.join(self.quantities)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.quantities)
+
+    def __len__(self) -> int:
+        return len(self.quantities)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes at which the values stand, by dimension."""
+        return {dim.name: dim.value for dim in self.dims}
+
+    @property
+    def ledger(self) -> Ledger:
+        """The operators of the step, and what they add up to."""
+        return Ledger(self.coverage)
+
+    @cached_property
+    def takeovers(self) -> tuple[Takeover, ...]:
+        """Which moment is the peak, as one size moves and the others are held."""
+        from calc.derive.peak_crossovers import takeovers
+
+        return takeovers(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``"schema": 1`` document, as plain data."""
+        from calc.derive.to_json import to_json
+
+        return to_json(self)

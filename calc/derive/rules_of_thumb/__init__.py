@@ -1,0 +1,71 @@
+"""Published rules of thumb beside the exact count of this model: how far off, by which steps, and where in size they hold.
+
+A rule is an expression in the model's own dimensions. What separates it from the exact count is their difference as
+polynomials, so the differences listed add up to the error without a rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.result import Derivation, Step
+from calc.derive.rules_of_thumb.corrections import Difference as Difference
+from calc.derive.rules_of_thumb.corrections import explained
+from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable, known, written
+from calc.derive.rules_of_thumb.ranges import Within as Within
+from calc.derive.rules_of_thumb.ranges import scanned, within
+from calc.derive.rules_of_thumb.rules import RULES as RULES
+from calc.derive.rules_of_thumb.rules import Rule as Rule
+from calc.symbolic import branches
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One rule of thumb against this model; where it does not apply, ``reason`` says why and nothing else is known.
+
+    ``steps`` lead from the rule to the exact count; ``differences`` are the corrections among them, with their sign turned.
+    """
+
+    rule: Rule
+    applies: bool
+    reason: str
+    expr: str | None = None
+    value: int | None = None
+    exact: int | None = None
+    differences: tuple[Difference, ...] = ()
+    steps: tuple[Step, ...] = ()
+    outside: tuple[tuple[str, int], ...] = ()
+    within: tuple[Within, ...] = ()
+
+    @property
+    def ratio(self) -> Fraction | None:
+        """Rule over exact count: 1 is right."""
+        return Fraction(self.value, self.exact) if self.value is not None and self.exact else None
+
+
+def compare(derivation: Derivation, rules: Sequence[Rule] = RULES) -> tuple[Comparison, ...]:
+    """Every rule of thumb against the exact count of ``derivation``."""
+    return tuple(_compare(rule, derivation) for rule in rules)
+
+
+def _compare(rule: Rule, derivation: Derivation) -> Comparison:
+    reason = inapplicable(rule, derivation) or incomparable(rule, derivation)
+    if reason:
+        return Comparison(rule, False, reason)
+    exact, expr = Exact(rule, derivation), written(rule, derivation)
+    here = branches.at_hand(expr, derivation.sizes)  # the number of parameters may be by cases
+    differences, steps = explained(here, exact, derivation)
+    return Comparison(
+        rule,
+        True,
+        "",
+        expr=here,
+        value=int(branches.value(expr, derivation.sizes)),
+        exact=exact.at({}),
+        differences=differences,
+        steps=steps,
+        outside=tuple((name, derivation[name].value or 0) for name in rule.outside if known(derivation, name)),
+        within=tuple(within(dim, expr, exact, derivation) for dim in scanned(expr, exact, derivation)),
+    )

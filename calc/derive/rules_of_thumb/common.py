@@ -1,0 +1,89 @@
+"""Expressions that were written apart as polynomials that can be subtracted from each other: ties and defaults that hold
+(``f = 4*d``, ``k = d/h``) are put in, so that equal amounts are written alike."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from calc.derive.result import Derivation
+from calc.derive.steps import tree
+from calc.errors import NapkinError, SpecError
+from calc.graph.guards import dimensions
+from calc.symbolic import branches
+from calc.symbolic import tree as display
+from calc.symbolic.algebra import Algebra, Poly
+from calc.symbolic.basis import Basis, Folding, basis_of, with_quotients
+from calc.symbolic.tree import Display
+
+
+class Common:
+    """Polynomials of texts in one ring, in the dimensions that nothing else determines."""
+
+    def __init__(self, derivation: Derivation, texts: Iterable[str]) -> None:
+        self._sizes = derivation.sizes
+        self._basis = _tied_basis(derivation)
+        self._known = {**self._basis.define, **dict.fromkeys(self.fixed_to_one(derivation), "1")}
+        rewritten = [self._rewritten(text) for text in (*texts, *self._sizes)]
+        self._inner = Algebra(self._basis.symbols, rewritten)
+        self._fold = Folding(self._basis, self._inner)
+        self.algebra = self._fold.outer
+
+    @staticmethod
+    def fixed_to_one(derivation: Derivation) -> list[str]:
+        """Sizes of 1 that a special case in force holds: its closed forms no longer show them, so nothing else may."""
+        return [name for name, size in derivation.held.items() if size == 1]
+
+    def __call__(self, text: str) -> Poly:
+        return self._fold(self._inner.parse(self._rewritten(text)))
+
+    def _rewritten(self, text: str) -> str:
+        return substituted(with_quotients(branches.at_hand(text, self._sizes), self._basis), self._known)
+
+    def tree(self, poly: Poly) -> Display:
+        return tree(self.algebra, poly)
+
+    def text(self, poly: Poly) -> str:
+        return self.algebra.text(poly)
+
+    def value(self, poly: Poly) -> int:
+        return self.algebra.value(poly, {**self._basis.values(self._sizes), **self._sizes})
+
+    def require_equal(self, before: Display, after: Display, what: str) -> None:
+        """Refuse to state what does not hold. Compared in the basis, where h·k and d are one thing."""
+        if display.value(before, self._in_basis) != display.value(after, self._in_basis):
+            raise NapkinError(f"internal error: {what} does not hold; please report it")
+
+    def _in_basis(self, name: str) -> Poly:
+        return self._inner.parse(self._rewritten(self._fold.in_basis(name)))
+
+
+def _tied_basis(derivation: Derivation) -> Basis:
+    """The basis in which a default that holds is a tie. ``k = d/h`` can be one only where d is declared a multiple of h."""
+    table = dimensions(derivation)
+    dims = {name: dim if dim.tied else replace(dim, default=derivation.sizes[name]) for name, dim in table.items()}
+    for name, dim in table.items():
+        if isinstance(dim.default, str) and not dim.tied and not dim.decided_at:
+            tied = {**dims, name: replace(dim, tied=True)}
+            try:
+                basis = basis_of(tied)
+                Algebra(basis.symbols, basis.define.values()).parse(basis.define[name])
+            except (SpecError, NapkinError):
+                continue
+            dims = tied
+    return basis_of(dims)
+
+
+def substituted(text: str, known: Mapping[str, str]) -> str:
+    """``text`` with names replaced by what is known of them."""
+
+    class Names(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
+
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            node.args = [self.visit(a) for a in node.args]
+            return node
+
+    return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))

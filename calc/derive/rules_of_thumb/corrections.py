@@ -1,0 +1,288 @@
+"""What separates a rule of thumb from the exact count, as steps that lead from the one to the other.
+
+Both are polynomials in the same dimensions, so their difference is split without a rest: first the gradients that autograd
+does not compute, then monomial by monomial what the rule leaves out, adds or counts otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction as Rational
+
+from calc.derive.result import Derivation, Step, StepCheck
+from calc.derive.rules_of_thumb.common import Common
+from calc.derive.rules_of_thumb.exact import Addend, Exact, written
+from calc.errors import NapkinError
+from calc.symbolic.algebra import Poly
+from calc.symbolic.tree import Display, Fraction, Labelled, Negative, Number, Product, Sum, parse
+from calc.units import Unit
+
+LISTED = 8
+NAMED = 3
+
+Key = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something on which rule and exact count disagree. ``value`` is what it adds to rule − exact."""
+
+    expr: str
+    value: int
+    kind: str
+    sites: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Correction:
+    """What must be added to the rule: ``poly``, shown first as ``before``."""
+
+    kind: str
+    title: str
+    before: Display
+    poly: Poly
+    value: int
+    sites: tuple[str, ...]
+    because: str
+
+
+def explained(expr: str, exact: Exact, derivation: Derivation) -> tuple[tuple[Difference, ...], tuple[Step, ...]]:
+    """The differences between a rule, written as ``expr``, and the exact count, and the steps from the one to the other.
+
+    Where a term is no polynomial even with ties put in, there are none: the error stands, its split does not.
+    """
+    try:
+        bridge = _Bridge(expr, exact, derivation)
+    except NapkinError:
+        return (), ()
+    return bridge.differences(), tuple(bridge.steps())
+
+
+class _Bridge:
+    def __init__(self, expr: str, exact: Exact, derivation: Derivation) -> None:
+        self._expr, self._exact, self._derivation = expr, exact, derivation
+        self._addends = list(exact.addends())
+        self._owners = derivation["parameters"].terms if "{N}" in exact.rule.expr else ()
+        constant = written(exact.rule, derivation, "0")
+        shares = [f"({written(exact.rule, derivation, term.expr)}) - ({constant})" for term in self._owners]
+        quantities = [text for _, _, text in exact.quantities()]
+        self._common = Common(derivation, [expr, *shares, *quantities, *(a.expr for a in self._addends)])
+        self._shares = [(term.site, self._common(share)) for term, share in zip(self._owners, shares, strict=True)]
+        self._rule = self._common(expr)
+        self._zero = self._common.algebra.constant(0)
+        self._polys = [(a, self._common(a.expr)) for a in self._addends]
+        self._total = sum((poly for _, poly in self._polys), start=self._zero)
+        self._corrections = self._shortened(list(self._found()))
+
+    # -- corrections ------------------------------------------------------------------------------------------------
+
+    def differences(self) -> tuple[Difference, ...]:
+        return tuple(Difference(self._common.text(-c.poly), -c.value, c.kind, c.sites, c.because) for c in self._corrections)
+
+    def _found(self) -> Iterator[_Correction]:
+        skipped = list(self._skipped())
+        yield from skipped
+        # As if every product had both of its gradients: what is left then has other reasons.
+        whole = [*self._polys, *((self._like(c.sites[0]), -c.poly) for c in skipped)]
+        monomials = _by_monomial([(a, p) for a, p in whole], self._monomials)
+        counted = dict(self._monomials(self._rule))
+        dropped: dict[str, list[tuple[Addend, Poly]]] = {}
+        for key in dict.fromkeys((*counted, *monomials)):
+            here, rule = monomials.get(key, []), counted.get(key, Rational(0))
+            exact = sum((c for _, c in here), start=Rational(0))
+            if rule == exact:
+                continue
+            if not rule:
+                for addend, coefficient in here:
+                    dropped.setdefault(self._kind_of(addend), []).append((addend, self._monomial(key, coefficient)))
+            elif not exact:
+                yield self._added(key, rule)
+            else:
+                yield self._otherwise(key, rule, exact, _left(here))
+        for what, parts in dropped.items():
+            if sum((p for _, p in parts), start=self._zero) != 0:
+                yield self._dropped(what, parts)
+
+    def _kind_of(self, addend: Addend) -> str:
+        """What is dropped together: products of one place, tensors of one description."""
+        return addend.site if self._exact.rule.unit is Unit.FLOP else addend.what
+
+    def _skipped(self) -> Iterator[_Correction]:
+        """Gradients that autograd does not compute: a site's backward is then short of twice its forward.
+
+        A product has one gradient product for each of its two factors, so what is missing is that of a factor nobody needs
+        the gradient of, such as the model's input.
+        """
+        forward = self._by_site(lambda a: a.quantity == "flops.forward.matmul")
+        backward = self._by_site(lambda a: a.quantity.startswith("flops.backward"))
+        for site in forward if backward else ():
+            missing = 2 * forward[site] - backward.get(site, self._zero)
+            if missing != 0 and self._common.value(missing) > 0:
+                twice = Negative(Product((Number(2), self._common.tree(forward[site]))))
+                had = Labelled(self._common.tree(backward.get(site, self._zero)), "backward")
+                because = f"autograd computes no gradient of an input that is data: at {site} the backward is short of twice the forward"
+                before = Sum((had, Labelled(twice, "twice the forward")))
+                yield self._correction("not computed", site, before, -missing, (site,), because)
+
+    def _by_site(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
+        found: dict[str, Poly] = {}
+        for addend, poly in self._polys:
+            if wanted(addend):
+                found[addend.site] = found.get(addend.site, self._zero) + poly
+        return found
+
+    def _like(self, site: str) -> Addend:
+        return next(a for a in self._addends if a.site == site and a.quantity == "flops.forward.matmul")
+
+    def _dropped(self, what: str, parts: Sequence[tuple[Addend, Poly]]) -> _Correction:
+        labels = [a.what if self._exact.rule.unit is Unit.FLOP else a.site for a, _ in parts]
+        sums: dict[str, Poly] = {}
+        for label, (_, poly) in zip(labels, parts, strict=True):
+            sums[label] = sums.get(label, self._zero) + poly
+        shown = {label: poly for label, poly in sums.items() if poly != 0}
+        total = sum(shown.values(), start=self._zero)
+        left = [a for label, (a, _) in zip(labels, parts, strict=True) if label in shown]
+        sites, saying = tuple(dict.fromkeys(a.site for a in left)), _some(list(dict.fromkeys(a.what for a in left)))
+        because = f"the rule has no such term: {saying}"
+        if self._common.value(total) < 0:
+            because = f"the exact count is smaller by it: {saying}"
+        return self._correction("dropped", what, self._labelled_sum(shown), total, sites, because)
+
+    def _added(self, key: Key, rule: Rational) -> _Correction:
+        found = [(site, coefficient) for site, share in self._shares for k, coefficient in self._monomials(share) if k == key]
+        owners: dict[str, Poly] = {}
+        for site, coefficient in found:
+            owners[site] = owners.get(site, self._zero) - self._monomial(key, coefficient)
+        total = -self._monomial(key, rule)
+        because = "the rule counts it; the exact count has no such term"
+        if owners and self._exact.rule.unit is Unit.FLOP:
+            because = f"the rule counts it for {_some(list(owners))}, which enter no matrix product"
+        whole = sum(owners.values(), start=self._zero) == total
+        before = self._labelled_sum(owners) if whole else self._common.tree(total)
+        return self._correction("added", _some(list(owners)) or "the rule alone", before, total, tuple(owners), because)
+
+    def _otherwise(self, key: Key, rule: Rational, exact: Rational, addends: Sequence[Addend]) -> _Correction:
+        sites = tuple(dict.fromkeys(a.site for a in addends))
+        saying = _some(list(dict.fromkeys(a.what for a in addends)))
+        owners = list(dict.fromkeys(site for site, share in self._shares if key in dict(self._monomials(share))))
+        counted = f" ({_some(owners)})" if owners else ""
+        because = f"the coefficient is {rule} in the rule{counted} and {exact} in the exact count: {saying}"
+        right = Labelled(self._common.tree(self._monomial(key, exact)), "exact")
+        wrong = Labelled(_negative(self._common.tree(self._monomial(key, rule))), "rule")
+        total = self._monomial(key, exact - rule)
+        return self._correction("counted differently", _some(list(sites)), Sum((right, wrong)), total, sites, because)
+
+    def _correction(self, kind: str, title: str, before: Display, poly: Poly, sites: Sequence[str], because: str) -> _Correction:
+        return _Correction(kind, title, before, poly, self._common.value(poly), tuple(sites)[:NAMED], because)
+
+    def _shortened(self, found: list[_Correction]) -> list[_Correction]:
+        """Largest first; beyond a number that one reads, the smallest together."""
+        found.sort(key=lambda c: (-abs(c.value), self._common.text(c.poly)))
+        if len(found) <= LISTED:
+            return found
+        rest = found[LISTED - 1 :]
+        before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in rest))
+        poly = sum((c.poly for c in rest), start=self._zero)
+        because = f"{len(rest)} smaller terms together"
+        return [*found[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def steps(self) -> Iterator[Step]:
+        """The rule, the exact count, each correction, and that they account for all of it."""
+        rule = self._exact.rule
+        ones = "".join(f"; here {name} = 1" for name in self._common.fixed_to_one(self._derivation))
+        put_in = f"{rule.statement}; {rule.letters}{ones}{self._replaced(self._expr)}"
+        yield self._step(1, "the rule", "letters put in", parse(self._expr), self._rule, put_in)
+        number, replaced = 2, self._replaced(*(text for _, _, text in self._exact.quantities()))
+        if len(self._exact.quantities()) > 1 or self._exact.size != 1:
+            yield self._step(number, "the exact count", "exact count", self._quantities(), self._total, self._counted() + replaced)
+            number, replaced = 3, ""
+        for c in self._corrections:
+            yield self._step(number, c.title, "correction", c.before, c.poly, c.because)
+            number += 1
+        corrected = (Labelled(self._common.tree(self._rule), "rule"), *self._labelled_corrections())
+        because = ("nothing else separates them" if self._corrections else "they are the same") + replaced
+        yield self._step(number, "from the rule to the exact count", "corrected sum", _sum(corrected), self._total, because)
+
+    def _replaced(self, *texts: str) -> str:
+        """The sizes of ``texts`` that a default determines, with what they are replaced by, as words: ``; with f = 4·d``."""
+        ones = self._common.fixed_to_one(self._derivation)
+        names = dict.fromkeys(name for text in texts for name in re.findall(r"[^\W\d]\w*", text) if name in self._derivation.sizes)
+        known = {name: self._common.text(self._common(name)) for name in names if name not in ones}
+        found = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in known.items() if text != name]
+        return f"; with {', '.join(found)}" if found else ""
+
+    def _quantities(self) -> Display:
+        trees = []
+        for sign, name, text in self._exact.quantities():
+            poly = self._common(text)
+            if poly != 0:
+                shown = self._common.tree(poly)
+                trees.append(Labelled(_negative(shown) if sign < 0 else shown, name))
+        whole = _sum(trees)
+        return whole if self._exact.size == 1 else Fraction(whole, Number(self._exact.size))
+
+    def _counted(self) -> str:
+        rule, size = self._exact.rule, self._exact.size
+        return rule.stands_for if size == 1 else f"{rule.stands_for}: all of them are {rule.format}, {size} bytes each"
+
+    def _labelled_corrections(self) -> Iterator[Display]:
+        for c in self._corrections:
+            yield Labelled(self._common.tree(c.poly), c.title)
+
+    def _step(self, number: int, title: str, name: str, before: Display, after: Poly, because: str) -> Step:
+        rule = self._exact.rule.name
+        shown = self._common.tree(after)
+        self._common.require_equal(before, shown, f"the step {title!r} of the rule of thumb {rule}")
+        check, value = StepCheck("symbolic", "holds"), self._common.value(after)
+        return Step(f"{rule}-{number}", rule, title, name, before, shown, because, check, value)
+
+    # -- monomials ------------------------------------------------------------------------------------------------------
+
+    def _monomials(self, poly: Poly) -> list[tuple[Key, Rational]]:
+        return [(tuple(sorted(powers.items())), coefficient) for coefficient, powers in self._common.algebra.terms(poly)]
+
+    def _monomial(self, key: Key, coefficient: Rational) -> Poly:
+        found = self._common.algebra.constant(coefficient)
+        for name, power in key:
+            found *= self._common.algebra.gen(name) ** power
+        return found
+
+    def _labelled_sum(self, parts: Mapping[str, Poly]) -> Display:
+        return _sum([Labelled(self._common.tree(poly), label) for label, poly in parts.items()])
+
+
+def _by_monomial(
+    polys: Sequence[tuple[Addend, Poly]], split: Callable[[Poly], list[tuple[Key, Rational]]]
+) -> dict[Key, list[tuple[Addend, Rational]]]:
+    found: dict[Key, list[tuple[Addend, Rational]]] = {}
+    for addend, poly in polys:
+        for key, coefficient in split(poly):
+            found.setdefault(key, []).append((addend, coefficient))
+    return found
+
+
+def _left(addends: Sequence[tuple[Addend, Rational]]) -> list[Addend]:
+    """Those whose coefficients do not cancel: what is counted and taken away again has no part in a difference."""
+    net: dict[tuple[str, str], Rational] = {}
+    for a, coefficient in addends:
+        net[a.site, a.what] = net.get((a.site, a.what), Rational(0)) + coefficient
+    return [a for a, _ in addends if net[a.site, a.what]]
+
+
+def _sum(trees: Sequence[Display]) -> Display:
+    return trees[0] if len(trees) == 1 else Sum(tuple(trees)) if trees else Number(0)
+
+
+def _negative(shown: Display) -> Display:
+    return shown.body if isinstance(shown, Negative) else Negative(shown)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names or reasons, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

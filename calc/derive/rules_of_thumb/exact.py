@@ -1,0 +1,123 @@
+"""What a rule of thumb stands for, exactly: a signed sum of derived quantities, with its addends by site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.result import Derivation, QuantityTerm
+from calc.derive.rules_of_thumb.rules import Rule
+from calc.errors import NapkinError
+from calc.symbolic import branches
+from calc.units import ITEM_SIZE, Unit
+
+PARAMETER_BYTES = "parameters.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Addend:
+    """One addend of an exact count, its sign in ``expr``: what it is, and where."""
+
+    quantity: str
+    site: str
+    what: str
+    expr: str
+
+
+def inapplicable(rule: Rule, derivation: Derivation) -> str:
+    """Why ``rule`` says nothing about this model, or nothing if it does."""
+    absent = [name for name in rule.needs if name not in derivation.sizes]
+    if absent:
+        return f"does not apply: it is stated in {', '.join(rule.needs)}, and this model has no {', '.join(absent)}"
+    present = [name for name in rule.without if name in derivation.sizes]
+    if present:
+        return f"does not apply: it is stated for models without {', '.join(rule.without)}, and this model has {', '.join(present)}"
+    return ""
+
+
+def incomparable(rule: Rule, derivation: Derivation) -> str:
+    """Why the exact count is not known, or nothing if it is."""
+    for _, name in rule.exact:
+        if name == PARAMETER_BYTES and name not in derivation.quantities:
+            if not _parameter_bytes(derivation):
+                return "cannot be compared: the derivation does not state the bytes of the parameters"
+        elif name not in derivation.quantities:
+            return f"cannot be compared: the derivation has no {name}"
+        elif derivation[name].text is None:
+            return f"cannot be compared: {name} is unknown, {derivation[name].unknown}"
+        elif others := _other_formats(rule, derivation, name):
+            return f"cannot be compared: it counts numbers in {rule.format}, and {name} has {', '.join(others)}"
+    if "{N}" in rule.expr and not known(derivation, "parameters"):
+        return "cannot be compared: the derivation does not state the number of parameters"
+    return ""
+
+
+def known(derivation: Derivation, name: str) -> bool:
+    return name in derivation.quantities and derivation[name].text is not None
+
+
+def written(rule: Rule, derivation: Derivation, parameters: str | None = None) -> str:
+    """The rule with the parameter count, or the given part of it, in the place of N."""
+    if parameters is None:
+        parameters = derivation["parameters"].text if "{N}" in rule.expr else ""
+    return rule.expr.replace("{N}", parameters or "0")
+
+
+def _other_formats(rule: Rule, derivation: Derivation, name: str) -> list[str]:
+    """Formats of the tensors counted in bytes that are not the rule's: a tensor's description begins with its own."""
+    if not rule.format or derivation[name].unit is not Unit.BYTE:
+        return []
+    found = dict.fromkeys(what.split(" ", 1)[0] for term in derivation[name].terms for what, _ in _parts(term))
+    return [f if f in ITEM_SIZE else "an unknown format" for f in found if f != rule.format]
+
+
+def _parts(term: QuantityTerm) -> tuple[tuple[str, str], ...]:
+    return term.parts or ((term.because, term.expr),)
+
+
+def _parameter_bytes(derivation: Derivation) -> str:
+    """Bytes of the parameters as the peak counts them: every candidate holds them whole."""
+    candidates = derivation["memory.peak"].candidates if "memory.peak" in derivation.quantities else ()
+    return candidates[0].parts.get("parameter", "") if candidates else ""
+
+
+class Exact:
+    """The signed sum of derived quantities that a rule stands for, in the rule's unit."""
+
+    def __init__(self, rule: Rule, derivation: Derivation) -> None:
+        self._derivation = derivation
+        self.rule = rule
+        self.size = ITEM_SIZE[rule.format] if rule.format and derivation[rule.exact[0][1]].unit is Unit.BYTE else 1
+        self._parts = [(sign, name) for sign, name in rule.exact if name in derivation.quantities]
+        self._parameters = _parameter_bytes(derivation) if len(self._parts) < len(rule.exact) else ""
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The integer at other sizes; refused where the step runs otherwise: a range is searched at many."""
+        if sizes and not self._derivation.holds_at(sizes):
+            raise NapkinError("the step runs otherwise at these sizes")
+        total = sum(sign * self._derivation[name].at(**sizes) for sign, name in self._parts)
+        if self._parameters:
+            total += int(branches.value(self._parameters, {**self._derivation.sizes, **sizes}))
+        elements = Fraction(total, self.size)
+        assert elements.denominator == 1  # a tensor holds whole elements
+        return int(elements)
+
+    def quantities(self) -> list[tuple[int, str, str]]:
+        """``(sign, name, closed form)`` of each quantity, in its own unit."""
+        found = [(sign, name, self._derivation[name].text or "0") for sign, name in self._parts]
+        return [*found, *([(1, PARAMETER_BYTES, self._parameters)] if self._parameters else [])]
+
+    def addends(self) -> Iterator[Addend]:
+        """The addends in the rule's unit. A quantity that lists none is one addend of its own."""
+        for sign, name in self._parts:
+            quantity = self._derivation[name]
+            whole = QuantityTerm(name, quantity.text or "0", quantity.value or 0, quantity.meaning)
+            for term in quantity.terms or (whole,):
+                for what, expr in _parts(term):
+                    yield Addend(name, term.site, what, self._scaled(sign, expr))
+        if self._parameters:
+            yield Addend(PARAMETER_BYTES, "parameters", "storages of the parameters", self._parameters)
+
+    def _scaled(self, sign: int, expr: str) -> str:
+        return f"({'-' if sign < 0 else ''}({expr}))/{self.size}" if self.size != 1 or sign < 0 else expr

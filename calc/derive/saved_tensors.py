@@ -1,0 +1,228 @@
+"""What a forward keeps for its backward, tensor by tensor: which it is, what needs it, and why.
+
+The rows add up to ``activations.bytes``: they are the same storages, told apart further. A storage that is kept more than once
+counts where it is kept first; the other rows say so and count nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from calc.derive.analysis import Analysis
+from calc.derive.result import SEVERAL, SavedTensor
+from calc.graph.step import Op, Record, Saved, Tensor
+from calc.symbolic.algebra import Poly
+from calc.units import item_size
+
+IN_GENERAL = "its backward reads it"
+_STEP = 1  # autograd was watched in the first step
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A kept tensor of one record, with what tells it from others. Sizes are polynomials, or ``SEVERAL``: then the row is of the sum."""
+
+    tensor: str
+    site: str
+    shape: tuple[Poly, ...]
+    dtype: str
+    operator: str
+    node: str
+    because: str
+    same_as: str
+    part: bool
+    each: Poly
+    several: bool = False
+
+
+def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTensor, ...]:
+    """Every tensor that the backward needs, layers together, in the order in which they are first kept."""
+    rows = [[*_Reader(record, analysis).rows()] for record in analysis.graph.records]
+    places: dict[_Kept, list[list[int]]] = {}
+    for number, every in enumerate(rows):
+        for i, kept in enumerate(every):
+            places.setdefault(replace(kept, shape=(len(kept.shape),), each=0), [[] for _ in rows])[number].append(i)
+    known = analysis.graph.as_basis().values(sizes)
+    for found in places.values():
+        together = [[rows[number][i] for i in every] for number, every in enumerate(found)]
+        if all({*every} == {*together[0]} for every in together):
+            continue
+        if len({len(every) for every in together}) == 1:
+            same = [_interpolated(alike, analysis) for alike in zip(*together, strict=True)]
+            together = [same for _ in rows]
+        elif _comes_out_below_0(together, analysis, known):
+            together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
+        for number, general in enumerate(together):
+            for i, kept in zip(found[number], general, strict=True):
+                rows[number][i] = kept
+    counts: dict[_Kept, list[int]] = {}
+    totals: dict[_Kept, list[Poly]] = {}
+    for number, every in enumerate(rows):
+        for kept in every:
+            row = replace(kept, each=0) if kept.several else kept
+            counts.setdefault(row, [0] * len(rows))[number] += 1
+            totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += kept.each
+    return tuple(_written(kept, number, totals[kept], analysis, known) for kept, number in counts.items())
+
+
+def _interpolated(alike: Sequence[_Kept], analysis: Analysis) -> _Kept:
+    """One tensor of all records, ``alike`` but for sizes that are read as numbers: those are interpolated."""
+    shape = tuple(analysis.interpolate(sizes) for sizes in zip(*(kept.shape for kept in alike), strict=True))
+    return replace(alike[0], shape=shape, each=analysis.interpolate([kept.each for kept in alike]))
+
+
+def _comes_out_below_0(together: Sequence[Sequence[_Kept]], analysis: Analysis, known: Mapping[str, int]) -> bool:
+    """Whether tensors of one size are fewer than none at these sizes: each iteration has a size of its own, which most records lack."""
+    counted = [[sum(kept == row for kept in every) for every in together] for row in {row: None for every in together for row in every}]
+    numbers = (analysis.interpolate([analysis.algebra.constant(n) for n in number]) for number in counted)
+    return any(analysis.algebra.value(number, known) < 0 for number in numbers)
+
+
+def _of_several_sizes(together: Sequence[Sequence[_Kept]], kept: _Kept) -> _Kept:
+    """A tensor of a row of several sizes."""
+    axes = zip(*(row.shape for every in together for row in every), strict=True)
+    return replace(kept, shape=tuple(axis[0] if all(size == axis[0] for size in axis) else SEVERAL for axis in axes), several=True)
+
+
+def _written(kept: _Kept, number: Sequence[int], totals: Sequence[Poly], analysis: Analysis, known: Mapping[str, int]) -> SavedTensor:
+    times = analysis.interpolate([analysis.algebra.constant(n) for n in number])
+    total = analysis.interpolate(totals)
+
+    def text(poly: Poly) -> str:
+        return analysis.fold.outer.text(analysis.fold(poly))
+
+    return SavedTensor(
+        tensor=kept.tensor,
+        site=kept.site,
+        shape=tuple(size if isinstance(size, str) else text(size) for size in kept.shape),
+        dtype=kept.dtype,
+        times=text(times),
+        number=analysis.algebra.value(times, known),
+        expr=text(total),
+        value=analysis.algebra.value(total, known),
+        operator=kept.operator,
+        node=kept.node,
+        because=kept.because,
+        same_as=kept.same_as,
+        part=kept.part,
+    )
+
+
+class _Reader:
+    """Reads the kept tensors of one record."""
+
+    def __init__(self, record: Record, analysis: Analysis) -> None:
+        self.record, self.analysis = record, analysis
+        self._own = {t.storage for _, t in (*record.parameters, *record.buffers)}
+        self._ran: dict[tuple[str, str], list[Op]] = {}
+        self._made: dict[int, tuple[Op, int]] = {}
+        for op in record.ops:
+            if op.step == _STEP and op.phase in ("forward", "backward"):
+                self._ran.setdefault((op.name, op.site), []).append(op)
+                for place, tensor in enumerate(op.outputs):
+                    self._made.setdefault(tensor.storage, (op, place))
+        # The backward's nodes by the operator they are of: MmBackward0 is that of mm.
+        self._nodes = {_plain(op.node.rstrip("0123456789")): op.node for op in record.ops if op.node}
+
+    def rows(self) -> Iterator[_Kept]:
+        """One for each tensor that is kept, those of parameters and buffers left out: they are there anyway."""
+        first: dict[int, str] = {}
+        before: dict[tuple[int, str, str], int] = {}
+        for saved in self.record.saved:
+            storage = saved.tensor.storage
+            if storage in self._own:
+                continue
+            key = (storage, saved.site, saved.op)
+            argument = self._argument(saved, before.get(key, 0))
+            before[key] = before.get(key, 0) + 1
+            name = self._name(saved.tensor)
+            yield self._row(saved, name, argument, first.get(storage))
+            first.setdefault(storage, f"{name}, kept at {self._general(saved.site)}")
+
+    def _row(self, saved: Saved, name: str, argument: str, same_as: str | None) -> _Kept:
+        parse = self.analysis.algebra.parse
+        shape = tuple(parse(s) for s in saved.tensor.shape)
+        nbytes = parse(self.record.storages[saved.tensor.storage].nbytes)
+        elements = parse(item_size(saved.tensor.dtype))
+        for size in shape:
+            elements = elements * size
+        base = _base(saved.op)
+        return _Kept(
+            tensor=name,
+            site=self._general(saved.site),
+            shape=shape,
+            dtype=saved.tensor.dtype,
+            operator=saved.op,
+            node=self._nodes.get(f"{_plain(base.removesuffix('_forward'))}backward", ""),
+            because=reason(base, argument),
+            same_as=same_as or "",
+            part=elements != nbytes,
+            each=parse(0) if same_as else nbytes,
+        )
+
+    def _general(self, site: str) -> str:
+        return self.analysis.sites.general(site)
+
+    def _argument(self, saved: Saved, before: int) -> str:
+        """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.
+
+        Autograd says neither. Of several that may be meant, each is taken in turn: ``before`` of them are.
+        """
+        ran = self._ran.get((saved.op, saved.site), ())
+        found = [place for op in ran for place in _places(op, saved.tensor)]
+        known = _table().get(_base(saved.op), {})
+        likely = [place for place in found if place in known] or found
+        return likely[min(before, len(likely) - 1)] if likely else ""
+
+    def _name(self, tensor: Tensor) -> str:
+        """Which tensor it is, by what made its storage."""
+        storage = self.record.storages[tensor.storage]
+        if storage.role == "input":
+            return "model input"
+        if tensor.storage not in self._made:
+            return "constant"
+        return made_by(*self._made[tensor.storage], self._general)
+
+
+def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
+    """A tensor by the operator that made it: which of its results it is, and where."""
+    names = _table().get(_base(op.name), {}).get("names", ())
+    which = f"{names[place]} of " if place < len(names) and len(op.outputs) > 1 else ""
+    return f"{which}{_base(op.name).strip('_')} at {general(op.site)}"
+
+
+def _places(op: Op, tensor: Tensor) -> list[str]:
+    """Arguments and results of ``op`` that are this tensor: those in this very shape, if any is."""
+    given = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
+    found = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
+    mine = [(place, value) for place, value in found if isinstance(value, Tensor) and value.storage == tensor.storage]
+    return [place for place, value in mine if value == tensor] or [place for place, _ in mine]
+
+
+def _base(operator: str) -> str:
+    """``aten.relu_.default`` → ``relu``; what is no operator of ATen keeps its name."""
+    if not operator.startswith("aten."):
+        return operator
+    name = operator.removeprefix("aten.").split(".")[0]
+    return name.rstrip("_") if not name.startswith("__") else name
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    found = tomllib.loads(resources.files("calc").joinpath("data/kept.toml").read_text(encoding="utf-8"))
+    return {name: found[entry["like"]] if "like" in entry else entry for name, entry in found.items()}
+
+
+def reason(operator: str, argument: str) -> str:
+    """Why the backward of ``operator`` reads that argument, or that result."""
+    known = _table().get(operator, {})
+    return str(known.get(argument, known.get("any", IN_GENERAL)))

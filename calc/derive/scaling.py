@@ -1,0 +1,325 @@
+"""The arithmetic of a step along one size: products by the power of it with which they grow, elementwise arithmetic beside them.
+
+A closed form is a sum of terms, so each of its products grows with a power of a size that can be read off. The parts are worked out term by
+term at other sizes and must add up to what the derivation itself gives there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.quantities import absent
+from calc.derive.result import Derivation, Quantity
+from calc.errors import NapkinError
+from calc.graph.guards import follows
+from calc.symbolic import branches
+from calc.symbolic.algebra import Algebra
+from calc.symbolic.exact import evaluate_text
+
+PRODUCTS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")
+ELEMENTWISE = ("flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise")
+TOTAL = "flops.step.total"
+AROUND = 4  # doublings and halvings about the size at hand
+FARTHEST = 12  # doublings beyond it, where the largest part changes out there
+FEWEST = 3  # sizes that make a curve
+
+Terms = list[tuple[Fraction, dict[str, int]]]
+Read = dict[str, Terms]
+"""Texts of closed forms with their addends: a coefficient and the power of each size."""
+
+Part = int | None
+"""The power of the size with which products grow; ``None`` is elementwise arithmetic, which is not split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """FLOPs of each part at one size."""
+
+    size: int
+    values: Mapping[Part, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.values.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A step's FLOPs by part along ``dim``, which is ``here`` in the derivation. ``because`` says why there are no ``points``.
+
+    From ``crossover`` on, products of the highest power are at least all others; ``None`` where that is nowhere, or not known exactly.
+    ``sites`` are where they run. ``raised`` are limits of the size (positions that a model has) which go up with it where it would exceed
+    them; at sizes that are ``refused`` the closed forms do not stand.
+    """
+
+    dim: str = ""
+    here: int = 0
+    points: tuple[Point, ...] = ()
+    crossover: int | None = None
+    sites: tuple[str, ...] = ()
+    raised: tuple[str, ...] = ()
+    refused: tuple[int, ...] = ()
+    because: str = ""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What there is anything of: products by falling power, then elementwise arithmetic."""
+        some = {part for point in self.points for part, value in point.values.items() if value}
+        return (*sorted((p for p in some if p is not None), reverse=True), *([None] if None in some else []))
+
+    @property
+    def at_hand(self) -> Point:
+        """The point of the derivation's own size."""
+        return next(point for point in self.points if point.size == self.here)
+
+
+def by_power(derivation: Derivation) -> Split:
+    """Along T where products grow with it, else along the first size that some grow with the square of, else along B."""
+    free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    read: Read = {}
+    because = ""
+    for least, names in ((1, ["T"]), (2, free), (1, ["B"])):
+        for name in names:
+            try:
+                line = _Line(derivation, name, read) if name in free else None
+                if line is not None and line.highest >= least:
+                    return line.split()
+            except NapkinError as error:
+                because = because or str(error)
+    return Split(because=because or "no product grows with T, with the square of a size, or with B")
+
+
+def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
+    """Those that the step has. What is not stated at all must be nothing, or the parts will not add up to the total."""
+    found = [derivation.quantities[n] for n in names if n in derivation.quantities and not absent(n, derivation.options)]
+    for quantity in found:
+        if quantity.text is None or quantity._evaluator is None:
+            raise NapkinError(f"{quantity.name} is unknown: {quantity.unknown or 'it was not derived here'}")
+    return found
+
+
+class _Line:
+    """A derivation along one of its sizes. ``highest`` is the largest power of it with which a product grows."""
+
+    def __init__(self, derivation: Derivation, name: str, read: Read) -> None:
+        self.derivation, self.name, self._read = derivation, name, read
+        self._dims = {dim.name: dim for dim in derivation.dims}
+        self._powers: dict[str, int] = {}
+        self._products, self._rest = _stated(derivation, PRODUCTS), _stated(derivation, ELEMENTWISE)
+        self._total = _stated(derivation, [TOTAL])
+        if not self._products or not self._total:
+            raise NapkinError("this derivation states no matrix products, or no total")
+        terms = [powers for quantity in self._products for _, powers in self._terms(quantity, derivation.sizes)]
+        self.highest = max((self._power(powers) for powers in terms), default=0)
+
+    # -- along the size ----------------------------------------------------------------------------------------------
+
+    def split(self) -> Split:
+        found: dict[int, Point] = {}
+        refused: dict[int, str] = {}
+        here, crossover = self.derivation.sizes[self.name], self._crossover()
+        for size in self._drawn(here, crossover):
+            try:
+                found[size] = self._point(size)
+            except NapkinError as error:
+                if size == here:
+                    raise
+                refused[size] = str(error)
+        if len(found) < FEWEST:
+            first = next(iter(refused.items()), (here, "there is nothing smaller"))
+            return Split(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
+        points = tuple(found[size] for size in sorted(found))
+        limit = self._limit
+        raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
+        if crossover is not None and (crossover not in found or not self._larger(found[crossover])):
+            crossover = None
+        return Split(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
+
+    def _larger(self, point: Point) -> bool:
+        """Whether products of the highest power are at least the others there; a limit that went up may have moved those."""
+        products = {part: value for part, value in point.values.items() if part is not None}
+        return 2 * products[self.highest] >= sum(products.values())
+
+    def _drawn(self, here: int, crossover: int | None) -> list[int]:
+        """Halvings and doublings of the size at hand, each a multiple of what it must be one of, and the crossover."""
+        unit = self._unit
+        up = AROUND
+        while crossover is not None and here * 2**up < crossover and up < FARTHEST:
+            up += 1
+        found = {here * 2**i for i in range(up + 1)} | {here // 2**i // unit * unit for i in range(1, AROUND + 1)}
+        if crossover is not None and crossover <= here * 2**up:
+            found |= {crossover}
+        return sorted(size for size in found if size > 0)
+
+    @property
+    def _unit(self) -> int:
+        unit = self._dims[self.name].multiple_of
+        return self.derivation.sizes[unit] if isinstance(unit, str) else unit or 1
+
+    @property
+    def _limit(self) -> str:
+        """The size that bounds this one, where it is one by itself."""
+        limit = self._dims[self.name].at_most
+        return limit if limit in self._dims and not self._dims[limit].tied else ""
+
+    def _given(self, size: int) -> dict[str, int]:
+        limit = self._limit
+        return {self.name: size, **({limit: size} if limit and size > self.derivation.sizes[limit] else {})}
+
+    def _point(self, size: int) -> Point:
+        (total,) = self._total
+        assert total._evaluator is not None  # as stated
+        sizes, values = total._evaluator.sizes(self._given(size)), dict[Part, int]()
+        if not total._evaluator.holds(sizes):
+            raise NapkinError("the step runs otherwise there")
+        for quantities, split in ((self._products, True), (self._rest, False)):
+            for quantity in quantities:
+                assert quantity._evaluator is not None  # as stated
+                parts: dict[Part, Fraction] = {}
+                for coefficient, powers in self._terms(quantity, sizes):
+                    part = self._power(powers) if split else None
+                    parts[part] = parts.get(part, Fraction(0)) + self._value(coefficient, powers, sizes)
+                if sum(parts.values()) != quantity._evaluator.value(sizes) or any(v.denominator != 1 for v in parts.values()):
+                    raise NapkinError(f"the parts of {quantity.name} are not whole, or do not add up to it, at {self.name} = {size:,}")
+                for part, value in parts.items():
+                    values[part] = values.get(part, 0) + int(value)
+        if sum(values.values()) != total._evaluator.value(sizes):
+            raise NapkinError(f"products and elementwise arithmetic do not add up to {TOTAL} at {self.name} = {size:,}")
+        return Point(size, values)
+
+    def _sites(self) -> tuple[str, ...]:
+        """Where products of the highest power run."""
+        found: dict[str, None] = {}
+        for quantity in self._products:
+            for term in quantity.terms:
+                powers = [self._power(powers) for _, powers in self._read_at(term.expr, self.derivation.sizes)]
+                if self.highest in powers:
+                    found[term.site] = None
+        return tuple(found)
+
+    # -- terms ---------------------------------------------------------------------------------------------------------
+
+    def _terms(self, quantity: Quantity, sizes: Mapping[str, int]) -> Terms:
+        """The addends of a quantity in the case that is in force at ``sizes``."""
+        return self._read_at(quantity.text or "", sizes)
+
+    def _read_at(self, text: str, sizes: Mapping[str, int]) -> Terms:
+        text = branches.at_hand(text, sizes)
+        if text not in self._read:
+            algebra = Algebra(sorted(_names(text)), [text])
+            self._read[text] = algebra.terms(algebra.parse(text))
+        return self._read[text]
+
+    def _value(self, coefficient: Fraction, powers: Mapping[str, int], sizes: Mapping[str, int | Fraction]) -> Fraction:
+        product = coefficient
+        for name, power in powers.items():
+            product *= self._factor(name, sizes) ** power
+        return product
+
+    def _factor(self, name: str, sizes: Mapping[str, int | Fraction]) -> Fraction:
+        if name in sizes:
+            return Fraction(sizes[name])
+        try:
+            return evaluate_text(_quotient(name), sizes)  # type: ignore[arg-type]  # fractions add and multiply like integers
+        except KeyError:
+            raise NapkinError(f"{name} is no size of this derivation") from None
+
+    def _power(self, powers: Mapping[str, int]) -> int:
+        """With which power of the size a term grows."""
+        return sum(power * self._growth(name) for name, power in powers.items())
+
+    def _growth(self, name: str) -> int:
+        """With which power a size, or what stands for one, grows. What follows the size by default grows with it."""
+        if name == self.name:
+            return 1
+        if name not in self._powers:
+            made_of = self._followed(name) if name in self._dims else _quotient(name)
+            alone = name.isidentifier() and made_of in ("", name)
+            self._powers[name] = 0 if alone else self._of(ast.parse(made_of, mode="eval").body)
+        return self._powers[name]
+
+    def _followed(self, name: str) -> str:
+        dim = self._dims[name]
+        return dim.expr or "" if follows(dim, self.derivation.sizes) else ""
+
+    def _of(self, node: ast.expr) -> int:
+        match node:
+            case ast.Constant():
+                return 0
+            case ast.Name(id=name):
+                return self._growth(name)
+            case ast.UnaryOp(operand=operand):
+                return self._of(operand)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self._of(left) + self._of(right)
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                return max(self._of(left), self._of(right))
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+                return self._of(left) * power
+            case ast.BinOp(left=left, op=ast.Div() | ast.FloorDiv(), right=right) if not self._of(right):
+                return self._of(left)
+            case ast.Call(func=ast.Name(id="floor" | "ceiling"), args=[inner]) if not isinstance(inner, ast.Call):
+                return self._of(inner)
+        if any(self._growth(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self._dims):
+            raise NapkinError(f"{ast.unparse(node)[:60]} grows with no power of {self.name}")
+        return 0
+
+    # -- where the highest power is the larger -------------------------------------------------------------------------
+
+    def _crossover(self) -> int | None:
+        """The first size from which products of the highest power are at least the others together.
+
+        Exact where every term is a power of the size times what does not move with it and no power's sum is negative: then the two
+        sides cross once.
+        """
+        if self.highest < 2:
+            return None
+        at_one = self._fractions_at(Fraction(1))
+        by_power: dict[int, Fraction] = {}
+        for quantity in self._products:
+            for coefficient, powers in self._terms(quantity, self.derivation.sizes):
+                power, value = self._power(powers), self._value(coefficient, powers, at_one)
+                if self._value(coefficient, powers, self._fractions_at(Fraction(2))) != value * 2**power:
+                    return None
+                by_power[power] = by_power.get(power, Fraction(0)) + value
+        fast = by_power.pop(self.highest)
+        if fast <= 0 or min(by_power.values(), default=Fraction(0)) < 0 or not any(by_power.values()):
+            return None
+        unit, low, high = self._unit, 0, 1
+        while not self._over(high * unit, fast, by_power):
+            low, high = high, 2 * high
+            if high > 2**40:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._over(middle * unit, fast, by_power) else (middle, high)
+        return high * unit
+
+    def _over(self, size: int, fast: Fraction, slow: Mapping[int, Fraction]) -> bool:
+        return bool(fast * size**self.highest >= sum(value * size**power for power, value in slow.items()))
+
+    def _fractions_at(self, size: Fraction) -> dict[str, int | Fraction]:
+        """All sizes with this one at ``size``, and what follows it along with it, whole or not."""
+        found: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self._growth(n)} | {self.name: size}
+        moving = [n for n in self._dims if n not in found]
+        while moving:
+            ready = [n for n in moving if all(m in found for m in _names(self._followed(n)))]
+            if not ready:
+                raise NapkinError(f"{', '.join(moving)} follow one another")
+            for n in ready:
+                found[n] = evaluate_text(self._followed(n), found)  # type: ignore[arg-type]  # as above
+            moving = [n for n in moving if n not in found]
+        return found
+
+
+def _quotient(name: str) -> str:
+    """``d_per_h`` as ``d/h``: a quotient that a recording named."""
+    whole, _, part = name.partition("_per_")
+    return f"{whole}/{part}" if part and name.isidentifier() else name
+
+
+def _names(text: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}

@@ -1,0 +1,117 @@
+"""What a derived number is made of, what moves it, and where one part overtakes another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.result import Derivation, Quantity
+from calc.errors import NapkinError
+from calc.symbolic import branches
+from calc.symbolic.algebra import Algebra
+
+LARGEST_SHARES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One addend of a quantity and its part of the whole."""
+
+    site: str
+    expr: str
+    value: int
+    share: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Doubling:
+    """How a quantity grows when one dimension doubles, with what follows it by default. ``factor`` is ``None`` where it cannot double."""
+
+    dim: str
+    factor: Fraction | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """``fast`` grows with the square of ``dim``, ``slow`` in proportion: from ``at`` on, ``fast`` is the larger."""
+
+    quantity: str
+    dim: str
+    fast: str
+    slow: str
+    at: Fraction
+
+
+def shares(quantity: Quantity) -> tuple[Share, ...]:
+    """The largest addends of ``quantity`` by site, largest first."""
+    if not quantity.value:
+        return ()
+    terms = [(t.site, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
+    found = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
+    return tuple(sorted(found, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
+
+
+def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
+    """Of a peak, what is live at its largest moment, by role."""
+    here = next((c for c in quantity.candidates if c.value == quantity.value), None)
+    return [(role, expr, here.part_values[role]) for role, expr in here.parts.items()] if here is not None else []
+
+
+def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
+    """What doubling each free dimension of quantity ``name`` does to it."""
+    quantity = derivation[name]
+    if quantity.text is None or not quantity.value:
+        return ()
+    occur = {n.id for n in ast.walk(ast.parse(quantity.text, mode="eval")) if isinstance(n, ast.Name)}
+    found: list[Doubling] = []
+    for dim in derivation.dims:
+        if dim.name not in occur or dim.expr is not None:
+            continue
+        most = derivation.sizes.get(dim.at_most or "")
+        if most is not None and 2 * dim.value > most:
+            found.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
+            continue
+        try:
+            if not _may_be_traced(derivation, dim.name) and not derivation.holds_at({dim.name: 2 * dim.value}):
+                found.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
+                continue
+            found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
+        except NapkinError as error:
+            found.append(Doubling(dim.name, None, str(error)))
+    return tuple(found)
+
+
+def _may_be_traced(derivation: Derivation, dim: str) -> bool:
+    """Whether a further trace is worth its time: twice a batch of one, or what alone makes the derivation a special case."""
+    return dim in derivation.held and (dim == "B" or len(derivation.held) == 1)
+
+
+def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | None:
+    """Where the part of quantity ``name`` that is quadratic in ``dim`` overtakes the part proportional to it."""
+    quantity = derivation.quantities.get(name)
+    if quantity is None or quantity.text is None or dim not in derivation.sizes:
+        return None
+    try:
+        text = branches.at_hand(quantity.text, derivation.sizes)
+        algebra = Algebra(list(derivation.sizes), [text])
+        terms = algebra.terms(algebra.parse(text))
+    except NapkinError:
+        return None
+    values: Mapping[str, int] = {**derivation.sizes, dim: 1}
+    by_degree: dict[int, list[tuple[str, Fraction]]] = {}
+    for coefficient, powers in terms:
+        if any(not n.isidentifier() or n not in values for n in powers):
+            return None
+        poly, value = algebra.constant(coefficient), Fraction(coefficient)
+        for n, power in powers.items():
+            poly *= algebra.gen(n) ** power
+            value *= values[n] ** power  # one addend alone may be no integer: of L layers, L/3 - 2/3 attend
+        by_degree.setdefault(powers.get(dim, 0), []).append((algebra.text(poly), value))
+    if set(by_degree) != {1, 2}:
+        return None
+    fast, slow = (sum((v for _, v in by_degree[degree]), Fraction(0)) for degree in (2, 1))
+    written = {degree: " + ".join(t for t, _ in by_degree[degree]) for degree in (1, 2)}
+    return Crossover(name, dim, written[2], written[1], slow / fast) if fast > 0 and slow > 0 else None

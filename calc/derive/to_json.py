@@ -1,0 +1,314 @@
+"""The ``"schema": 1`` document of a derivation: plain data that any JSON reader takes without losing a digit.
+
+Integers beyond 2**53 are strings, because most readers keep numbers as doubles. What is unknown is ``null`` with its
+reason, never 0. Keys stand in a fixed order, so equal derivations give equal bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.cuda_allocator import NOT_MEASURED, WORKSPACES
+from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm, SavedTensor, Step
+from calc.graph.coverage import KINDS, CoverageRow, Ledger
+from calc.graph.exchanges import headlines
+from calc.symbolic import tree
+from calc.units import number as number
+
+if TYPE_CHECKING:
+    from calc.derive.live_bytes import Instant, Timeline
+    from calc.derive.peak_crossovers import Takeover
+    from calc.derive.rules_of_thumb import Comparison
+
+SCHEMA = 1
+
+
+def to_json(
+    derivation: Derivation, checks: Any = None, comparisons: Sequence[Comparison] | None = None, live: Timeline | None = None
+) -> dict[str, Any]:
+    """Everything that was derived, with the verdicts of ``checks`` (a check report), the comparisons and the live bytes over the step
+    where there are any."""
+    document: dict[str, Any] = {
+        **values_document(derivation),
+        **({"exchanged": list(checks.exchanged)} if checks is not None else {}),
+        "steps": [_step(step) for step in derivation.steps],
+        "checks": [verdict(v) for v in (checks.verdicts if checks is not None else ())],
+        "checked_at": {name: number(size) for name, size in checks.sizes.items()} if checks is not None else None,
+        **coverage(derivation.ledger),
+        "saved": [_saved(s) for s in derivation.saved],
+        "takeovers": [_takeover(t) for t in derivation.takeovers],
+        "certificates": [_certificate(c) for c in derivation.certificates],
+        "provenance": dict(derivation.provenance),
+        "notes": list(derivation.notes),
+    }
+    if comparisons is not None:
+        document["textbook"] = [_comparison(c) for c in comparisons]
+    if live is not None:
+        document["timeline"] = timeline(live)
+    return document
+
+
+def values_document(derivation: Derivation) -> dict[str, Any]:
+    """The quantities alone, with what they stand for."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": derivation.model, "source": derivation.source},
+        "dims": dims_document(derivation),
+        "options": dict(derivation.options),
+        "specialized": specialized_document(derivation),
+        "exchanged": list(headlines(derivation.assumptions)),
+        "assumptions": [{"expr": a.expr, "because": a.because} for a in derivation.assumptions],
+        "quantities": {name: quantity_document(derivation[name]) for name in derivation},
+    }
+
+
+def specialized_document(derivation: Derivation) -> dict[str, Any]:
+    """The dimensions that no closed form has: the value that everything is derived at, and why."""
+    sizes = derivation.sizes
+    return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialized.items()}
+
+
+def symbols_in(text: str) -> list[str]:
+    """Dimension names that occur in an expression's text, in order of appearance; function names are none."""
+    found: dict[str, None] = {}
+    for name in _names(ast.parse(text, mode="eval").body):
+        found[name] = None
+    return list(found)
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    children: Iterable[ast.AST] = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    for child in children:
+        if isinstance(child, ast.expr):
+            yield from _names(child)
+
+
+def used_symbols(derivation: Derivation) -> set[str]:
+    """The free symbols of every expression of the quantities."""
+    texts: set[str] = set()
+    for name in derivation:
+        quantity = derivation[name]
+        if quantity.text is not None:
+            texts.add(quantity.text)
+        texts.update(term.expr for term in quantity.terms)
+        texts.update(candidate.expr for candidate in quantity.candidates)
+    return {symbol for text in texts for symbol in symbols_in(text)}
+
+
+def dims_document(derivation: Derivation) -> dict[str, Any]:
+    """The dimensions that the quantities are written in, with the tied ones."""
+    used = used_symbols(derivation)
+    found: dict[str, Any] = {}
+    for dim in derivation.dims:
+        if dim.name in used or dim.tied:
+            found[dim.name] = {"meaning": dim.meaning, "value": number(dim.value)}
+            if dim.expr is not None:
+                found[dim.name]["expr"] = dim.expr
+    return found
+
+
+def quantity_document(quantity: Quantity) -> dict[str, Any]:
+    """One quantity: its closed form, value, terms and moments."""
+    entry: dict[str, Any] = {
+        "expr": quantity.text,
+        "value": number(quantity.value),
+        "unit": str(quantity.unit),
+        "meaning": quantity.meaning,
+        "terms": [_term(term) for term in quantity.terms],
+    }
+    if quantity.candidates:
+        entry["candidates"] = [_candidate(c) for c in quantity.candidates]
+    if quantity.text is None:
+        entry["because"] = quantity.unknown
+    return entry
+
+
+def _term(term: QuantityTerm) -> dict[str, Any]:
+    return {"site": term.site, "expr": term.expr, "value": number(term.value), "because": term.because}
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    parts = {role: {"expr": expr, "value": number(candidate.part_values[role])} for role, expr in candidate.parts.items()}
+    return {"expr": candidate.expr, "at": candidate.at, "value": number(candidate.value), "parts": parts}
+
+
+def _saved(tensor: SavedTensor) -> dict[str, Any]:
+    return {
+        "tensor": tensor.tensor,
+        "site": tensor.site,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "times": {"expr": tensor.times, "value": number(tensor.number)},
+        "expr": tensor.expr,
+        "value": number(tensor.value),
+        "needed_by": tensor.operator,
+        "node": tensor.node or None,
+        "because": tensor.because,
+        "same_storage_as": tensor.same_as or None,
+        "part_of_its_storage": tensor.part,
+    }
+
+
+def _takeover(found: Takeover) -> dict[str, Any]:
+    """Where along one size the peak is at which moment."""
+    return {
+        "dim": found.dim,
+        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in found.reigns],
+        "among": [number(n) for n in found.among] or None,
+        "because": found.because or None,
+    }
+
+
+def timeline(found: Timeline) -> dict[str, Any]:
+    """Live bytes over the step: by column the highest instant, in the order of ``roles``."""
+    return {
+        "sizes": {name: number(size) for name, size in found.sizes.items()},
+        "fewer": {name: number(count) for name, count in found.fewer.items()},
+        "operators": found.operators,
+        "roles": list(found.roles),
+        "peak": _instant(found.peak, found),
+        "alive": [
+            {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in found.alive
+        ],
+        "landmarks": [{"name": name, **_instant(instant, found)} for name, instant in found.landmarks],
+        "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in found.phases],
+        "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in found.roles)] for c in found.columns],
+        "allocator": _allocator(found),
+    }
+
+
+def _allocator(found: Timeline) -> dict[str, Any] | None:
+    """What the CUDA allocator would make of the steps, and what libraries may hold beside; never a measurement."""
+    if not found.allocated:
+        return None
+    steps = ({key: number(value) for key, value in asdict(step).items()} for step in found.allocated)
+    return {
+        **dict(zip(("first_step", "steady_step"), steps, strict=True)),
+        "workspaces": [{"what": w.what, "value": number(w.nbytes), "when": w.when, "source": w.source} for w in WORKSPACES],
+        "verdict": "not measured",
+        "because": NOT_MEASURED,
+    }
+
+
+def _instant(instant: Instant, found: Timeline) -> dict[str, Any]:
+    return {
+        "operator": instant.operator or None,
+        "phase": instant.phase or None,
+        "site": instant.site or None,
+        "number": instant.op if instant.op >= 0 else None,
+        "value": number(instant.total),
+        "parts": {role: number(instant.live.get(role, 0)) for role in found.roles},
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "quantity": step.quantity,
+        "title": step.title,
+        "rule": step.rule,
+        "before": tree.text(step.before),
+        "after": tree.text(step.after),
+        "because": step.because,
+        "value": number(step.value),
+        "operators": list(step.operators),
+        "check": {"kind": step.check.kind, "result": step.check.result},
+    }
+
+
+def verdict(item: Any) -> dict[str, Any]:
+    """One verdict of a check as plain data."""
+    return {
+        "quantity": item.quantity,
+        "derived": number(item.derived),
+        "measured": number(item.measured),
+        "instrument": item.instrument,
+        "verdict": item.verdict,
+        "tolerance": item.tolerance,
+        "because": item.because,
+    }
+
+
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "rule": comparison.rule.name,
+        "statement": comparison.rule.statement,
+        "source": comparison.rule.source,
+        "applies": comparison.applies,
+        "because": comparison.reason,
+        "expr": comparison.expr,
+        "value": number(comparison.value),
+        "unit": str(comparison.rule.unit),
+        "stands_for": comparison.rule.stands_for,
+        "exact": number(comparison.exact),
+        "difference": [
+            {"expr": d.expr, "value": number(d.value), "kind": d.kind, "sites": list(d.sites), "because": d.because}
+            for d in comparison.differences
+        ],
+        "steps": [_step(step) for step in comparison.steps],
+        "within": [{"dim": w.dim, "ranges": [[number(a), number(b)] for a, b in w.ranges], "searched": [number(n) for n in w.searched]}
+                   for w in comparison.within],
+    }  # fmt: skip
+
+
+def ledger_document(model: str, options: Mapping[str, str], sizes: Mapping[str, int], ledger: Ledger, because: str = "") -> dict[str, Any]:
+    """The ledger of a step alone, which also a refused one has: ``because`` is then the refusal."""
+    return {
+        "schema": SCHEMA,
+        "model": {"name": model},
+        "sizes": {name: number(size) for name, size in sizes.items()},
+        "options": dict(options),
+        "verdict": "accepted" if ledger.accepted else "refused",
+        "because": because or None,
+        **coverage(ledger),
+    }
+
+
+def coverage(ledger: Ledger) -> dict[str, Any]:
+    """The ledger of operators. Shares are exact fractions, as text; ``null`` where the whole is not known or is 0."""
+    return {
+        "coverage": [_coverage(row, ledger) for row in ledger.rows],
+        "coverage_summary": {kind: _kind(ledger.of(kind), ledger) for kind in KINDS},
+    }
+
+
+def _coverage(row: CoverageRow, ledger: Ledger) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "operator": row.operator,
+        "kind": row.kind,
+        "because": row.because,
+        "runs": row.runs,
+        "value": number(row.value),
+        "share_of_calls": _fraction(ledger.share_of_calls(row)),
+        "flops": {"expr": row.flops, "value": number(row.flops_value), "share": _fraction(ledger.share_of_flops(row))},
+    }
+    if row.places:
+        entry["places"] = [{"site": p.site, "inputs": p.inputs, "runs": p.runs, "value": number(p.value)} for p in row.places]
+    return entry
+
+
+def _kind(rows: Sequence[CoverageRow], ledger: Ledger) -> dict[str, Any]:
+    """What the rows of one kind add up to; FLOPs are ``null`` where one of them is not known."""
+    flops = [row.flops_value for row in rows]
+    return {
+        "operators": len({row.operator for row in rows}),
+        "calls": number(sum(row.value for row in rows)),
+        "share_of_calls": _fraction(ledger.share_of_calls(*rows)),
+        "flops": number(None if None in flops else sum(n for n in flops if n is not None)),
+        "share_of_flops": _fraction(ledger.share_of_flops(*rows)),
+    }
+
+
+def _fraction(share: Fraction | None) -> str | None:
+    return None if share is None else str(share)
+
+
+def _certificate(certificate: Certificate) -> dict[str, Any]:
+    sizes: Mapping[str, int] = certificate.sizes
+    return {"sizes": {name: number(size) for name, size in sizes.items()}, "quantities": certificate.quantities}

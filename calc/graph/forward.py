@@ -1,0 +1,96 @@
+"""The forward of a training step as a program: which values there are, and which operator makes each from which.
+
+The record of a step (``graph``) knows storages, for memory. Equations need more: which elements of a storage a value is, and
+in which version. Plain data, without torch. Sizes are an ``int`` or the text of an expression in the basis symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calc.graph.step import Condition, Size
+
+ROLES = ("parameter", "buffer", "input", "literal", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One tensor: where its elements lie in its storage, and how often that had been written over when it was made."""
+
+    index: int
+    shape: tuple[Size, ...]
+    dtype: str
+    storage: int
+    offset: Size
+    stride: tuple[Size, ...]
+    version: int
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An argument that is a value of the program."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An argument that is a number computed from sizes: ``"B*T"``, ``"k**(-1/2)"``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value that no operator makes. ``data`` are the numbers of a literal, ``below`` the size that an input's numbers are below."""
+
+    value: int
+    role: str
+    name: str
+    data: Any = None
+    below: Size | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One executed ATen operator. ``args`` hold ``Ref``, ``Amount``, numbers, text, ``None`` and tuples of these.
+
+    ``outputs`` has the index of each result, in order. ``graded`` is false where the model asked for no gradients (``no_grad``).
+    ``function`` is the class of a hand-written autograd function that runs it.
+    """
+
+    index: int
+    name: str
+    args: tuple[tuple[str, Any], ...]
+    outputs: tuple[int, ...]
+    mutates: tuple[str, ...]
+    site: str
+    graded: bool = True
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A forward. ``define`` writes the model's dimensions in the basis symbols, ``fixed`` are those that are numbers in it, ``hints``
+    values of the others at which every condition came out as recorded. ``folds`` are (whole, part, quotient): whole = part·quotient."""
+
+    model: str
+    symbols: tuple[str, ...]
+    define: Mapping[str, str]
+    folds: tuple[tuple[str, int | str, str], ...]
+    fixed: Mapping[str, int]
+    hints: Mapping[str, int]
+    values: tuple[Value, ...]
+    leaves: tuple[Leaf, ...]
+    instructions: tuple[Instruction, ...]
+    loss: int
+    conditions: tuple[Condition, ...] = ()
+    notes: tuple[str, ...] = ()
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    # Names by which a parameter's storage goes elsewhere in the module: tied weights.
+    tied: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Bytes of every storage that a value lies in.
+    nbytes: Mapping[int, Size] = field(default_factory=dict)

@@ -1,0 +1,220 @@
+"""Sizes at which a step may run otherwise than recorded: a batch of 1, few turns of a loop, sizes that happen to be equal.
+
+A graph keeps every question that its step asked about sizes. Here is which sizes to try, and which dimensions to fix, or to leave as
+numbers, where an answer comes out otherwise. Torch-free.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+
+from calc.dimensions import evaluate, names_in
+from calc.graph.step import Condition, Graph
+from calc.graph.trip_counts import fewest
+from calc.spec import Spec
+
+
+def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
+    """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
+    found: dict[str, str] = {}
+    asked, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
+    for condition in graph.unmet(values):
+        names = [n for n in names_in(condition.expr) if n in spec.walked and n in few and values[n] >= few[n]]
+        names = [n for n in names if condition.same_at({**asked, n: few[n]})]  # else it is other sizes that it comes out otherwise by
+        found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
+    return found
+
+
+def _counts(graph: Graph) -> list[Mapping[str, int]]:
+    return [record.sizes for record in graph.records]
+
+
+_ALIKE = 6
+
+
+def degenerate(graph: Graph) -> list[dict[str, int]]:
+    """Sizes at which conditions may come out otherwise than recorded: few turns of a loop, a batch of 1, all sizes alike, one element
+    chosen by each mask."""
+    counts = {name: fewest(_counts(graph), name) for name in graph.loops}
+    certified = {**graph.certificates[0].sizes, **counts}  # no more turns than a closed form needs: each is recorded
+    most = max(counts.values(), default=0)
+    few_turns = [{**certified, **dict.fromkeys(graph.loops, few)} for few in range(most - 1, 0, -1)]
+    batch_of_one = {**certified, **({"B": 1} if "B" in graph.symbols else {})}
+    alike = {**certified, **{name: _ALIKE for name in graph.symbols if name not in graph.loops}}
+    chosen = [name for name in graph.as_basis().decided if name in graph.symbols and name not in graph.loops]
+    one_chosen = [{**certified, **dict.fromkeys(chosen, 1)}] if chosen else []
+    return [_within_bounds(graph, at) for at in (*few_turns, batch_of_one, alike, *one_chosen)]
+
+
+def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether certificates at degenerate sizes can answer all that the graph is not known to do at ``sizes`` of its dimensions."""
+    special = graph.special_at(sizes)
+    if special is not None:
+        return may_tell(special.graph, sizes)
+    if any(sizes[name] != value for name, (value, _) in graph.held.items()):
+        return False
+    asked, tried = graph.as_basis().values(sizes), degenerate(graph)
+    return all(any(condition.told_by(at, asked) for at in tried) for condition in graph.unmet(sizes))
+
+
+def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of which none that data decide is more than what it is chosen from."""
+    sizes = graph.as_basis().sizes(at)
+    most = {d.name: int(evaluate(d.at_most, sizes)) for d in graph.dims if d.decided_at and d.at_most}
+    return {name: min(value, most.get(name, value)) for name, value in at.items()}
+
+
+def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
+    turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
+    asked = graph.as_basis().values(values)
+    widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
+    loops = [name for name in graph.loops if name not in widths]
+    deep = {**asked, **{name: fewest(_counts(graph), name) for name in loops}}
+    few = {**asked, **{name: min(asked[name], deep[name]) for name in loops}}
+    return [few] if few == deep else [deep, few]
+
+
+def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """The sizes asked for with another number for each that is 1, where those were tried in vain: what else they have of their own (a
+    vocabulary beyond the number of a token) then stands for every batch."""
+    at = as_asked(graph, values)[0]
+    ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
+    if not ones or not graph.unmet(values):
+        return []
+    others = (number for number in itertools.count(2) if number not in at.values())
+    return [{**at, **dict(zip(ones, others, strict=False))}]
+
+
+def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
+    """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
+    of several conditions each may stand alone where they do not together."""
+    unmet, asked = graph.unmet(values), graph.as_basis().values(values)
+    if len(unmet) < 2:
+        return []
+    return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, asked) for condition in unmet) < len(unmet)]
+
+
+def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
+    """Degenerate sizes of another kind, which tell whether anything hangs on what the basis symbols ``names`` are compared with: those of a
+    certificate, but for these symbols, which are as asked for."""
+    asked = graph.as_basis().values(values)
+    turns = {name: fewest(_counts(graph), name) for name in graph.loops}
+    return [{**graph.certificates[0].sizes, **turns, **{name: asked[name] for name in names if asked[name] > 1}}]
+
+
+def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
+    return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
+
+
+def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
+    """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
+    that the ``changed`` conditions are about, then all; at last few turns that are no case of their own with other sizes than these."""
+    basis = graph.as_basis()
+    turns = basis.values(values)
+    shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
+    unmet = [name for name in shallow if _is_unmet(graph, name, values, turns[name])]
+    few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (unmet, shallow))
+    asked = {name for condition in changed for name in names_in(condition.expr)}
+    about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
+    some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
+    attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
+    return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
+
+
+def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tuple[str, str]:
+    """A dimension of few turns with what it is: so many times another, where it is a multiple of that."""
+    part = next(dim.multiple_of for dim in graph.dims if dim.name == name)
+    if isinstance(part, str) and values[name] == turns * values[part]:
+        return name, part if turns == 1 else f"{turns}*{part}"
+    return name, str(values[name])
+
+
+def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], fixed: Mapping[str, str]) -> dict[str, str]:
+    """Dimensions that are a product of two others at ``values`` because a default says so (``k`` is ``d/h``, so ``d`` is ``h*k``), where
+    a ``changed`` condition compares the two sides."""
+    found: dict[str, str] = {}
+    free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
+    for dim in graph.dims:
+        whole, sign, part = (dim.expr or "").replace(" ", "").partition("/")
+        if not sign or not {dim.name, whole, part} <= free or values[whole] != values[part] * values[dim.name]:
+            continue
+        sides = {name for side in (dim.name, whole, part) for name in names_in(graph.basis[side])}
+        if graph.basis[whole] == whole and any(sides <= set(names_in(c.expr)) for c in changed):
+            found[whole] = f"{part}*{dim.name}"
+    return found
+
+
+def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
+    """Of ``names``, those that are 1, equal to an earlier one, or just the number that they are multiples of, and what they equal."""
+    tied = {dim.name for dim in graph.dims if dim.tied}
+    parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
+    whole = {dim.name: dim.multiple_of for dim in graph.dims}
+    first: dict[int, str] = {1: "1"}
+    found: dict[str, str] = {}
+    for name in values:
+        turns = set(names_in(graph.basis[name])) & set(graph.loops)
+        if name not in names or name in tied or turns:
+            continue
+        to = str(values[name]) if values[name] == parts.get(name) else _end(found, first.setdefault(values[name], name))
+        if to != name:
+            found |= {to: name} if _leads(whole, found, name, to) else {name: to}
+    return found
+
+
+def _leads(whole: Mapping[str, int | str | None], found: Mapping[str, str], name: str, to: str) -> bool:
+    """Whether, of two equal dimensions, the earlier one is to be tied to the later: a multiple is tied to its part, once which it is;
+    and what is no multiple to what is one of a third."""
+    if name in (_end(found, part) for part in _divisors(whole, to)):
+        return True
+    third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)
+    return third and to not in (_end(found, part) for part in _divisors(whole, name))
+
+
+def _end(found: Mapping[str, str], name: str) -> str:
+    """What a dimension equals in the end."""
+    while name in found:
+        name = found[name]
+    return name
+
+
+def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
+    """The dimensions that one is a multiple of, that those are multiples of, and so on."""
+    found: list[str] = []
+    part = whole.get(name)
+    while isinstance(part, str) and part not in found:
+        found.append(part)
+        part = whole.get(part)
+    return found
+
+
+def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values: Mapping[str, int]) -> dict[str, str]:
+    """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): the fewest of those
+    that may give way such that each ``changed`` condition is about one by whose size it comes out otherwise, beside those that did
+    already. Nothing where that brings no more."""
+    may = {name for names in spec.gives_way for name in names} - graph.held.keys()
+    about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
+    asked, usual = graph.as_basis().values(values), graph.certificates[0].sizes
+    left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
+
+    def by(condition: Condition, symbols: Collection[str]) -> bool:
+        """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
+        return not condition.each and condition.same_at({**asked, **{s: usual[s] for s in symbols if s in usual}})
+
+    others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
+    left = [c for c in left if not any(by(c, other) for other in others)] or left  # a batch of one is no reason to fix what it multiplies
+    why: dict[str, str] = {}
+    while left:
+        blamed = {name: [c for c in left if by(c, symbols & {*names_in(c.expr)})] for name, symbols in about.items()}
+        name = max(blamed, key=lambda name: len(blamed[name]))
+        if not blamed[name]:
+            why |= {n: _why_held(c) for c in left for n, symbols in about.items() if symbols & {*names_in(c.expr)}}
+            break
+        why[name] = _why_held(blamed[name][0])
+        left = [c for c in left if c not in blamed[name]]
+    return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}
+
+
+def _why_held(c: Condition) -> str:
+    return f"the step goes by its number, at {c.where}" if c.each else f"{c.expr} is {not c.holds} there, asked at {c.where}"

@@ -1,0 +1,92 @@
+"""What a recording finds out about a model's dimensions: sizes that data decide, and bounds that a count of turns sets.
+
+Sizes that data decide become dimensions ``n1``, ``n2``, … in the order in which a recording meets them.
+
+Such a size stands at its expected value, rounded up, under the assumption that says so; at its bound where nothing is
+expected of it; or at what the user gives (``-d n1=512``). Torch-free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from calc.dimensions import Dim
+from calc.errors import UndecidedSizeError
+from calc.graph.step import Assumption, DimRecord, Graph
+from calc.spec import Spec
+from calc.symbolic.basis import Basis, in_dimensions
+
+
+class Declared(Exception):
+    """Something more is known of the model's dimensions: the recording starts anew with ``spec``, of which ``why`` is new."""
+
+    def __init__(self, spec: Spec, why: str) -> None:
+        super().__init__(why)
+        self.spec, self.why = spec, why
+
+
+_NAME = re.compile(r"n[1-9]\d*")
+
+
+def given_now(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """``sizes`` without those that may be of sizes which data decide and no recording has met yet."""
+    return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
+
+
+def with_size(spec: Spec, found: UndecidedSizeError, basis: Basis) -> Declared:
+    """``spec`` with one more dimension: the size that ``found`` met, in the symbols of ``basis``."""
+    bound = in_dimensions(_product(found.shape), basis)
+    expected = in_dimensions(_expected(found), basis) if found.share else bound
+    number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
+    dim = Dim(expected, f"elements chosen at {found.where}", at_most=bound, decided_at=found.place)
+    return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {found.where}: it is n{number}")
+
+
+def with_bound(spec: Spec, name: str, loop: str) -> Declared:
+    """``spec`` with a dimension that is at most a count of turns, as experts per token are at most the experts."""
+    dim = replace(spec.dimensions[name], at_most=loop)
+    return Declared(replace(spec, dims={**spec.dims, name: dim}), f"{name} is at most {loop}")
+
+
+def as_recorded(spec: Spec, graph: Graph) -> Spec:
+    """``spec`` with what ``graph`` found out about its dimensions."""
+    known = spec.dimensions
+    more = {
+        d.name: replace(known[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in known else _dim(d)
+        for d in graph.dims
+        if d.name not in known or (known[d.name].at_most, known[d.name].multiple_of) != (d.at_most, d.multiple_of)
+    }
+    recorded = {d.name for d in graph.dims}
+    others = {name for name, dim in known.items() if dim.tied and dim.because and name not in recorded}  # found for other sizes
+    return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
+
+
+def _dim(d: DimRecord) -> Dim:
+    return Dim(d.expr or d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
+
+
+def assumptions(spec: Spec) -> list[Assumption]:
+    """What is taken for granted of each size that data decide, and of each that was found to be a multiple."""
+    dims = spec.dimensions.items()
+    multiples = [Assumption(f"Eq(Mod({name}, {dim.multiple_of}), 0)", dim.because) for name, dim in dims if dim.because]
+    return [*(Assumption(f"Eq({name}, {dim.default})", _because(name, dim)) for name, dim in dims if dim.decided_at), *multiples]
+
+
+def _because(name: str, dim: Dim) -> str:
+    number = f"number of {dim.meaning}"
+    other = f"-d {name}=… for another"
+    if dim.default == dim.at_most:
+        return f"most that the {number} can be; data decide it, and nothing is expected of them; {other}"
+    return f"expected {number}, rounded up, if all choices are equally frequent; data decide it, at most {dim.at_most}; {other}"
+
+
+def _product(sizes: tuple[int | str, ...]) -> str:
+    return "*".join(f"({size})" for size in sizes) or "1"
+
+
+def _expected(found: UndecidedSizeError) -> str:
+    share = f"*{found.share.numerator}" if found.share.numerator != 1 else ""
+    below = "*".join(f"({way})" for way in (*found.ways, *((found.share.denominator,) if found.share.denominator != 1 else ())))
+    return f"{_product(found.shape)}{share}" + (f"/({below})" if below else "")

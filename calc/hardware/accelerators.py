@@ -1,0 +1,156 @@
+"""Accelerators by id: peak rates by number format, memory and bandwidth as their makers publish them. Torch-free.
+
+The figures stand in ``calc/data/hardware.toml``, each entry with its source. They are published, never measured here. A user's own
+entries stand in a file of the same layout, named on the command line or in the environment variable ``NAPKIN_HARDWARE``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from calc.errors import BadInputError
+
+DEFAULT_DTYPE = "bf16"
+"""What a rate is of where nobody says: dense products in this format. An answer that rests on it says so."""
+
+VARIABLE = "NAPKIN_HARDWARE"
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """FLOP/s (operations/s for integers) of one format. ``sparse`` is with two of four elements zero; ``engine`` reaches the rate.
+
+    ``accumulate``: what sums are kept in at that rate, empty where it is not stated.
+    """
+
+    dense: Fraction
+    sparse: Fraction | None
+    engine: str
+    recalled: bool
+    accumulate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD per device and hour: an assumption of the date ``as_of``, from ``basis``, never a published property."""
+
+    low: Fraction
+    high: Fraction
+    as_of: str
+    basis: str
+
+    @property
+    def assumption(self) -> str:
+        """What must stand beside a number that rests on this price."""
+        return f"ASSUMPTION of {self.as_of}, on demand ({self.basis})" if self.basis else f"ASSUMPTION of {self.as_of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One device. Bytes and bytes/s; links are per direction, all together. ``recalled``: not read off ``source``.
+
+    ``memory`` takes the marketed GB as 10**9 bytes, a low reading; ``memory_reported`` is what the driver shows, where it is known.
+    ``link`` joins devices of a node, ``inter_node`` is a typical network per device. ``device_names`` are the driver's for it.
+    """
+
+    id: str
+    name: str
+    vendor: str
+    architecture: str
+    year: int
+    memory: int
+    bandwidth: int
+    peaks: Mapping[str, Peak]
+    link: int | None
+    watts: int | None
+    source: str
+    recalled: bool
+    note: str
+    link_name: str = ""
+    inter_node: int | None = None
+    inter_node_name: str = ""
+    memory_reported: int | None = None
+    boost_mhz: int | None = None
+    price: Price | None = None
+    device_names: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
+
+    def peak(self, dtype: str = DEFAULT_DTYPE, *, sparse: bool = False) -> Fraction:
+        """FLOP/s of dense products in ``dtype``, or with 2:4 sparsity."""
+        found = self.peaks.get(dtype)
+        if found is None:
+            raise BadInputError(f"{self.name} has no published rate in {dtype[:40]!r}: it has {', '.join(self.peaks)}")
+        if not sparse:
+            return found.dense
+        if found.sparse is None:
+            raise BadInputError(f"{self.name} has no published rate in {dtype} with sparsity")
+        return found.sparse
+
+
+_FILE = (Path(__file__).parent.parent / "data") / "hardware.toml"
+
+
+@cache
+def catalogue() -> Mapping[str, Accelerator]:
+    """All accelerators that come with Napkin, in the order of the data file."""
+    from calc.hardware.accelerator_file import parse
+
+    return parse(_text(), "calc/data/hardware.toml")
+
+
+@cache
+def _text() -> str:
+    return _FILE.read_text(encoding="utf-8")
+
+
+@cache
+def entry(name: str) -> Accelerator | None:
+    """One accelerator of the catalogue, without reading the others: a short question asks for one of dozens."""
+    from calc.hardware.accelerator_file import parse
+
+    if "\n" in name or f"\n[{name}]\n" not in _text():
+        return None
+    start = _text().index(f"\n[{name}]\n")
+    end = _text().find("\n[", start + 1)
+    return parse(_text()[start : end if end > 0 else None], "calc/data/hardware.toml")[name]
+
+
+def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
+    """The catalogue and the user's entries: those of the file that ``NAPKIN_HARDWARE`` names, and before them those of ``file``."""
+    from calc.hardware.accelerator_file import read
+
+    found = dict(catalogue())
+    for path in (os.environ.get(VARIABLE), file):
+        if not path:
+            continue
+        own = read(Path(path))
+        for taken in own.keys() & catalogue().keys():
+            raise BadInputError(f"{path}: [{taken}] is the id of an accelerator that comes with Napkin: give yours another one")
+        found.update(own)
+    return found
+
+
+def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
+    """The accelerator of that id; a user's entries are looked at only for what the catalogue does not have."""
+    built_in = entry(name) if file is None else None
+    if built_in is not None:
+        return built_in
+    known = available(file)
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=1)
+        raise BadInputError(
+            f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(known)}"
+        )
+    return known[name]
+
+
+def of_device(device_name: str, file: str | Path | None = None) -> Accelerator | None:
+    """The entry of what a driver calls ``device_name``; none where no entry has that very name, since near names are other devices."""
+    return next((found for found in available(file).values() if device_name in found.device_names), None)

@@ -1,0 +1,226 @@
+"""What a machine did when it was calibrated: single operators timed at many sizes, as plain data, JSON in and out. Torch-free.
+
+A calibration times primitive operators only, never a model. Each point has all its repetitions; nothing in it is fitted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from calc.derive.to_json import SCHEMA, number
+from calc.errors import BadInputError
+from calc.platform import files
+
+BILLION = 10**9
+KIND = "calibration"
+
+# Points that are no operator: what the program itself takes for each operator, and memory that is touched for the first time.
+VIEW = "view"
+FORWARD = "operator of a module, recorded by autograd"
+BACKWARD = "node of autograd, backward"
+OPTIMIZER = "operator of an optimizer's loop"
+LAUNCH = "launch of a kernel"
+FRESH = "fresh memory"
+TOUCHED = "touched memory"
+OVERHEADS = (LAUNCH, VIEW, FORWARD, BACKWARD, OPTIMIZER)
+COPY = "aten.copy_"
+PRODUCT = "aten.mm"
+ATTENTION, ATTENTION_BACKWARD, CAUSAL = "attention", "attention backward", ", causal"
+
+_MOST = 10**18
+_FILE = files.Kind(64 * 2**20, "a calibration from", "make one with napkin calibrate -o FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One operator at one size. ``sizes`` are what its time depends on (m, k, n of a product; bytes of a copy).
+
+    ``nanoseconds`` are all repetitions in order, each of ``calls`` calls. FLOPs are of products, bytes those that it reads and writes.
+    """
+
+    what: str
+    dtype: str
+    sizes: Mapping[str, int]
+    flops: int
+    bytes: int
+    calls: int
+    nanoseconds: tuple[int, ...]
+
+    @property
+    def seconds(self) -> Fraction:
+        """The median of one call."""
+        return self._quantile(Fraction(1, 2))
+
+    @property
+    def spread(self) -> Fraction:
+        """The distance of the quartiles, as a share of the median."""
+        return (self._quantile(Fraction(3, 4)) - self._quantile(Fraction(1, 4))) / self.seconds
+
+    @property
+    def rate(self) -> Fraction:
+        """FLOP/s."""
+        return self.flops / self.seconds
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """Bytes/s."""
+        return self.bytes / self.seconds
+
+    def _quantile(self, share: Fraction) -> Fraction:
+        """By straight lines between the ordered repetitions (Hyndman and Fan 1996, definition 7)."""
+        ordered = sorted(self.nanoseconds)
+        place = share * (len(ordered) - 1)
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        return (ordered[below] + (place - below) * (ordered[above] - ordered[below])) / self.calls / BILLION
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "what": self.what,
+            "dtype": self.dtype,
+            "sizes": {name: number(size) for name, size in self.sizes.items()},
+            "flops": number(self.flops),
+            "bytes": number(self.bytes),
+            "calls": self.calls,
+            "nanoseconds": list(self.nanoseconds),
+            "seconds": float(self.seconds),
+        }
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """All points of one machine. ``machine`` says what and when it was, ``clock`` what the time was taken with."""
+
+    machine: Mapping[str, Any]
+    clock: str
+    points: tuple[Point, ...]
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return str(self.machine["device"]["kind"])
+
+    @property
+    def name(self) -> str:
+        return str(self.machine["device"]["name"])
+
+    @cached_property
+    def by_what(self) -> Mapping[tuple[str, str], tuple[Point, ...]]:
+        """Points of each operator and dtype."""
+        found: dict[tuple[str, str], list[Point]] = {}
+        for point in self.points:
+            found.setdefault((point.what, point.dtype), []).append(point)
+        return {key: tuple(points) for key, points in found.items()}
+
+    def peaks(self) -> dict[str, Fraction]:
+        """The highest FLOP/s of any product that was measured, by dtype; on some machines it is a convolution."""
+        found: dict[str, Fraction] = {}
+        for point in self.points:
+            if point.flops:
+                found[point.dtype] = max(found.get(point.dtype, Fraction(0)), point.rate)
+        return found
+
+    def bandwidth(self) -> Fraction:
+        """Bytes/s of the largest copy, which no cache holds."""
+        return max(self.by_what[COPY, "float32"], key=lambda p: p.bytes).bandwidth
+
+    def launch(self) -> Fraction:
+        """Seconds from one small operator to the next."""
+        return self.by_what[LAUNCH, "float32"][0].seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. What is read off the points stands beside them, and is not read back."""
+        return {
+            "schema": SCHEMA,
+            "kind": KIND,
+            "machine": dict(self.machine),
+            "clock": self.clock,
+            "measured_peaks": {dtype: float(rate) for dtype, rate in self.peaks().items()},
+            "measured_bandwidth": float(self.bandwidth()),
+            "measured_launch_seconds": float(self.launch()),
+            "points": [point.to_json() for point in self.points],
+        }
+
+
+def read(path: Path) -> Calibration:
+    """A calibration from a file; what is none is refused in one line."""
+    try:
+        document = json.loads(_FILE.read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"cannot read a calibration from {path}: {error}; make one with napkin calibrate -o FILE") from None
+    try:
+        return from_json(document)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise BadInputError(f"{path} is no calibration ({_reason(error)}): make one with napkin calibrate -o FILE") from None
+
+
+def _reason(error: Exception) -> str:
+    return f"it lacks {error.args[0]}" if isinstance(error, KeyError) else str(error)[:200]
+
+
+def from_json(document: Any) -> Calibration:
+    """The calibration of plain data, as ``to_json`` gives it; it raises what Python raises of data that is something else."""
+    if document["kind"] != KIND or document["schema"] != SCHEMA:
+        raise ValueError(f"it says that it is {str(document['kind'])[:40]} of schema {str(document['schema'])[:10]}")
+    machine = document["machine"]
+    for key in ("kind", "name"):
+        if not isinstance(machine["device"][key], str):
+            raise ValueError(f"its device's {key} is no text")
+    _require_plain(machine)
+    found = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
+    for (what, dtype), points in found.by_what.items():
+        if what not in OVERHEADS:
+            _require_readable(f"{what} in {dtype}", points)
+    for what in (PRODUCT, COPY, *OVERHEADS):
+        if (what, "float32") not in found.by_what:
+            raise ValueError(f"it has no {what} in float32")
+    return found
+
+
+def _require_plain(value: Any, depth: int = 0) -> None:
+    """Facts of a machine are shown and written again: nothing in them that JSON cannot carry."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    if depth > 5 or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("facts of its machine are no plain data")
+    for item in inner:
+        _require_plain(item, depth + 1)
+
+
+def _require_readable(what: str, points: Sequence[Point]) -> None:
+    """Points of one operator can be read between: products by the same sizes, others by their bytes, of which no two are alike."""
+    if all(p.flops for p in points):
+        if len({frozenset(p.sizes) for p in points}) != 1 or not points[0].sizes:
+            raise ValueError(f"points of {what} have other sizes than each other, or none")
+    elif any(p.flops or not p.bytes or dict(p.sizes) != {"bytes": p.bytes} for p in points) or len({p.bytes for p in points}) < len(points):
+        raise ValueError(f"points of {what} are told by their bytes, which must differ")
+
+
+def _points(entries: Any) -> Iterable[Point]:
+    for entry in entries:
+        times = tuple(_count(n, 1) for n in entry["nanoseconds"])
+        if not times:
+            raise ValueError(f"{_text(entry['what'])} has no repetition")
+        sizes = {_text(name): _count(size, 1) for name, size in entry["sizes"].items()}
+        flops, nbytes = _count(entry["flops"], 0), _count(entry["bytes"], 0)
+        yield Point(_text(entry["what"]), _text(entry["dtype"]), sizes, flops, nbytes, _count(entry["calls"], 1), times)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise ValueError(f"{str(value)[:40]!r} is no short text")
+    return value
+
+
+def _count(value: Any, least: int) -> int:
+    if isinstance(value, str) and value.isdigit() and len(value) < 20:
+        value = int(value)  # how an integer beyond 2**53 is written
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise ValueError(f"{str(value)[:40]!r} is no whole number from {least} to 10^18")
+    return value

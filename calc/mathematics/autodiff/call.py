@@ -1,0 +1,137 @@
+"""An operator's call as its lifting sees it, and the registry of liftings: ``calc/mathematics/autodiff/lifting``, one family per file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+from calc.errors import NapkinError, UnknownOperatorError
+from calc.graph.forward import Amount, Instruction, Ref
+from calc.mathematics.autodiff.ir import Equations
+from calc.mathematics.autodiff.sizes import number, size
+from calc.mathematics.autodiff.views import View, Views
+
+if TYPE_CHECKING:
+    from calc.mathematics.autodiff.lift import Lifter
+
+Lifted = View | Sequence[View | None]
+Lifting = Callable[["Call"], Lifted]
+LIFTINGS: dict[str, Lifting] = {}
+
+
+def lifting(*names: str) -> Callable[[Lifting], Lifting]:
+    """Register the lifting of ATen operators: ``"add"`` for every overload and the in-place form, ``"max.dim"`` for one overload."""
+
+    def put(function: Lifting) -> Lifting:
+        for name in names:
+            if name in LIFTINGS:
+                raise NapkinError(f"two liftings of {name}: {LIFTINGS[name].__module__} has one already")
+            LIFTINGS[name] = function
+        return function
+
+    return put
+
+
+@functools.cache
+def _load() -> None:
+    """Import every family, each of which registers its liftings."""
+    families = importlib.import_module("calc.mathematics.autodiff.lifting")
+    for module in pkgutil.iter_modules(families.__path__):
+        importlib.import_module(f"{families.__name__}.{module.name}")
+
+
+def lifting_of(operator: str) -> Lifting | None:
+    """The lifting of ``aten.name.overload``."""
+    _load()
+    name, _, overload = operator.removeprefix("aten.").partition(".")
+    stem = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    return next((LIFTINGS[n] for n in (f"{name}.{overload}", name, f"{stem}.{overload}", stem) if n in LIFTINGS), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An instruction as a lifting sees it."""
+
+    lifter: Lifter
+    instruction: Instruction
+    given: Mapping[int, View] = field(default_factory=dict)
+
+    @property
+    def equations(self) -> Equations:
+        return self.lifter.equations
+
+    @property
+    def views(self) -> Views:
+        return self.lifter.views
+
+    def has(self, name: str) -> bool:
+        return any(n == name and v is not None for n, v in self.instruction.args)
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        return next((v for n, v in self.instruction.args if n == name), default)
+
+    def tensor(self, name: str) -> View:
+        """The tensor given as ``name``; a number there is a tensor without axes."""
+        return self.as_view(self.raw(name))
+
+    def tensors(self, name: str) -> list[View]:
+        return [self.as_view(part) for part in self.raw(name)]
+
+    def as_view(self, value: Any) -> View:
+        if isinstance(value, Ref):
+            return self.given.get(value.value) or self.lifter.view(value.value)
+        return View(self.equations.map(number(value), (), ()), ())
+
+    def number(self, name: str, default: Any = None) -> sp.Expr:
+        value = self.raw(name, default)
+        return number(default if value is None else value)
+
+    def sizes(self, name: str, default: Any = ()) -> list[sp.Expr]:
+        """A size or several as expressions."""
+        value = self.raw(name, default)
+        value = default if value is None else value
+        return [size_of(v) for v in (value if isinstance(value, tuple | list) else (value,))]
+
+    def integer(self, name: str, default: int = 0) -> int:
+        value = self.raw(name, default)
+        if isinstance(value, Amount):
+            raise self.refusal(f"its {name} is {value.text}, which should be a plain number")
+        return int(default if value is None else value)
+
+    def axis(self, view: View, name: str = "dim", default: int = -1) -> int:
+        return self.integer(name, default) % max(len(view.axes), 1)
+
+    def axes(self, view: View, name: str = "dim") -> list[int]:
+        """Axes given as a list; all of them where none is given."""
+        value = self.raw(name)
+        given = (value,) if isinstance(value, int) else value
+        return sorted(a % len(view.axes) for a in given) if given else list(range(len(view.axes)))
+
+    def shape(self, output: int = 0) -> tuple[sp.Expr, ...]:
+        """The shape of a result."""
+        return tuple(size(s) for s in self.lifter.program.values[self.instruction.outputs[output]].shape)
+
+    def dtype(self, output: int = 0) -> str:
+        return self.lifter.program.values[self.instruction.outputs[output]].dtype
+
+    def refusal(self, why: str) -> UnknownOperatorError:
+        return UnknownOperatorError(f"{self.instruction.name} at {self.instruction.site}: {why}, and equations have no form for that")
+
+    # -- what most liftings are made of -------------------------------------------------------------------------------
+
+    def pointwise(self, expr: sp.Expr, views: Sequence[View], **about: Any) -> View:
+        return self.lifter.pointwise(expr, views, **about)
+
+    def plain(self, view: View) -> int:
+        """A node with the axes of the program's tensor, in order, without those of size 1."""
+        return self.views.plain(view).node
+
+
+def size_of(value: Any) -> sp.Expr:
+    return size(value.text) if isinstance(value, Amount) else size(value)

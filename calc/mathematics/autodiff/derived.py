@@ -1,0 +1,139 @@
+"""A forward with the gradients of its loss: equations, what they cost, and their values in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import sympy as sp
+
+from calc.errors import BadInputError, NapkinError
+from calc.graph.forward import Program
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations
+from calc.mathematics.autodiff.lift import Lifter
+from calc.mathematics.autodiff.names import Names
+from calc.mathematics.autodiff.numeric import Run, needed
+from calc.mathematics.autodiff.reverse import Gradients, gradients
+from calc.mathematics.autodiff.simplify import Simplified, simplify
+
+Array = Any  # np.ndarray of float64
+
+# Products with vectors: their gradients are products with a number.
+_VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """``equations[:forward]`` compute ``loss``; ``found`` are the gradients as the chain rule gives them, ``steps`` as simplified, from
+    the loss back. ``parameters`` maps a parameter's name to its node."""
+
+    program: Program
+    equations: Equations
+    forward: int
+    loss: int
+    parameters: Mapping[str, int]
+    found: Gradients
+    steps: tuple[Simplified, ...]
+    notes: tuple[str, ...]
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.equations, self.forward, self.program, self.loss)
+
+    @cached_property
+    def names_apart(self) -> Names:
+        """Names for every step of a definition."""
+        return Names(self.equations, self.forward, self.program, self.loss, apart=True)
+
+    @cached_property
+    def of(self) -> dict[int, Simplified]:
+        """The gradient of each tensor that has one."""
+        return {step.target: step for step in self.steps}
+
+    def parameter(self, name: str) -> Simplified | None:
+        """The gradient of a parameter; nothing where the loss does not depend on it."""
+        if name not in self.parameters:
+            raise BadInputError(f"no parameter {name[:60]!r}: there are {', '.join(list(self.parameters)[:12])}")
+        return self.of.get(self.parameters[name])
+
+    @property
+    def zero(self) -> tuple[str, ...]:
+        """Parameters on which the loss depends in form, and whose gradient is zero whatever the values."""
+        return tuple(n for n, node in self.parameters.items() if node in self.of and self.of[node].node is None)
+
+    def flops(self, nodes: Sequence[int]) -> sp.Expr:
+        """FLOPs of contractions, 2 for a multiplication and an addition; in the basis symbols."""
+        found = sp.Integer(0)
+        for index in nodes:
+            node = self.equations[index]
+            if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1:
+                found += 2 * (len(node.op.operands) - 1) * node.multiplications
+        return sp.expand(found)
+
+    @cached_property
+    def forward_flops(self) -> sp.Expr:
+        return self.flops(needed(self.equations, [self.loss]))
+
+    @cached_property
+    def backward_flops(self) -> sp.Expr:
+        """Of the contractions that the parameters' gradients need and the forward does not make."""
+        return self._backward(list(self.parameters.values()))
+
+    @cached_property
+    def backward_flops_with_inputs(self) -> sp.Expr:
+        """As many again as the gradients of floating inputs would take."""
+        nodes = self.equations.nodes[: self.forward]
+        inputs = [n.index for n in nodes if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
+        wanted = [*self.parameters.values(), *inputs]
+        equations = self.equations
+        found = gradients(equations, self.loss, wanted)
+        made = needed(equations, [found.of[w] for w in wanted if w in found.of])
+        return self.flops([i for i in made if i >= self.forward])
+
+    @cached_property
+    def outer_flops(self) -> sp.Expr:
+        """Of the backward's products of a vector with a number: nothing is summed in them."""
+        ends = [step.node for w in self.parameters.values() if (step := self.of.get(w)) is not None and step.node is not None]
+        made = [self.equations[i] for i in needed(self.equations, ends) if i >= self.forward]
+        return self.flops([n.index for n in made if not n.inner and n.operator.removeprefix("aten.").partition(".")[0] in _VECTORS])
+
+    def _backward(self, wanted: Sequence[int]) -> sp.Expr:
+        ends = [step.node for w in wanted if (step := self.of.get(w)) is not None and step.node is not None]
+        return self.flops([i for i in needed(self.equations, ends) if i >= self.forward])
+
+    def values(self, sizes: Mapping[str, int], leaves: Mapping[tuple[str, str], Array]) -> tuple[float, dict[str, Array]]:
+        """The loss and every parameter's gradient at ``sizes`` (of the basis symbols); a gradient that is zero is left out."""
+        run = Run(self.equations, {**sizes, **self.program.fixed}, leaves)
+        ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
+        try:
+            loss, *found = run([self.loss, *ends.values()])
+        except (IndexError, TypeError, ValueError) as error:
+            at = ", ".join(f"{n}={v}" for n, v in sizes.items())
+            raise NapkinError(f"{self.program.model}: the equations do not run at {at}: {str(error).partition(chr(10))[0]}") from error
+        return float(loss), dict(zip(ends, found, strict=True))
+
+    def drawn(self) -> list[str]:
+        """Names of the leaves that a run draws at random, in its order."""
+        leaves = [n.op for n in self.equations.nodes[: self.forward] if isinstance(n.op, ir.Leaf) and n.op.role == "random"]
+        return sorted((leaf.name for leaf in leaves), key=lambda name: int(name.rpartition("#")[2]))
+
+
+def derived(program: Program) -> Derived:
+    """Lift a program, differentiate it, simplify. Raises ``UnknownOperatorError`` for an operator without an equation."""
+    lifter = Lifter(program)
+    loss = lifter.run()
+    equations = lifter.equations
+    forward = len(equations.nodes)
+    parameters = {
+        leaf.name: lifter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
+    }
+    found = gradients(equations, loss, parameters.values())
+    steps = simplify(equations, forward, found, parameters.values())
+    return Derived(program, equations, forward, loss, parameters, found, tuple(steps), tuple(lifter.notes))
+
+
+def _trained(program: Program, value: int) -> bool:
+    return program.values[value].requires_grad

@@ -1,0 +1,258 @@
+"""From a program to its equations: every operator written out in primitives, by the lifting of its name.
+
+What is written over in place is followed to whatever else looks at its storage. An operator without a lifting is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import sympy as sp
+
+from calc.errors import NapkinError, UnknownOperatorError
+from calc.graph.forward import Instruction, Program, Ref
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import LIFTINGS, Call, Lifted, Lifting, lifting_of
+from calc.mathematics.autodiff.ir import Equations, Operand, argument
+from calc.mathematics.autodiff.reverse import pulled
+from calc.mathematics.autodiff.scalar import truth, where
+from calc.mathematics.autodiff.sizes import size
+from calc.mathematics.autodiff.views import Part, View, Views, of_node
+
+# The operators that lead from what owns a storage to a view of it, each with which of its results goes on.
+Chain = tuple[tuple[int, int], ...]
+
+_NO_GRADIENT = "the model asks for no gradient here"
+
+
+class Lifter:
+    """Lifts one program. ``views`` of values follow what is written over in place."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.equations = Equations()
+        self.views = Views(self.equations, {**program.fixed, **program.hints})
+        self.leaves: dict[int, int] = {}  # value → node, of the leaves
+        self.below: dict[int, sp.Expr] = {}  # node → the size that its numbers are below
+        self.notes: list[str] = []
+        self._views: dict[int, View] = {}
+        self._chain: dict[int, tuple[int, Chain]] = {}  # value → what owns its storage, and how it leads there
+        self._stamp: dict[int, int] = {}
+        self._writes: dict[int, int] = {}
+        self._active: list[bool] = []
+
+    def run(self) -> int:
+        """Lift everything; the node of the loss."""
+        for leaf in self.program.leaves:
+            self._leaf(leaf.value, leaf.role, leaf.name, leaf.data, leaf.below)
+        needed = self._needed()
+        self._by_hand = self._hand_written()
+        for instruction in self.program.instructions:
+            if instruction.index in needed:
+                self._instruction(instruction)
+        self.equations.run = None
+        return self.view(self.program.loss).node
+
+    def _leaf(self, value: int, role: str, name: str, data: Any, below: int | str | None) -> None:
+        shape = tuple(size(s) for s in self.program.values[value].shape)
+        whole = not self.program.values[value].dtype.startswith(("float", "bfloat"))
+        op = ir.Literal(tuple(_flat(data))) if role == "literal" else ir.Leaf(role, name)
+        node = self.equations.add(op, shape, name=name, whole=whole)
+        self.leaves[value] = node
+        self._set(value, of_node(self.equations, node))
+        if below is not None:
+            self.below[self._views[value].node] = size(below)
+
+    def _hand_written(self) -> set[int]:
+        """Instructions that run without gradients and lead to a result that has one: the forward of a hand-written function."""
+        found: set[int] = set()
+        wanted: set[int] = set()
+        for instruction in reversed(self.program.instructions):
+            if instruction.graded or instruction.mutates:
+                continue
+            if any(o in wanted or self.program.values[o].requires_grad for o in instruction.outputs):
+                found.add(instruction.index)
+                wanted |= set(_refs(instruction.args))
+        return found
+
+    def _needed(self) -> set[int]:
+        """Instructions that the loss rests on: autograd makes copies for itself, and models compute what a loss leaves out."""
+        wanted = {self.program.loss}
+        storages = {self.program.values[self.program.loss].storage}
+        found = set()
+        for instruction in reversed(self.program.instructions):
+            written = bool(instruction.mutates) and any(self.program.values[o].storage in storages for o in instruction.outputs)
+            if written or wanted & set(instruction.outputs):
+                found.add(instruction.index)
+                refs = list(_refs(instruction.args))
+                wanted |= set(refs)
+                storages |= {self.program.values[r].storage for r in refs}
+        return found
+
+    def _instruction(self, instruction: Instruction) -> None:
+        function = lifting_of(instruction.name)
+        if function is None:
+            raise UnknownOperatorError(_unknown(instruction))
+        self.equations.site, self.equations.operator, self.equations.run = instruction.site, instruction.name, instruction.index
+        lifted = self._lifted(function, instruction)
+        made = [lifted] if isinstance(lifted, View) else list(lifted)
+        for position, (output, view) in enumerate(zip(instruction.outputs, made, strict=False)):
+            if view is not None:
+                self._result(instruction, position, output, view)
+
+    def _lifted(self, function: Lifting, instruction: Instruction) -> Lifted:
+        """What a lifting gives; arguments that it has no form for are a refusal that says where."""
+        try:
+            return function(Call(self, instruction))
+        except UnknownOperatorError:
+            raise
+        except (NapkinError, AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+            why = str(error).partition("\n")[0] or "its arguments are of a kind that was not met before"
+            raise UnknownOperatorError(f"{instruction.name} at {instruction.site} has no equation in this form: {why}") from error
+
+    def _result(self, instruction: Instruction, position: int, output: int, view: View) -> None:
+        values = self.program.values
+        by_hand = bool(instruction.function) or instruction.index in self._by_hand
+        if by_hand and self.active(view.node):
+            self._note(
+                f"{instruction.function or 'a function'} at {instruction.site} is an autograd function with a backward of its own:"
+                " these are the gradients of its forward, which a check compares with what its backward gives"
+            )
+        elif not instruction.graded and instruction.mutates and self.active(view.node):
+            view = self._shifted(view, self.view(_refs(instruction.args)[0]))
+        elif not instruction.graded and self.active(view.node):
+            view = View(self.equations.add(ir.Hold(view.node, _NO_GRADIENT), self.equations[view.node].shape), view.axes)
+        source = next((r for r in _refs(instruction.args) if values[r].storage == values[output].storage), None)
+        if instruction.mutates and source is not None:
+            self._write(output, source, view)
+        elif source is not None and source in self._chain:
+            owner, chain = self._chain[source]
+            self._set(output, view, owner, (*chain, (instruction.index, position)))
+        else:
+            self._set(output, view)
+
+    def _shifted(self, new: View, old: View) -> View:
+        """What is written over without gradients has another value and the gradient that it had."""
+        held = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
+        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *held), whole=False)
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def active(self, node: int) -> bool:
+        """Whether a node depends on a parameter."""
+        for made in self.equations.nodes[len(self._active) :]:
+            leaf = isinstance(made.op, ir.Leaf) and made.op.role == "parameter"
+            held = isinstance(made.op, ir.Hold) or made.whole
+            self._active.append(leaf or (not held and any(self._active[s] for s in ir.sources(made.op))))
+        return self._active[node]
+
+    # -- values and what is written over ------------------------------------------------------------------------------
+
+    def _set(self, value: int, view: View, owner: int | None = None, chain: Chain = ()) -> None:
+        owner = value if owner is None else owner
+        self._views[value] = view
+        self._chain[value] = (owner, chain)
+        self._stamp[value] = self._writes.get(owner, 0)
+
+    def view(self, value: int) -> View:
+        """What a value holds now."""
+        if value not in self._views:
+            made = next((i for i in self.program.instructions if value in i.outputs), None)
+            what = f"{made.name} at {made.site}" if made is not None else "an operator"
+            raise UnknownOperatorError(f"a result of {what} is used that equations have no form for")
+        owner, chain = self._chain[value]
+        if self._stamp[value] < self._writes.get(owner, 0):
+            self._set(value, self._replayed(self._views[owner], chain), owner, chain)
+        return self._views[value]
+
+    def _replayed(self, view: View, chain: Chain) -> View:
+        """``view`` of a storage through a chain of operators, each a view of the one before."""
+        for index, position in chain:
+            instruction = self.program.instructions[index]
+            function = lifting_of(instruction.name)
+            assert function is not None
+            lifted = function(Call(self, instruction, {_refs(instruction.args)[0]: view}))
+            found = lifted if isinstance(lifted, View) else lifted[position]
+            assert found is not None
+            view = found
+        return view
+
+    def _write(self, output: int, source: int, view: View) -> None:
+        """``view`` is written over ``source``; whatever else looks at that storage sees it."""
+        owner, chain = self._chain[source]
+        if chain:
+            old = self.views.plain(self.view(owner))
+            part = self.views.plain(self._replayed(old, chain))
+            new = self.views.plain(view)
+            ones = self.equations.map(sp.Integer(1), (), self.equations[part.node].shape)
+            back = pulled(self.equations, old.node, part.node, new.node)
+            there = pulled(self.equations, old.node, part.node, ones)
+            a, b, c = argument(0), argument(1), argument(2)
+            operands = tuple(self.equations.same(n) for n in (back, old.node, there))
+            content = self.equations.map(where(sp.Gt(c, 0), a, b), operands, self.equations[old.node].shape)
+            view_of_all = View(content, old.axes)
+        else:
+            view_of_all = view
+        self._writes[owner] = self._writes.get(owner, 0) + 1
+        self._views[owner], self._stamp[owner] = view_of_all, self._writes[owner]
+        self._set(output, view, owner, chain)
+
+    # -- element by element -------------------------------------------------------------------------------------------
+
+    def pointwise(self, expr: sp.Expr, views: Sequence[View], **about: Any) -> View:
+        """``expr`` of the views, which are broadcast as torch does."""
+        rank = max((len(v.axes) for v in views), default=0)
+        views = list(views)
+        axes = []
+        for j in range(rank):
+            places = [j - rank + len(v.axes) if j - rank + len(v.axes) >= 0 else None for v in views]
+            views = self.views.aligned(views, places)
+        labels: dict[tuple[int, int], int] = {}
+        ats: list[dict[int, int]] = [{} for _ in views]
+        shape: list[sp.Expr] = []
+        for j in range(rank):
+            mine = [(ats[i], v.axes[j - rank + len(v.axes)]) for i, v in enumerate(views) if j - rank + len(v.axes) >= 0]
+            model = next((axis for _, axis in mine if axis), ())
+            parts = []
+            for n, part in enumerate(model):
+                there = [(at, axis[n].axis) for at, axis in mine if axis and axis[n].axis is not None]
+                if there:
+                    labels[j, n] = len(shape)
+                    shape.append(part.size)
+                    for at, axis_number in there:
+                        at[axis_number] = labels[j, n]  # type: ignore[index]  # none is None
+                parts.append(Part(labels.get((j, n)), part.size))
+            axes.append(tuple(parts))
+        operands = tuple(Operand(v.node, tuple(at[i] for i in range(len(at)))) for v, at in zip(views, ats, strict=True))
+        whole = about.pop("whole", not any(not self.equations[v.node].whole for v in views) and bool(views))
+        node = self.equations.map(expr, operands, tuple(shape), whole=whole, **about)
+        return View(node, tuple(axes))
+
+    def truth(self, condition: Any, views: Sequence[View]) -> View:
+        return self.pointwise(truth(condition), views, whole=True)
+
+
+def _refs(value: Any) -> list[int]:
+    if isinstance(value, Ref):
+        return [value.value]
+    if isinstance(value, tuple | list):
+        return [r for v in value for r in _refs(v)]
+    return []
+
+
+def _flat(data: Any) -> list[float]:
+    return [x for part in data for x in _flat(part)] if isinstance(data, list) else [float(data)]
+
+
+def _unknown(instruction: Instruction) -> str:
+    name = instruction.name.removeprefix("aten.").partition(".")[0]
+    near = difflib.get_close_matches(name, LIFTINGS, n=2)
+    hint = f" (equations are known of {' and '.join(near)})" if near else ""
+    return (
+        f"no equation is known for {instruction.name} at {instruction.site}{hint}: write that part with operators that have one,"
+        " or add a lifting to calc/mathematics/autodiff/lifting"
+    )

@@ -1,0 +1,75 @@
+"""Scaled dot product attention in all its kernels: S = c Q Kᵀ (+ mask), P = softmax(S), Y = P V (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import argument
+from calc.mathematics.autodiff.lifting.contractions import contract
+from calc.mathematics.autodiff.lifting.creation import positions
+from calc.mathematics.autodiff.lifting.softmax import softmax
+from calc.mathematics.autodiff.scalar import where
+from calc.mathematics.autodiff.sizes import INFINITY, quotient
+from calc.mathematics.autodiff.views import Part, View, ViewError
+
+x, y, z = argument(0), argument(1), argument(2)
+
+
+@lifting(
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_attention_math_for_mps",
+    "scaled_dot_product_attention",
+)
+def attention(call: Call) -> list[Any]:
+    """The kernels differ in what they keep and run again, not in what they compute."""
+    query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
+    scale = call.number("scale") if call.has("scale") else query.shape[-1] ** sp.Rational(-1, 2)
+    for view, name in ((query, "Q"), (key, "K"), (value, "V")):
+        call.equations.call(view.node, name)
+    key, value = (_repeated(call, v, query) for v in (key, value))
+    scores = contract(call, (query, key), ("bhsk", "bhtk"), "bhst", name="S")
+    scores = call.pointwise(scale * x, (scores,), name="S")
+    mask = next((name for name in ("attn_mask", "attn_bias") if call.has(name)), None)
+    if mask is not None:
+        scores = _masked(call, scores, call.tensor(mask))
+    if call.raw("is_causal", False):
+        scores = _causal(call, scores)
+    probabilities = softmax(call, scores, len(scores.axes) - 1)
+    rate = call.number("dropout_p", 0)
+    if rate != 0:
+        raise call.refusal("it draws dropout noise that no other operator sees; use the math backend (--attention math)")
+    made = contract(call, (probabilities, value), ("bhst", "bhtk"), "bhsk", name="O")
+    return [made, None, None, None, None, None, None, None, None]
+
+
+def _repeated(call: Call, view: View, query: View) -> View:
+    """Keys and values of fewer heads: head j of them serves as many query heads, one after another."""
+    groups, heads = view.shape[1], query.shape[1]
+    if groups == heads or not view.axes[1]:
+        return view
+    times = quotient(heads, groups)
+    if times is None:
+        raise ViewError(
+            f"{call.instruction.name} at {call.instruction.site}: {heads} heads do not share {groups} of keys and values evenly"
+        )
+    return View(view.node, (view.axes[0], (*view.axes[1], Part(None, times)), *view.axes[2:]))
+
+
+def _masked(call: Call, scores: View, mask: View) -> View:
+    if call.equations[mask.node].whole:
+        return call.pointwise(where(sp.Ne(y, 0), x, -INFINITY), (scores, mask), name="S")
+    return call.pointwise(x + y, (scores, mask), name="S")
+
+
+def _causal(call: Call, scores: View) -> View:
+    """-∞ where the key comes after the query."""
+    rows, columns = (positions(call, s) for s in scores.shape[-2:])
+    return call.pointwise(where(z <= y, x, -INFINITY), (scores, View(rows.node, (*rows.axes, ())), columns), name="S")

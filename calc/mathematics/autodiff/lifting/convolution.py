@@ -1,0 +1,182 @@
+"""Convolutions as contractions over shifted places: Y[b,o,t] = Σ over c, r of W[o,c,r] X[b,c,s t + δ r - p], zeros outside."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import Operand, argument, place
+from calc.mathematics.autodiff.sizes import product, quotient
+from calc.mathematics.autodiff.views import Part, View
+
+x, y = argument(0), argument(1)
+
+
+def _each(call: Call, name: str, count: int, default: int) -> list[sp.Expr]:
+    """One number for each axis of places."""
+    found = call.sizes(name, (default,))
+    return found if len(found) == count else [found[0] if found else sp.Integer(default)] * count
+
+
+@lifting("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable")
+def convolution(call: Call) -> View:
+    view, weight = call.tensor("input"), call.tensor("weight")
+    count = len(weight.axes) - 2
+    stride, padding, dilation = _each(call, "stride", count, 1), _each(call, "padding", count, 0), _each(call, "dilation", count, 1)
+    groups = call.sizes("groups", (1,))[0]
+    given = (view, weight, stride, padding, dilation, groups)
+    made = _transposed(call, *given) if call.raw("transposed", False) else _direct(call, *given)
+    if not call.has("bias"):
+        return made
+    bias = call.tensor("bias")
+    return call.pointwise(x + y, (made, View(bias.node, (*bias.axes, *(() for _ in range(count))))))
+
+
+class Axes:
+    """The labels of an equation by name. An axis of size 1 has none."""
+
+    def __init__(self, out: dict[str, sp.Expr], inner: dict[str, sp.Expr]) -> None:
+        self.shape = tuple(s for s in out.values() if s != 1)
+        self.inner = tuple(s for s in inner.values() if s != 1)
+        self._labels = {name: i for i, name in enumerate(n for n, s in (*out.items(), *inner.items()) if s != 1)}
+
+    def at(self, *names: str) -> tuple[int, ...]:
+        return tuple(self._labels[n] for n in names if n in self._labels)
+
+    def place(self, name: str) -> sp.Expr:
+        return place(self._labels[name]) if name in self._labels else sp.Integer(0)
+
+
+def _axes(view: View, names: list[str]) -> list[tuple[str, int]]:
+    """Each axis of a plain view that its node has, with its name."""
+    return [(name, axis[0].axis) for name, axis in zip(names, view.axes, strict=True) if axis and axis[0].axis is not None]
+
+
+def full(call: Call, view: View) -> int:
+    """A node with one axis for each of the tensor's, those of size 1 too."""
+    plain = call.views.plain(view)
+    kept = [i for i, axis in enumerate(plain.axes) if axis]
+    if len(kept) == len(plain.axes):
+        return plain.node
+    return call.equations.map(x, (Operand(plain.node, tuple(kept)),), view.shape)
+
+
+def _slim(call: Call, node: int) -> View:
+    """The node's axes of size 1 as axes of no part."""
+    from calc.mathematics.autodiff.views import of_node
+
+    return of_node(call.equations, node)
+
+
+def _in_groups(call: Call, view: View, axis: int, groups: sp.Expr, what: str) -> View:
+    """The view with one axis as (group, rest)."""
+    rest = quotient(view.shape[axis], groups)
+    if rest is None:
+        raise call.refusal(f"its {view.shape[axis]} {what} do not come in {groups} groups")
+    return call.views.plain(call.views.reshaped(view, (*view.shape[:axis], groups, rest, *view.shape[axis + 1 :])))
+
+
+def _places(axes: Axes, stride: list[sp.Expr], padding: list[sp.Expr], dilation: list[sp.Expr]) -> dict[str, sp.Expr]:
+    """Place s t + δ r - p for place t of one side and place r of the kernel, by the axis' number."""
+    return {
+        f"at{i}": sp.expand(stride[i] * axes.place(f"to{i}") + dilation[i] * axes.place(f"tap{i}") - padding[i]) for i in range(len(stride))
+    }
+
+
+def _direct(
+    call: Call,
+    view: View,
+    weight: View,
+    stride: list[sp.Expr],
+    padding: list[sp.Expr],
+    dilation: list[sp.Expr],
+    groups: sp.Expr,
+) -> View:
+    source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
+    number = range(len(stride))
+    to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
+    size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[1]}
+    size |= {f"to{i}": call.shape()[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
+    # Patches: X'[b, g, c, t, r] = X[b, g, c, s t + δ r - p].
+    patches = Axes({n: size[n] for n in ("b", "g", "c", *to, *taps)}, {})
+    moved = _places(patches, stride, padding, dilation)
+    names = ["b", "g", "c", *(f"at{i}" for i in number)]
+    coordinates = [ir.Index(sp.Integer(0))] * len(call.equations[source.node].shape)
+    for name, axis in _axes(source, names):
+        coordinates[axis] = ir.Index(moved[name] if name in moved else patches.place(name))
+    fill = sp.Integer(0) if any(p != 0 for p in padding) else None
+    gathered = call.equations.add(ir.Gather(source.node, tuple(coordinates), fill), patches.shape, name="X'")
+    axes = Axes({n: size[n] for n in ("b", "g", "o", *to)}, {n: size[n] for n in ("c", *taps)})
+    operands = (
+        Operand(gathered, axes.at("b", "g", "c", *to, *taps)),
+        Operand(kernel.node, axes.at(*(name for name, _ in _axes(kernel, ["g", "o", "c", *taps])))),
+    )
+    return _result(call, call.equations.add(ir.Contract(operands), axes.shape, axes.inner), [size[n] for n in ("b", "g", "o", *to)])
+
+
+def _result(call: Call, node: int, sizes: list[sp.Expr]) -> View:
+    """The node as (batch, group, out, places…), as the tensor that torch gives."""
+    numbers = iter(range(len(sizes)))
+    return call.views.reshaped(View(node, tuple((Part(next(numbers), s),) if s != 1 else () for s in sizes)), call.shape())
+
+
+def _transposed(
+    call: Call,
+    view: View,
+    weight: View,
+    stride: list[sp.Expr],
+    padding: list[sp.Expr],
+    dilation: list[sp.Expr],
+    groups: sp.Expr,
+) -> View:
+    """Every element puts the kernel, times itself, around its place."""
+    source, kernel = _in_groups(call, view, 1, groups, "channels"), _in_groups(call, weight, 0, groups, "kernels")
+    number = range(len(stride))
+    to, taps = [f"to{i}" for i in number], [f"tap{i}" for i in number]
+    size = {"b": view.shape[0], "g": groups, "c": source.shape[2], "o": kernel.shape[2]}
+    size |= {f"to{i}": view.shape[2 + i] for i in number} | {f"tap{i}": weight.shape[2 + i] for i in number}
+    axes = Axes({n: size[n] for n in ("b", "g", "o", *to, *taps)}, {"c": size["c"]})
+    operands = (
+        Operand(source.node, axes.at(*(n for n, _ in _axes(source, ["b", "g", "c", *to])))),
+        Operand(kernel.node, axes.at(*(n for n, _ in _axes(kernel, ["g", "c", "o", *taps])))),
+    )
+    updates = call.equations.add(ir.Contract(operands), axes.shape, axes.inner)
+    moved = _places(axes, stride, padding, dilation)
+    sizes = [size["b"], size["g"], size["o"], *call.shape()[2:]]
+    names = ["b", "g", "o", *(f"at{i}" for i in number)]
+    kept = [(n, s) for n, s in zip(names, sizes, strict=True) if s != 1]
+    coordinates = tuple(ir.Index(moved[n] if n in moved else axes.place(n)) for n, _ in kept)
+    return _result(call, call.equations.add(ir.Scatter(updates, coordinates), tuple(s for _, s in kept)), sizes)
+
+
+@lifting("im2col", "unfold_im2col")
+def columns(call: Call) -> View:
+    """A column for every position of the kernel."""
+    view = call.tensor("self")
+    kernel, dilation = _each(call, "kernel_size", 2, 1), _each(call, "dilation", 2, 1)
+    padding, stride = _each(call, "padding", 2, 0), _each(call, "stride", 2, 1)
+    spots = [
+        sp.floor((s + 2 * p - d * (k - 1) - 1) / t) + 1 if t != 1 else sp.expand(s + 2 * p - d * (k - 1))
+        for s, k, d, p, t in zip(view.shape[-2:], kernel, dilation, padding, stride, strict=True)
+    ]
+    lead = view.shape[:-2]
+    shape = (*lead, *kernel, *spots)
+    n = len(lead)
+    places = [ir.Index(place(i)) for i in range(n)]
+    places += [ir.Index(sp.expand(stride[i] * place(n + 2 + i) + dilation[i] * place(n + i) - padding[i])) for i in range(2)]
+    node = call.equations.add(ir.Gather(full(call, view), tuple(places), sp.Integer(0)), shape)
+    return call.views.reshaped(_slim(call, node), (*lead[:-1], product((lead[-1], *kernel)), product(spots)))
+
+
+@lifting("unfold")
+def unfold(call: Call) -> View:
+    """Windows along one axis; the place in the window is the last axis."""
+    view = call.tensor("self")
+    axis = call.axis(view, "dimension")
+    step = call.integer("step", 1)
+    shape = call.shape()
+    source = full(call, view)
+    last = len(shape) - 1
+    places = tuple(ir.Index(place(i) * step + place(last) if i == axis else place(i)) for i in range(last))
+    return _slim(call, call.equations.add(ir.Gather(source, places), shape))

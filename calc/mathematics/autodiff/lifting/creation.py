@@ -1,0 +1,132 @@
+"""Tensors that are made of nothing: constants, positions, and what a run draws at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import argument
+from calc.mathematics.autodiff.scalar import where
+from calc.mathematics.autodiff.views import Part, View
+
+x = argument(0)
+
+
+def constant(call: Call, value: sp.Expr, shape: Sequence[sp.Expr]) -> View:
+    """One number everywhere."""
+    node = call.equations.map(value, (), ())
+    return View(node, tuple(() if s == 1 else (Part(None, s),) for s in shape))
+
+
+@lifting("zeros", "new_zeros", "empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted")
+def zeros(call: Call) -> View:
+    return constant(call, sp.Integer(0), call.shape())
+
+
+@lifting("ones", "ones_like", "new_ones")
+def ones(call: Call) -> View:
+    return constant(call, sp.Integer(1), call.shape())
+
+
+@lifting("full", "full_like", "new_full")
+def full(call: Call) -> View:
+    return constant(call, call.number("fill_value"), call.shape())
+
+
+@lifting("scalar_tensor")
+def scalar(call: Call) -> View:
+    return constant(call, call.number("s"), ())
+
+
+def positions(call: Call, length: sp.Expr) -> View:
+    """0, 1, 2, …"""
+    return View(call.equations.add(ir.Iota(), (length,), whole=True), ((Part(0, length),),))
+
+
+@lifting("arange")
+def arange(call: Call) -> View:
+    """start, start + step, …"""
+    (length,) = call.shape()
+    start, step = call.number("start", 0), call.number("step", 1)
+    if length == 1:
+        return constant(call, start, (length,))
+    return call.pointwise(start + step * x, (positions(call, length),), whole=call.dtype().startswith("int"))
+
+
+@lifting("linspace")
+def linspace(call: Call) -> View:
+    """As many numbers from start to end, equally far apart."""
+    (length,) = call.shape()
+    start, end = call.number("start"), call.number("end")
+    return call.pointwise(start + (end - start) * x / (length - 1), (positions(call, length),), whole=False)
+
+
+@lifting("eye")
+def eye(call: Call) -> View:
+    """1 on the diagonal."""
+    rows, columns = (positions(call, s) for s in call.shape())
+    return call.pointwise(where(sp.Eq(x, argument(1)), 1, 0), (_column(rows), columns), whole=False)
+
+
+def _column(view: View) -> View:
+    return View(view.node, (*view.axes, ()))
+
+
+@lifting("tril", "triu")
+def triangle(call: Call) -> View:
+    """What lies on or below (above) the diagonal that many places off, else 0."""
+    view = call.tensor("self")
+    rows, columns = (positions(call, s) for s in view.shape[-2:])
+    offset = call.number("diagonal", 0)
+    distance = argument(2) - argument(1)
+    inside = distance <= offset if ".tril" in call.instruction.name else distance >= offset
+    return call.pointwise(where(inside, x, 0), (view, _column(rows), columns), whole=call.equations[view.node].whole)
+
+
+@lifting("diag_embed")
+def diag_embed(call: Call) -> View:
+    """The last axis on the diagonal of two."""
+    if (call.raw("offset") or 0, call.raw("dim1", -2), call.raw("dim2", -1)) != (0, -2, -1):
+        raise call.refusal("its diagonal is not the main one of the last two axes")
+    view = call.tensor("self")
+    rows, columns = (positions(call, view.shape[-1]) for _ in range(2))
+    expr = where(sp.Eq(argument(1), argument(2)), x, 0)
+    return call.pointwise(expr, (View(view.node, (*view.axes, ())), _column(rows), columns), whole=False)
+
+
+# -- drawn at random: constants to the chain rule, whose values the run that is compared with gives ------------------------
+
+
+def drawn(call: Call, output: int = 0) -> View:
+    """A leaf for the numbers that this operator draws, in the order of the run."""
+    name = f"{call.instruction.name.removeprefix('aten.').partition('.')[0]} #{call.instruction.index}"
+    shape = call.shape(output)
+    node = call.equations.add(ir.Leaf("random", name), shape)
+    from calc.mathematics.autodiff.views import of_node
+
+    return of_node(call.equations, node)
+
+
+@lifting("rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "bernoulli", "uniform", "multinomial")
+def random(call: Call) -> View:
+    return drawn(call)
+
+
+@lifting("exponential", "poisson", "normal_functional")
+def random_too(call: Call) -> View:
+    return drawn(call)
+
+
+@lifting("native_dropout")
+def native_dropout(call: Call) -> list[Any]:
+    """Y = X · mask/(1 - p)."""
+    rate = call.number("p")
+    view = call.tensor("input")
+    if rate == 0 or call.raw("train") is False:
+        return [view, constant(call, sp.Integer(1), call.shape(1))]
+    mask = drawn(call, 1)
+    return [call.pointwise(x * argument(1) / (1 - rate), (view, mask)), mask]

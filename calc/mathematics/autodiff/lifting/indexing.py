@@ -1,0 +1,197 @@
+"""Reading and writing by positions: embeddings, gather and scatter, index tensors, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import Index, Operand, Pick, argument, place
+from calc.mathematics.autodiff.lifting.creation import positions
+from calc.mathematics.autodiff.scalar import where
+from calc.mathematics.autodiff.views import Part, View
+
+x, y = argument(0), argument(1)
+
+
+def _nonnegative(call: Call, index: View, size: sp.Expr) -> View:
+    """Positions counted from the end where they are negative."""
+    if index.node in call.lifter.below or isinstance(call.equations[index.node].op, ir.Iota | ir.Best | ir.Order):
+        return index
+    return call.pointwise(where(x < 0, x + size, x), (index,), whole=True)
+
+
+@lifting("embedding")
+def embedding(call: Call) -> View:
+    """Y[…, d] = W[I[…], d]. A row for padding is a constant: torch gives it no gradient."""
+    weight, index = call.views.plain(call.tensor("weight")), call.views.dense(call.tensor("indices"))
+    padding = call.integer("padding_idx", -1)
+    if call.raw("scale_grad_by_freq", False):
+        raise call.refusal("its gradient is divided by how often a row is read, which is no derivative")
+    if padding >= 0 and call.lifter.active(weight.node):
+        weight = _held(call, weight, padding)
+    rank = len(call.equations[index.node].shape)
+    shape = (*call.equations[index.node].shape, weight.shape[1])
+    coordinates = (Pick(Operand(index.node, tuple(range(rank)))), Index(place(rank)))
+    node = call.equations.add(ir.Gather(weight.node, coordinates), shape)
+    return View(node, (*index.axes, (Part(rank, weight.shape[1]),)))
+
+
+def _held(call: Call, weight: View, row: int) -> View:
+    held = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
+    rows = positions(call, weight.shape[0])
+    expr = where(sp.Eq(argument(2), row), y, x)
+    return call.pointwise(expr, (weight, View(held, weight.axes), View(rows.node, (*rows.axes, ()))), whole=False)
+
+
+@lifting("index_select")
+def index_select(call: Call) -> View:
+    """Y[…, i, …] = X[…, I[i], …]."""
+    view, index = call.views.plain(call.tensor("self")), call.tensor("index")
+    axis = call.axis(view, "dim", 0)
+    return _by_index(call, view, axis, call.views.plain(index if index.axes else View(index.node, ((),))))
+
+
+def _by_index(call: Call, view: View, axis: int, index: View) -> View:
+    """Positions of one axis by a tensor of one axis."""
+    if not view.axes[axis]:
+        return view
+    at = view.axes[axis][0].axis
+    assert at is not None
+    shape = call.equations[view.node].shape
+    if not index.axes[0]:
+        picks = Pick(Operand(index.node, ()))
+        coordinates: list[Index | Pick] = [picks if i == at else Index(place(i - (i > at))) for i in range(len(shape))]
+        node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), (*shape[:at], *shape[at + 1 :]))
+        moved = tuple(tuple(Part(p.axis - (p.axis > at), p.size) for p in a if p.axis is not None) for a in view.axes)
+        return View(node, (*moved[:axis], (), *moved[axis + 1 :]))
+    length = index.shape[0]
+    coordinates = [Pick(Operand(index.node, (i,))) if i == at else Index(place(i)) for i in range(len(shape))]
+    node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), (*shape[:at], length, *shape[at + 1 :]))
+    return View(node, (*view.axes[:axis], (Part(at, length),), *view.axes[axis + 1 :]))
+
+
+def taken(call: Call, view: View, axis: int, index: View, drop: bool = False) -> View:
+    """Y[…] = X[…, I[…], …]: along one axis by positions for each of the other places (``torch.gather``). ``index`` has the axes of
+    the tensor; with ``drop`` its axis ``axis`` has size 1 and is dropped."""
+    view, index = call.views.plain(view), call.views.plain(index)
+    shape = call.equations[view.node].shape
+    labels = {a: i for i, a in enumerate(i for i, axes in enumerate(index.axes) if axes)}
+    coordinates: list[Index | Pick] = [Index(sp.Integer(0))] * len(shape)
+    for i, axes in enumerate(view.axes):
+        if axes:
+            at = axes[0].axis
+            assert at is not None
+            pick = Pick(Operand(index.node, tuple(range(len(labels)))))
+            coordinates[at] = pick if i == axis else Index(place(labels[i]) if i in labels else sp.Integer(0))
+    sizes = call.equations[index.node].shape
+    node = call.equations.add(ir.Gather(view.node, tuple(coordinates)), sizes)
+    made = View(node, index.axes)
+    return View(node, tuple(a for i, a in enumerate(made.axes) if i != axis)) if drop else made
+
+
+@lifting("take")
+def take(call: Call) -> View:
+    """Elements by their place in the whole tensor, row after row."""
+    view, index = call.tensor("self"), call.views.dense(call.tensor("index"))
+    flat = call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    index = _nonnegative(call, index, flat.shape[0])
+    shape = call.equations[index.node].shape
+    pick = Pick(Operand(index.node, tuple(range(len(shape)))))
+    return View(call.equations.add(ir.Gather(flat.node, (pick,)), shape), index.axes)
+
+
+@lifting("gather", "take_along_dim")
+def gather(call: Call) -> View:
+    view = call.tensor("self")
+    index = call.tensor("index" if call.has("index") else "indices")
+    return taken(call, view, call.axis(view), index)
+
+
+@lifting("index", "_unsafe_index")
+def index(call: Call) -> View:
+    """Y[…] = X[I[…], …], the index tensors broadcast against each other."""
+    view = call.views.plain(call.tensor("self"))
+    given = [None if v is None else call.as_view(v) for v in call.raw("indices")]
+    if any(call.lifter.program.values[r.value].dtype in ("bool", "uint8") for r in call.raw("indices") if r is not None):
+        raise call.refusal("a mask chooses how many elements there are")
+    coordinates, axes = indexed(call, view, given)
+    shape = tuple(p.size for a in axes for p in a)
+    return View(call.equations.add(ir.Gather(view.node, tuple(coordinates)), shape, whole=call.equations[view.node].whole), axes)
+
+
+def indexed(call: Call, view: View, given: Sequence[View | None]) -> tuple[list[Index | Pick], tuple[tuple[Part, ...], ...]]:
+    """Coordinates of an indexing, and the axes of what it gives: those of the indices where they stand together, else in front."""
+    chosen = [i for i, v in enumerate(given) if v is not None]
+    rank = max(len(v.axes) for v in given if v is not None)
+    together = _broadcast(call, [v for v in given if v is not None], rank)
+    at = chosen[0] if chosen == list(range(chosen[0], chosen[-1] + 1)) else 0
+    before = [i for i in range(len(view.axes)) if i not in chosen and i < at]
+    after = [i for i in range(len(view.axes)) if i not in chosen and i not in before]
+    shared = [next((v.axes[j][0].size for v in together if v.axes[j]), sp.Integer(1)) for j in range(rank)]
+    sizes = [*(view.shape[i] for i in before), *shared, *(view.shape[i] for i in after)]
+    labels = [sum(s != 1 for s in sizes[:n]) for n in range(len(sizes))]
+    axes = tuple((Part(label, s),) if s != 1 else () for label, s in zip(labels, sizes, strict=True))
+    own = dict(zip([*before, *after], [*labels[: len(before)], *labels[len(before) + rank :]], strict=True))
+    coordinates: list[Index | Pick] = [Index(sp.Integer(0))] * len(call.equations[view.node].shape)
+    indices = dict(zip(chosen, together, strict=True))
+    for i, axis in enumerate(view.axes):
+        if not axis or axis[0].axis is None:
+            continue
+        if i in own:
+            coordinates[axis[0].axis] = Index(place(own[i]))
+            continue
+        index = _nonnegative(call, indices[i], view.shape[i])
+        carried = {a[0].axis: labels[len(before) + j] for j, a in enumerate(index.axes) if a}
+        coordinates[axis[0].axis] = Pick(Operand(index.node, tuple(carried[k] for k in range(len(carried)))))
+    return coordinates, axes
+
+
+def _broadcast(call: Call, views: Sequence[View], rank: int) -> list[View]:
+    """The index tensors with as many axes each, every one of one part."""
+    padded = [View(v.node, (*(() for _ in range(rank - len(v.axes))), *v.axes)) for v in views]
+    return [call.views.plain(v) for v in padded]
+
+
+@lifting("one_hot")
+def one_hot(call: Call) -> View:
+    view = call.views.dense(call.tensor("self"))
+    size = call.shape()[-1]
+    rank = len(call.equations[view.node].shape)
+    node = call.equations.add(ir.Delta(Operand(view.node, tuple(range(rank)))), (*call.equations[view.node].shape, size), whole=True)
+    return View(node, (*view.axes, (Part(rank, size),)))
+
+
+@lifting("select_scatter")
+def select_scatter(call: Call) -> View:
+    """One position of an axis replaced."""
+    view, source = call.views.plain(call.tensor("self")), call.tensor("src")
+    axis, index = call.axis(view, "dim", 0), call.integer("index")
+    at = sp.Integer(index) if index >= 0 else view.shape[axis] + index
+    spread = View(source.node, (*source.axes[:axis], (), *source.axes[axis:]))
+    return call.pointwise(where(sp.Eq(argument(2), at), y, x), (view, spread, _along(call, view, axis)))
+
+
+@lifting("slice_scatter")
+def slice_scatter(call: Call) -> View:
+    """A stretch of an axis replaced."""
+    view, source = call.views.plain(call.tensor("self")), call.views.plain(call.tensor("src"))
+    axis = call.axis(view, "dim", 0)
+    start, length = call.raw("start") or 0, source.shape[axis]
+    if call.integer("step", 1) != 1 or not isinstance(start, int) or not source.axes[axis]:
+        raise call.refusal("its stretch has steps, or begins where a size says")
+    first = sp.Integer(start) if start >= 0 else view.shape[axis] + start
+    moved = source.axes[axis][0].axis
+    places = tuple(Index(place(i) - first if i == moved else place(i)) for i in range(len(call.equations[source.node].shape)))
+    shape = tuple(view.shape[i] for i, a in enumerate(source.axes) if a)
+    padded = View(call.equations.add(ir.Gather(source.node, places, sp.Integer(0)), shape), source.axes)
+    inside = sp.And(argument(2) >= first, argument(2) < first + length)
+    return call.pointwise(where(inside, y, x), (view, padded, _along(call, view, axis)))
+
+
+def _along(call: Call, view: View, axis: int) -> View:
+    """The positions of one axis."""
+    at = positions(call, view.shape[axis])
+    return View(at.node, (*(() for _ in view.axes[:axis]), *at.axes, *(() for _ in view.axes[axis + 1 :])))

@@ -1,0 +1,118 @@
+"""Norms from their definitions: centre, divide by the root of the mean square, scale and shift."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sympy as sp
+
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import argument
+from calc.mathematics.autodiff.lifting.reductions import reduce
+from calc.mathematics.autodiff.views import View
+
+x, y, z = argument(0), argument(1), argument(2)
+_ROOT = sp.Rational(-1, 2)
+
+
+def normalized(call: Call, view: View, axes: Collection[int]) -> tuple[View, View, View, View]:
+    """n = (x - μ) r with μ = mean(x), v = mean((x - μ)²), r = 1/√(v + ε): n, μ, r and v."""
+    centre = reduce(call, view, axes, "mean", keep=True, name="μ")
+    centred = call.pointwise(x - y, (view, centre), name="c")
+    var = reduce(call, call.pointwise(x**2, (centred,), name="c²"), axes, "mean", keep=True, name="v")
+    scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="r")
+    return call.pointwise(x * y, (centred, scale), name="n"), centre, scale, var
+
+
+def scaled(call: Call, view: View, weight: View | None, bias: View | None) -> View:
+    """n w + b."""
+    views = [v for v in (view, weight, bias) if v is not None]
+    expr = x if weight is None else x * y
+    if bias is not None:
+        expr += argument(len(views) - 1)
+    return call.pointwise(expr, views, name="")
+
+
+def _optional(call: Call, name: str) -> View | None:
+    return call.tensor(name) if call.has(name) else None
+
+
+@lifting("native_layer_norm")
+def layer_norm(call: Call) -> list[View]:
+    """Ba, Kiros and Hinton 2016: y = n w + b over the last axes."""
+    view = call.tensor("input")
+    axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
+    n, centre, scale, _ = normalized(call, view, axes)
+    return [scaled(call, n, _optional(call, "weight"), _optional(call, "bias")), centre, scale]
+
+
+@lifting("_fused_rms_norm", "rms_norm")
+def rms_norm(call: Call) -> Any:
+    """Zhang and Sennrich 2019: y = x r w, r = 1/√(mean(x²) + ε)."""
+    view = call.tensor("input")
+    axes = range(len(view.axes) - len(call.raw("normalized_shape")), len(view.axes))
+    square = reduce(call, call.pointwise(x**2, (view,), name="x²"), axes, "mean", keep=True, name="m")
+    scale = call.pointwise((x + call.number("eps", 2.220446049250313e-16)) ** _ROOT, (square,), name="r")
+    made = scaled(call, call.pointwise(x * y, (view, scale), name="n"), _optional(call, "weight"), None)
+    return made if "fused" not in call.instruction.name else [made, scale]
+
+
+@lifting("native_group_norm")
+def group_norm(call: Call) -> list[View]:
+    """Wu and He 2018: channels in groups, each normalised with its places."""
+    view = call.tensor("input")
+    groups = call.integer("group")
+    shape = view.shape
+    inside = sp.cancel(shape[1] / groups)
+    grouped = call.views.reshaped(view, (shape[0], sp.Integer(groups), inside, *shape[2:]))
+    n, centre, scale, _ = normalized(call, grouped, range(2, len(grouped.axes)))
+    made = scaled(call, call.views.reshaped(n, shape), _channels(call, "weight", view), _channels(call, "bias", view))
+    flat = [call.views.reshaped(v, (shape[0], sp.Integer(groups))) for v in (centre, scale)]
+    return [made, *flat]
+
+
+def _channels(call: Call, name: str, view: View) -> View | None:
+    """A number a channel, with an axis for each of the places."""
+    found = _optional(call, name)
+    return None if found is None else View(found.node, (*found.axes, *(() for _ in view.axes[2:])))
+
+
+def _along_channels(view: View, like: View) -> View:
+    return View(view.node, ((), view.axes[0], *(() for _ in like.axes[2:]))) if len(view.axes) == 1 else view
+
+
+@lifting("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm", "_native_batch_norm_legit_functional")
+def batch_norm(call: Call) -> Any:
+    """Ioffe and Szegedy 2015: in training over all but the channels, in evaluation by the running statistics, which are constants."""
+    view = call.tensor("input")
+    training = bool(call.raw("training", True))
+    axes = [i for i in range(len(view.axes)) if i != 1]
+    if training:
+        n, centre, scale, _ = normalized(call, view, axes)
+    else:
+        centre, var = (_along_channels(call.tensor(name), view) for name in ("running_mean", "running_var"))
+        scale = call.pointwise((x + call.number("eps", 1e-5)) ** _ROOT, (var,), name="r")
+        n = call.pointwise((x - y) * z, (view, centre, scale), name="n")
+    made = scaled(call, n, _channels(call, "weight", view), _channels(call, "bias", view))
+    return [made, _flat(centre), _flat(scale)]
+
+
+def _flat(view: View) -> View:
+    return View(view.node, tuple(axis for axis in view.axes if axis))
+
+
+@lifting("_batch_norm_with_update", "_batch_norm_no_update")
+def batch_norm_too(call: Call) -> Any:
+    return batch_norm(call)
+
+
+@lifting("_weight_norm_interface", "_weight_norm")
+def weight_norm(call: Call) -> Any:
+    """w = g v/‖v‖, the norm over all axes but one."""
+    v, g = call.tensor("v"), call.tensor("g")
+    axis = call.integer("dim", 0) % len(v.axes)
+    axes = [i for i in range(len(v.axes)) if i != axis]
+    length = call.pointwise(sp.sqrt(x), (reduce(call, call.pointwise(x**2, (v,)), axes, "sum", keep=True),))
+    made = call.pointwise(x * y / z, (v, g, length))
+    return [made, length] if "interface" in call.instruction.name else made

@@ -1,0 +1,43 @@
+"""Sorting and the largest few: an order is taken, and elements are read in it."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.lifting.indexing import taken
+from calc.mathematics.autodiff.lifting.shapes import narrowed
+from calc.mathematics.autodiff.views import View
+
+
+def _ordered(call: Call, view: View, axis: int, descending: bool) -> tuple[View, View]:
+    """The elements in order along an axis, and where they stood."""
+    view = call.views.plain(view)
+    at = view.axes[axis][0].axis
+    assert at is not None
+    shape = call.equations[view.node].shape
+    order = View(call.equations.add(ir.Order(view.node, at, descending), shape, whole=True), view.axes)
+    return taken(call, view, axis, order), order
+
+
+@lifting("sort")
+def sort(call: Call) -> list[View]:
+    view = call.tensor("self")
+    return list(_ordered(call, view, call.axis(view), bool(call.raw("descending", False))))
+
+
+@lifting("argsort")
+def argsort(call: Call) -> View:
+    view = call.tensor("self")
+    return _ordered(call, view, call.axis(view), bool(call.raw("descending", False)))[1]
+
+
+@lifting("topk")
+def topk(call: Call) -> list[View]:
+    """The k largest (smallest), in order, and where they stood."""
+    view = call.tensor("self")
+    axis = call.axis(view)
+    _, order = _ordered(call, view, axis, bool(call.raw("largest", True)))
+    first = narrowed(call, order, axis, sp.Integer(0), call.shape()[axis])
+    return [taken(call, view, axis, first), first]

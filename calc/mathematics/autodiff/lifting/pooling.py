@@ -1,0 +1,135 @@
+"""Pooling: windows of places as a gather, and a mean or a maximum over them; interpolation by nearest places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import Operand, argument, place
+from calc.mathematics.autodiff.lifting.convolution import full
+from calc.mathematics.autodiff.sizes import INFINITY, quotient
+from calc.mathematics.autodiff.views import View, of_node
+
+x, y = argument(0), argument(1)
+
+
+def _windows(call: Call, view: View, count: int, fill: sp.Expr) -> tuple[int, list[sp.Expr]]:
+    """Labels: the axes in front, places of the result, places of the window."""
+
+    def each(name: str, default: list[sp.Expr]) -> list[sp.Expr]:
+        found = call.sizes(name, ())
+        return default if not found else found * count if len(found) == 1 else found
+
+    one, none = [sp.Integer(1)] * count, [sp.Integer(0)] * count
+    kernel = each("kernel_size", one)
+    stride, padding, dilation = each("stride", kernel), each("padding", none), each("dilation", one)
+    out = call.shape()
+    n = len(out) - count
+    places = [ir.Index(place(i)) for i in range(n)]
+    places += [ir.Index(sp.expand(stride[i] * place(n + i) + dilation[i] * place(n + count + i) - padding[i])) for i in range(count)]
+    # A result that is rounded up, or padded, looks at places outside.
+    node = call.equations.add(ir.Gather(full(call, view), tuple(places), fill), (*out, *kernel), name="X'")
+    return node, kernel
+
+
+def _over(call: Call, node: int, kernel: list[sp.Expr], kind: str) -> View:
+    shape = call.shape()
+    rank = len(shape) + len(kernel)
+    made = call.equations.add(ir.Reduce(kind, Operand(node, tuple(range(rank)))), shape, tuple(kernel))
+    return of_node(call.equations, made)
+
+
+@lifting("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(call: Call) -> View:
+    count = int(call.instruction.name.removeprefix("aten.max_pool")[0])
+    node, kernel = _windows(call, call.tensor("self"), count, -INFINITY)
+    return _over(call, node, kernel, "max")
+
+
+@lifting("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_indices(call: Call) -> list[Any]:
+    return [max_pool(call), None]
+
+
+@lifting("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(call: Call) -> View:
+    """The mean of a window. Padding counts as zeros, or not at all; what lies beyond the padding never counts."""
+    count = int(call.instruction.name.removeprefix("aten.avg_pool")[0])
+    view = call.tensor("self")
+    node, kernel = _windows(call, view, count, sp.Integer(0))
+    padded = any(p != 0 for p in call.sizes("padding", (0,)))
+    if call.raw("ceil_mode", False) or call.has("divisor_override"):
+        raise call.refusal("its windows go beyond the padding, or have a divisor of their own")
+    if not padded or call.raw("count_include_pad", True):
+        return _over(call, node, kernel, "mean")
+    ones = call.equations.map(sp.Integer(1), (), view.shape)
+    from calc.mathematics.autodiff.views import Part
+
+    inside, _ = _windows(call, View(ones, tuple((Part(i, s),) for i, s in enumerate(view.shape))), count, sp.Integer(0))
+    return call.pointwise(x / y, (_over(call, node, kernel, "sum"), _over(call, inside, kernel, "sum")))
+
+
+@lifting("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d")
+def adaptive_avg_pool(call: Call) -> View:
+    """The mean of equal windows."""
+    view = call.tensor("self")
+    shape, out = view.shape, call.shape()
+    count = len(call.raw("output_size"))
+    lead = len(shape) - count
+    sizes, axes = [*shape[:lead]], []
+    for have, want in zip(shape[lead:], out[lead:], strict=True):
+        window = quotient(have, want)
+        if window is None:
+            raise call.refusal(f"its windows differ in size: {have} places become {want}")
+        axes.append(len(sizes) + 1)
+        sizes += [want, window]
+    from calc.mathematics.autodiff.lifting.reductions import reduce
+
+    return call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, "mean"), out)
+
+
+@lifting("adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_max_pool1d")
+def adaptive_max_pool(call: Call) -> list[Any]:
+    view = call.tensor("self")
+    shape, out = view.shape, call.shape()
+    count = len(call.raw("output_size"))
+    lead = len(shape) - count
+    sizes, axes = [*shape[:lead]], []
+    for have, want in zip(shape[lead:], out[lead:], strict=True):
+        window = quotient(have, want)
+        if window is None:
+            raise call.refusal(f"its windows differ in size: {have} places become {want}")
+        axes.append(len(sizes) + 1)
+        sizes += [want, window]
+    from calc.mathematics.autodiff.lifting.reductions import reduce
+
+    return [call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, "max"), out), None]
+
+
+@lifting("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def upsample_nearest(call: Call) -> View:
+    """Every place takes the nearest one: place ⌊i n/m⌋ of n where there are m."""
+    view = call.tensor("self")
+    shape, out = view.shape, call.shape()
+    places = tuple(ir.Index(place(i) if shape[i] == out[i] else sp.floor(place(i) * shape[i] / out[i])) for i in range(len(out)))
+    return of_node(call.equations, call.equations.add(ir.Gather(full(call, view), places), out))
+
+
+@lifting("pixel_shuffle", "pixel_unshuffle")
+def pixel_shuffle(call: Call) -> View:
+    """Channels become places, or places channels."""
+    view = call.tensor("self")
+    *lead, c, h, w = view.shape
+    up = call.has("upscale_factor")
+    r = call.sizes("upscale_factor" if up else "downscale_factor")[0]
+    n = len(lead)
+    if up:
+        made = call.views.reshaped(view, (*lead, quotient(c, r * r) or c, r, r, h, w))
+        order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    else:
+        made = call.views.reshaped(view, (*lead, c, quotient(h, r) or h, r, quotient(w, r) or w, r))
+        order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return call.views.reshaped(View(made.node, tuple(made.axes[i] for i in order)), call.shape())

@@ -1,0 +1,246 @@
+"""Sums, means, extremes and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting
+from calc.mathematics.autodiff.ir import Operand, argument
+from calc.mathematics.autodiff.sizes import product
+from calc.mathematics.autodiff.views import Part, View
+
+x, y = argument(0), argument(1)
+
+
+def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", keep: bool = False, name: str = "") -> View:
+    """The view reduced over ``axes``, which stay with size 1 where ``keep``. A repetition is not run through: its size counts."""
+    if kind == "prod":
+        view = call.views.dense(view)
+    labels: dict[int, int] = {}
+    shape: list[sp.Expr] = []
+    kept: list[tuple[Part, ...]] = []
+    for i, axis in enumerate(view.axes):
+        if i in axes:
+            kept += [()] if keep else []
+            continue
+        parts = []
+        for part in axis:
+            if part.axis is not None:
+                labels[part.axis] = len(shape)
+                parts.append(Part(len(shape), part.size))
+                shape.append(part.size)
+            else:
+                parts.append(part)
+        kept.append(tuple(parts))
+    inner: list[sp.Expr] = []
+    times = sp.Integer(1)
+    for i in axes:
+        for part in view.axes[i]:
+            if part.axis is not None:
+                labels[part.axis] = len(shape) + len(inner)
+                inner.append(part.size)
+            else:
+                times *= part.size
+    operand = Operand(view.node, tuple(labels[i] for i in range(len(labels))))
+    node = call.equations.total(operand, tuple(shape), tuple(inner), kind, name=name)
+    made = View(node, tuple(kept))
+    return call.pointwise(x * times, (made,)) if kind == "sum" and times != 1 else made
+
+
+def _keep(call: Call) -> bool:
+    return bool(call.raw("keepdim", False))
+
+
+@lifting("sum", "nansum")
+def total(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, view, call.axes(view), "sum", _keep(call))
+
+
+@lifting("mean")
+def mean(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, view, call.axes(view), "mean", _keep(call))
+
+
+@lifting("prod")
+def prod(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, view, call.axes(view), "prod", _keep(call))
+
+
+@lifting("amax", "amin")
+def extreme(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, view, call.axes(view), call.instruction.name.removeprefix("aten.a")[:3], _keep(call))
+
+
+@lifting("max", "min")
+def extreme_of_all(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, view, range(len(view.axes)), call.instruction.name.removeprefix("aten.")[:3])
+
+
+@lifting("max.dim", "min.dim")
+def extreme_along(call: Call) -> list[View]:
+    """The value where the extreme is, and where that is."""
+    view = call.tensor("self")
+    axis = call.axis(view)
+    where = best(call, view, axis, call.instruction.name.removeprefix("aten.")[:3])
+    return [_picked(call, view, axis, where, _keep(call)), _kept(where, axis, _keep(call))]
+
+
+def best(call: Call, view: View, axis: int, kind: str) -> View:
+    """Positions of the largest or smallest along an axis, which is gone."""
+    view = call.views.merged(call.views.dense(view), axis)
+    if not view.axes[axis]:
+        left = [s for i, s in enumerate(view.shape) if i != axis]
+        return View(call.equations.map(sp.Integer(0), (), (), whole=True), tuple((Part(None, s),) if s != 1 else () for s in left))
+    at = view.axes[axis][0].axis
+    shape = call.equations[view.node].shape
+    others = [i for i in range(len(shape)) if i != at]
+    labels = tuple(len(others) if i == at else others.index(i) for i in range(len(shape)))
+    node = call.equations.add(
+        ir.Best(kind, Operand(view.node, labels)), tuple(shape[i] for i in others), (view.axes[axis][0].size,), whole=True
+    )
+    axes = tuple(tuple(Part(others.index(p.axis), p.size) for p in a if p.axis is not None) for i, a in enumerate(view.axes) if i != axis)
+    return View(node, axes)
+
+
+def _kept(view: View, axis: int, keep: bool) -> View:
+    return View(view.node, (*view.axes[:axis], (), *view.axes[axis:])) if keep else view
+
+
+def _picked(call: Call, view: View, axis: int, where: View, keep: bool) -> View:
+    from calc.mathematics.autodiff.lifting.indexing import taken
+
+    return _kept(taken(call, view, axis, _kept(where, axis, True), drop=True), axis, keep)
+
+
+@lifting("argmax", "argmin")
+def argbest(call: Call) -> View:
+    view = call.tensor("self")
+    kind = call.instruction.name.removeprefix("aten.arg")[:3]
+    if call.raw("dim") is None:
+        return best(call, View(view.node, (tuple(view.parts),)), 0, kind)
+    axis = call.axis(view)
+    return _kept(best(call, view, axis, kind), axis, _keep(call))
+
+
+@lifting("any", "all")
+def some(call: Call) -> View:
+    view = call.tensor("self")
+    truth = call.lifter.truth(sp.Ne(x, 0), (view,))
+    axes = call.axes(view) if call.has("dim") else list(range(len(view.axes)))
+    return reduce(call, truth, axes, "max" if ".any" in call.instruction.name else "min", _keep(call))
+
+
+@lifting("count_nonzero")
+def count(call: Call) -> View:
+    view = call.tensor("self")
+    return reduce(call, call.lifter.truth(sp.Ne(x, 0), (view,)), call.axes(view))
+
+
+@lifting("var", "std", "var_mean", "std_mean")
+def spread(call: Call) -> Any:
+    """Σ (x - mean)²/(n - correction), or the root of it."""
+    view = call.tensor("self")
+    axes = call.axes(view)
+    given = call.raw("correction", call.raw("unbiased", 1))
+    n = product(view.shape[i] for i in axes)
+    centre = reduce(call, view, axes, "mean", keep=True, name="μ")
+    centred = call.pointwise(x - y, (view, centre), name="c")
+    squares = call.pointwise(x**2, (centred,))
+    correction = sp.Integer(1) if given is None else sp.Integer(int(given))
+    var = call.pointwise(x / (n - correction), (reduce(call, squares, axes, "sum", _keep(call)),), name="v")
+    name = call.instruction.name
+    made = call.pointwise(sp.sqrt(x), (var,)) if ".std" in name else var
+    if "_mean" not in name:
+        return made
+    return [made, reduce(call, view, axes, "mean", _keep(call), name="μ")]
+
+
+@lifting("norm", "linalg_vector_norm")
+def norm(call: Call) -> View:
+    """(Σ |x|ᵖ)^(1/p), the largest |x| for p = ∞."""
+    view = call.tensor("self")
+    axes = call.axes(view)
+    order = call.number("p" if call.has("p") else "ord", 2)
+    size = call.pointwise(sp.Abs(x), (view,))
+    if order.is_infinite or order.has(sp.Symbol("infinity", positive=True)):
+        return reduce(call, size, axes, "max" if order.as_coeff_Mul()[0] > 0 else "min", _keep(call))
+    if order == 0:
+        return reduce(call, call.lifter.truth(sp.Ne(x, 0), (view,)), axes, "sum", _keep(call))
+    if order == 1:
+        return reduce(call, size, axes, "sum", _keep(call))
+    powers = call.pointwise(x**order, (view if order.is_integer and order % 2 == 0 else size,))
+    return call.pointwise(x ** (1 / order), (reduce(call, powers, axes, "sum", _keep(call)),))
+
+
+@lifting("logsumexp")
+def logsumexp(call: Call) -> View:
+    """log Σ exp(x)."""
+    from calc.mathematics.autodiff.lifting.softmax import log_total
+
+    view = call.tensor("self")
+    return log_total(call, view, call.axes(view), _keep(call))
+
+
+@lifting("cumsum")
+def cumsum(call: Call) -> View:
+    view = call.views.plain(call.tensor("self"))
+    axis = call.axis(view)
+    if not view.axes[axis]:
+        return view
+    at = view.axes[axis][0].axis
+    assert at is not None
+    whole = call.equations[view.node].whole
+    return View(call.equations.add(ir.Cumulate(view.node, at), call.equations[view.node].shape, whole=whole), view.axes)
+
+
+@lifting("logcumsumexp")
+def logcumsumexp(call: Call) -> View:
+    """log of the running sums of exp(x - M), plus M."""
+    from calc.mathematics.autodiff.lifting.softmax import shifted
+
+    view = call.views.plain(call.tensor("self"))
+    axis = call.axis(view)
+    if not view.axes[axis]:
+        return view
+    less, largest = shifted(call, view, (axis,))
+    powers = call.views.plain(call.pointwise(sp.exp(x), (less,), name="E"))
+    at = powers.axes[axis][0].axis
+    assert at is not None
+    run = View(call.equations.add(ir.Cumulate(powers.node, at), call.equations[powers.node].shape), powers.axes)
+    return call.pointwise(sp.log(x) + y, (run, largest))
+
+
+@lifting("_cdist_forward", "_euclidean_dist", "cdist", "pairwise_distance")
+def distances(call: Call) -> View:
+    """(Σ |a - b|ᵖ)^(1/p) of every row of one with every row of the other; between equal rows torch has the gradient 0."""
+    a, b = call.tensor("x1"), call.tensor("x2")
+    order = call.number("p", 2)
+    apart = call.pointwise(x - y, (View(a.node, (*a.axes[:-1], (), a.axes[-1])), View(b.node, (*b.axes[:-2], (), *b.axes[-2:]))))
+    last = len(apart.axes) - 1
+    if order.has(sp.Symbol("infinity", positive=True)) or order == 0:
+        raise call.refusal("its norm is of order 0 or infinity")
+    powers = call.pointwise(x**order if order.is_integer and order % 2 == 0 else sp.Abs(x) ** order, (apart,))
+    total = reduce(call, powers, (last,))
+    return call.pointwise(sp.Piecewise((x ** (1 / order), x > 0), (0, True)), (total,))
+
+
+@lifting("trace")
+def trace(call: Call) -> View:
+    """The sum of the diagonal."""
+    from calc.mathematics.autodiff.lifting.creation import positions
+
+    view = call.tensor("self")
+    rows, columns = (positions(call, s) for s in view.shape)
+    there = call.pointwise(
+        sp.Piecewise((x, sp.Eq(y, argument(2))), (0, True)), (view, View(rows.node, (*rows.axes, ())), columns), whole=False
+    )
+    return reduce(call, there, (0, 1))

@@ -1,0 +1,270 @@
+"""Views and rearrangements: most move nothing and are no equation; a slice, a concatenation, a padding are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.call import Call, lifting, size_of
+from calc.mathematics.autodiff.ir import place
+from calc.mathematics.autodiff.sizes import number
+from calc.mathematics.autodiff.views import Part, View
+
+
+@lifting("view", "_unsafe_view", "reshape", "_reshape_alias", "flatten", "unflatten")
+def view(call: Call) -> View:
+    return call.views.reshaped(call.tensor("self"), call.shape())
+
+
+@lifting("view.dtype")
+def reinterpreted(call: Call) -> View:
+    raise call.refusal("it reads the bits of numbers as another format")
+
+
+def permuted(view: View, order: Sequence[int]) -> View:
+    return View(view.node, tuple(view.axes[i] for i in order))
+
+
+@lifting("t", "numpy_T", "adjoint", "mT", "matrix_H")
+def transposed(call: Call) -> View:
+    view = call.tensor("self")
+    order = list(range(len(view.axes)))
+    return permuted(view, [*order[:-2], *reversed(order[-2:])])
+
+
+@lifting("transpose", "swapaxes", "swapdims")
+def swapped(call: Call) -> View:
+    view = call.tensor("self")
+    first, second = call.axis(view, "dim0"), call.axis(view, "dim1")
+    order = list(range(len(view.axes)))
+    if order:
+        order[first], order[second] = order[second], order[first]
+    return permuted(view, order)
+
+
+@lifting("permute")
+def permute(call: Call) -> View:
+    view = call.tensor("self")
+    return permuted(view, [d % len(view.axes) for d in call.raw("dims")])
+
+
+@lifting("unsqueeze")
+def unsqueeze(call: Call) -> View:
+    view = call.tensor("self")
+    at = call.integer("dim") % (len(view.axes) + 1)
+    return View(view.node, (*view.axes[:at], (), *view.axes[at:]))
+
+
+@lifting("squeeze")
+def squeeze(call: Call) -> View:
+    view = call.tensor("self")
+    given = call.raw("dim")
+    chosen = range(len(view.axes)) if given is None else [d % len(view.axes) for d in ((given,) if isinstance(given, int) else given)]
+    return View(view.node, tuple(axis for i, axis in enumerate(view.axes) if i not in chosen or view.shape[i] != 1))
+
+
+def expanded(call: Call, view: View, shape: Sequence[sp.Expr]) -> View:
+    """The view repeated along axes of size 1 and along new ones in front."""
+    lead = len(shape) - len(view.axes)
+    axes = []
+    for i, size in enumerate(shape):
+        axis = view.axes[i - lead] if i >= lead else ()
+        axes.append(axis if axis or size == 1 else (Part(None, size),))
+    return View(view.node, tuple(axes))
+
+
+@lifting("expand", "expand_as", "broadcast_to", "expand_copy")
+def expand(call: Call) -> View:
+    return expanded(call, call.tensor("self"), call.shape())
+
+
+@lifting("detach", "detach_copy")
+def detach(call: Call) -> View:
+    """A constant to the chain rule, where it depends on a parameter at all."""
+    view = call.tensor("self")
+    if not call.lifter.active(view.node):
+        return view
+    return View(call.equations.add(ir.Hold(view.node, "the model detaches it"), call.equations[view.node].shape), view.axes)
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------------
+
+
+def narrowed(call: Call, view: View, axis: int, start: sp.Expr, length: sp.Expr, step: int = 1) -> View:
+    """Positions start, start + step, … of an axis."""
+    if view.shape[axis] == length and step == 1:
+        return view
+    view = call.views.merged(view, axis)
+    parts = view.axes[axis]
+    if not parts or parts[0].axis is None:
+        made: tuple[Part, ...] = () if length == 1 else (Part(None, length),)
+        return View(view.node, (*view.axes[:axis], made, *view.axes[axis + 1 :]))
+    at = parts[0].axis
+    shape = call.equations[view.node].shape
+    if length == 1:
+        return _selected(call, view, axis, start, keep=True)
+    places = tuple(ir.Index(sp.expand(place(i) * step + start) if i == at else place(i)) for i in range(len(shape)))
+    node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], length, *shape[at + 1 :]), whole=call.equations[view.node].whole)
+    return View(node, (*view.axes[:axis], (Part(at, length),), *view.axes[axis + 1 :]))
+
+
+def _selected(call: Call, view: View, axis: int, where: sp.Expr, keep: bool = False) -> View:
+    """Position ``where`` of an axis that is one part; the axis stays with size 1 where ``keep``."""
+    parts = view.axes[axis]
+    kept: tuple[tuple[Part, ...], ...] = ((),) if keep else ()
+    if not parts or parts[0].axis is None:
+        return View(view.node, (*view.axes[:axis], *kept, *view.axes[axis + 1 :]))
+    at = parts[0].axis
+    shape = call.equations[view.node].shape
+    places = tuple(ir.Index(where if i == at else place(i - (i > at))) for i in range(len(shape)))
+    node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], *shape[at + 1 :]), whole=call.equations[view.node].whole)
+    axes = tuple(tuple(Part(p.axis - (p.axis > at), p.size) if p.axis is not None else p for p in parts_) for parts_ in view.axes)
+    return View(node, (*axes[:axis], *kept, *axes[axis + 1 :]))
+
+
+@lifting("select")
+def select(call: Call) -> View:
+    view = call.tensor("self")
+    axis = call.axis(view, "dim", 0)
+    return _selected(call, call.views.merged(view, axis), axis, _position(call.raw("index"), view.shape[axis], call))
+
+
+def _position(value: object, size: sp.Expr, call: Call) -> sp.Expr:
+    """A position, counted from the end where it is negative."""
+    at = size_of(value)
+    return sp.expand(at + size) if isinstance(value, int) and value < 0 else at
+
+
+@lifting("slice")
+def sliced(call: Call) -> View:
+    view = call.tensor("self")
+    axis = call.axis(view, "dim", 0)
+    start = call.raw("start")
+    first = sp.Integer(0) if start is None else _position(start, view.shape[axis], call)
+    if call.views.hint(first) < 0:
+        first = first + view.shape[axis] if call.views.hint(first + view.shape[axis]) >= 0 else sp.Integer(0)
+    return narrowed(call, view, axis, sp.expand(first), call.shape()[axis], call.integer("step", 1))
+
+
+@lifting("narrow")
+def narrow(call: Call) -> View:
+    view = call.tensor("self")
+    axis = call.axis(view, "dim", 0)
+    return narrowed(call, view, axis, _position(call.raw("start"), view.shape[axis], call), call.shape()[axis])
+
+
+@lifting(
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "tensor_split",
+    "split_copy",
+    "split_with_sizes_copy",
+    "unsafe_split",
+    "unsafe_split_with_sizes",
+    "unsafe_chunk",
+)
+def split(call: Call) -> list[View | None]:
+    view = call.tensor("self")
+    axis = call.axis(view, "dim", 0)
+    made: list[View | None] = []
+    start = sp.Integer(0)
+    for output in range(len(call.instruction.outputs)):
+        length = call.shape(output)[axis]
+        made.append(narrowed(call, view, axis, sp.expand(start), length))
+        start += length
+    return made
+
+
+@lifting("unbind", "unbind_copy")
+def unbind(call: Call) -> list[View | None]:
+    view = call.tensor("self")
+    axis = call.axis(view, "dim", 0)
+    view = call.views.merged(view, axis)
+    return [_selected(call, view, axis, sp.Integer(i)) for i in range(len(call.instruction.outputs))]
+
+
+@lifting("repeat")
+def repeat(call: Call) -> View:
+    """As often as asked along each axis, the whole after the whole."""
+    view = call.tensor("self")
+    times = call.sizes("repeats")
+    view = View(view.node, (*(() for _ in range(len(times) - len(view.axes))), *view.axes))
+    return View(view.node, tuple((Part(None, n), *axis) if n != 1 else axis for n, axis in zip(times, view.axes, strict=True)))
+
+
+@lifting("constant_pad_nd", "pad")
+def padded(call: Call) -> View:
+    """A number around the tensor; a negative padding cuts off."""
+    view = call.views.plain(call.tensor("self"))
+    given = call.sizes("pad")
+    fill = call.number("value", 0)
+    rank = len(view.axes)
+    before = [sp.Integer(0)] * rank
+    for i in range(len(given) // 2):
+        before[rank - 1 - i] = given[2 * i]
+    shape = call.shape()
+    axes: list[tuple[Part, ...]] = []
+    sizes: list[sp.Expr] = []
+    places = [ir.Index(sp.Integer(0))] * len(call.equations[view.node].shape)
+    for j, axis in enumerate(view.axes):
+        changed = shape[j] != view.shape[j] or before[j] != 0
+        if not axis and changed:
+            raise call.refusal("it pads an axis of size 1")
+        if axis:
+            assert axis[0].axis is not None
+            places[axis[0].axis] = ir.Index(sp.expand(place(len(sizes)) - before[j]))
+            axes.append((Part(len(sizes), shape[j]),))
+            sizes.append(shape[j])
+        else:
+            axes.append(())
+    whole = call.equations[view.node].whole
+    return View(call.equations.add(ir.Gather(view.node, tuple(places), fill), tuple(sizes), whole=whole), tuple(axes))
+
+
+@lifting("flip")
+def flip(call: Call) -> View:
+    view = call.views.plain(call.tensor("self"))
+    chosen = {view.axes[d % len(view.axes)][0].axis for d in call.raw("dims") if view.axes[d % len(view.axes)]}
+    shape = call.equations[view.node].shape
+    places = tuple(ir.Index(shape[i] - 1 - place(i) if i in chosen else place(i)) for i in range(len(shape)))
+    return View(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+
+
+@lifting("roll")
+def roll(call: Call) -> View:
+    view = call.tensor("self")
+    dims = call.raw("dims") or ()
+    dims = (dims,) if isinstance(dims, int) else dims
+    before = view.axes
+    view = call.views.plain(view) if dims else call.views.merged(View(view.node, (tuple(view.parts),)), 0)
+    shifts = [number(s) for s in (call.raw("shifts") if isinstance(call.raw("shifts"), tuple) else (call.raw("shifts"),))]
+    by = {view.axes[d % len(view.axes)][0].axis: s for d, s in zip(dims or (0,), shifts, strict=True) if view.axes[d % len(view.axes)]}
+    shape = call.equations[view.node].shape
+    places = tuple(ir.Index(sp.Mod(place(i) - by[i], shape[i]) if i in by else place(i)) for i in range(len(shape)))
+    made = View(call.equations.add(ir.Gather(view.node, places), shape), view.axes)
+    return made if dims else call.views.reshaped(made, View(0, before).shape)
+
+
+@lifting("diagonal", "diagonal_copy")
+def diagonal(call: Call) -> View:
+    """The elements whose two places differ by the offset; the new axis is the last."""
+    view = call.views.plain(call.tensor("self"))
+    rank = len(view.axes)
+    first, second = (call.raw("dim1", 0) or 0) % rank, call.integer("dim2", 1) % rank
+    offset = call.integer("offset", 0)
+    rest = [j for j in range(rank) if j not in (first, second)]
+    if any(not axis for axis in view.axes):
+        raise call.refusal("one of its axes has size 1")
+    at = {j: view.axes[j][0].axis for j in range(rank)}
+    length = call.shape()[-1]
+    places: list[ir.Index] = [ir.Index(sp.Integer(0))] * rank
+    for n, j in enumerate(rest):
+        places[at[j]] = ir.Index(place(n))  # type: ignore[index]  # every axis has one part here
+    places[at[first]] = ir.Index(place(len(rest)) + max(-offset, 0))  # type: ignore[index]  # as above
+    places[at[second]] = ir.Index(place(len(rest)) + max(offset, 0))  # type: ignore[index]  # as above
+    shape = (*(view.shape[j] for j in rest), length)
+    node = call.equations.add(ir.Gather(view.node, tuple(places)), shape)
+    return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))

@@ -1,0 +1,114 @@
+"""What the tensors of a forward are called: by their module and a letter; and which of them need no equation of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import sympy as sp
+
+from calc.graph.forward import Program
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations, Node, argument
+
+_TOP = ("(model)", "(loss)")
+_ACTIVATIONS = frozenset(
+    """relu relu6 gelu silu mish elu selu celu leaky_relu prelu _prelu_kernel tanh sigmoid softplus hardtanh hardswish hardsigmoid softsign
+    log_sigmoid_forward hardshrink softshrink threshold glu""".split()  # noqa: SIM905  # names of operators
+)
+_LAYER = re.compile(r"^((?:[^.]+\.)*?\d+)(?:\.|$)")
+
+
+class Names:
+    """Names of the nodes below ``forward``; ``inline`` are those that stand inside another's equation, ``through`` those that are only
+    another tensor seen otherwise (transposed, or held constant). With ``apart`` no step but a number stands inside another's equation."""
+
+    def __init__(self, equations: Equations, forward: int, program: Program, loss: int, apart: bool = False) -> None:
+        self._equations = equations
+        self.of: dict[int, str] = {}
+        self.inline: set[int] = set()
+        self.through: set[int] = set()
+        readers = _readers(equations, forward)
+        taken: dict[str, int] = {}
+        inputs = {**_input_names(equations, forward, program), loss: "L"}
+        for node in equations.nodes[:forward]:
+            if self._is_through(node):
+                self.through.add(node.index)
+            elif _is_number(node) or (not apart and _is_inline(equations, node, readers.get(node.index, []))):
+                self.inline.add(node.index)
+            else:
+                written = inputs.get(node.index) or _written(node)
+                taken[written] = taken.get(written, 0) + 1
+                self.of[node.index] = written if taken[written] == 1 else f"{written}{taken[written]}"
+
+    def _is_through(self, node: Node) -> bool:
+        op = node.op
+        if isinstance(op, ir.Hold):
+            return True
+        return isinstance(op, ir.Map) and op.expr == argument(0) and len(op.operands) == 1
+
+
+def layer_of(site: str) -> str:
+    """The path to the repeated layer that a site is in, or nothing."""
+    found = _LAYER.match(site)
+    return found[1] if found else ""
+
+
+def _readers(equations: Equations, forward: int) -> dict[int, list[Node]]:
+    found: dict[int, list[Node]] = {}
+    for node in equations.nodes[:forward]:
+        for source in ir.sources(node.op):
+            found.setdefault(source, []).append(node)
+    return found
+
+
+def _is_number(node: Node) -> bool:
+    """A constant, or positions."""
+    return isinstance(node.op, ir.Iota) or (isinstance(node.op, ir.Map) and not node.op.operands)
+
+
+def _is_inline(equations: Equations, node: Node, readers: list[Node]) -> bool:
+    """A step within one operator that nothing else reads: the product in X W + b; constants; positions."""
+    if len(readers) != 1 or node.name or isinstance(node.op, ir.Leaf):
+        return False
+    (reader,) = readers
+    same = reader.operator == node.operator and reader.site == node.site
+    return same and isinstance(node.op, ir.Contract | ir.Map | ir.Reduce) and isinstance(reader.op, ir.Map | ir.Reduce)
+
+
+def _written(node: Node) -> str:
+    if isinstance(node.op, ir.Leaf):
+        owner, _, last = node.op.name.rpartition(".")
+        if node.op.role == "random":
+            return "noise"
+        letter = {"weight": "W" if len(node.shape) > 1 else "w", "bias": "b"}.get(last, last)
+        return f"{owner}.{letter}" if owner else letter
+    site = "" if node.site in _TOP else f"{node.site}."
+    return f"{site}{node.name or _letter(node)}"
+
+
+def _letter(node: Node) -> str:
+    operator = node.operator.removeprefix("aten.").partition(".")[0].rstrip("_")
+    if operator in _ACTIVATIONS:
+        return "A"
+    if operator == "embedding":
+        return "X"
+    match node.op:
+        case ir.Contract():
+            return "Y"
+        case ir.Map(expr, operands):
+            bias = operator in ("addmm", "baddbmm", "convolution", "native_layer_norm", "native_batch_norm", "native_group_norm")
+            plain = len(operands) > 1 and expr == sp.Add(*(argument(i) for i in range(len(operands))))
+            return "Y" if bias else "X" if plain else "H"
+    return "H"
+
+
+def _input_names(equations: Equations, forward: int, program: Program) -> Mapping[int, str]:
+    """x, or x0, x1, … of several; i where they are whole numbers."""
+    found = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
+    names: dict[int, str] = {}
+    for whole, letter in ((False, "x"), (True, "i")):
+        mine = [n for n in found if n.whole == whole]
+        names.update({n.index: letter if len(mine) == 1 else f"{letter}{i}" for i, n in enumerate(mine)})
+    literals = [n.index for n in equations.nodes[:forward] if isinstance(n.op, ir.Literal)]
+    return {**names, **dict.fromkeys(literals, "numbers")}

@@ -1,0 +1,106 @@
+"""Sizes and numbers of a program as SymPy expressions, and their values. Every size is one expanded form, so that equality is ``==``."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from calc.errors import NapkinError
+from calc.graph.forward import Amount
+from calc.symbolic.algebra import symbol, to_sympy
+
+# Stands for infinity in scalar expressions: SymPy's own would fold x + oo to oo.
+INFINITY = sp.Symbol("infinity", positive=True)
+
+_DYADIC = 64
+
+
+@functools.lru_cache(maxsize=65536)
+def size(written: int | str) -> sp.Expr:
+    """A size as programs write it, expanded."""
+    return sp.Integer(written) if isinstance(written, int) else sp.expand(to_sympy(written))
+
+
+def product(sizes: Any) -> sp.Expr:
+    return sp.expand(math.prod(sizes, start=sp.Integer(1)))
+
+
+@functools.lru_cache(maxsize=65536)
+def quotient(whole: sp.Expr, part: sp.Expr) -> sp.Expr | None:
+    """``whole/part`` where it is a whole number at all sizes, else nothing."""
+    if part == 1 or whole == part:
+        return whole if part == 1 else sp.Integer(1)
+    found = sp.cancel(whole / part)
+    symbols = sorted(found.free_symbols, key=str)
+    numerator, denominator = sp.fraction(sp.together(found))
+    if denominator != 1:
+        return None
+    if found.is_Integer or (symbols and found.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(found, *symbols).coeffs())):
+        return sp.expand(found)
+    return sp.expand(numerator) if not symbols or found.has(sp.floor, sp.ceiling, sp.Max, sp.Min) else None
+
+
+def number(value: Any) -> sp.Expr:
+    """A scalar argument (a number of Python's, or one computed from sizes) as an expression."""
+    if isinstance(value, Amount):
+        return _amount(value.text)
+    if isinstance(value, bool | int):
+        return sp.Integer(int(value))
+    if isinstance(value, float):
+        if math.isinf(value):
+            return INFINITY if value > 0 else -INFINITY
+        if math.isnan(value):
+            return sp.nan
+        over, under = value.as_integer_ratio()
+        return sp.Rational(over, under) if under <= _DYADIC and abs(over) < 2**53 else sp.Float(value)
+    raise NapkinError(f"an argument that should be a number is {str(value)[:60]!r}: this operator has no equation for it")
+
+
+@functools.lru_cache(maxsize=4096)
+def _amount(text: str) -> sp.Expr:
+    try:
+        return sp.expand(to_sympy(text))
+    except Exception:  # what to_sympy cannot read is no size: numbers with roots in them
+        return _number(ast.parse(text, mode="eval").body)
+
+
+_FUNCTIONS = {"sqrt": sp.sqrt, "exp": sp.exp, "log": sp.log, "floor": sp.floor, "ceiling": sp.ceiling, "Max": sp.Max, "Min": sp.Min}
+
+
+def _number(node: ast.expr) -> sp.Expr:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return number(value)
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_number(inner)
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _number(left), _number(right)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.Div():
+                    return a / b
+                case ast.Pow():
+                    return a**b
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*map(_number, args))
+    raise NapkinError(f"a number is made of sizes in a way that equations cannot show: {ast.unparse(node)[:60]}")
+
+
+def value_of(expr: sp.Expr, sizes: Mapping[str, int]) -> int:
+    """A size in numbers. ``sizes`` has every symbol by name."""
+    if expr.is_Integer:
+        return int(expr)
+    found = expr.xreplace({s: sp.Integer(sizes[s.name]) for s in expr.free_symbols})
+    return int(found.doit() if not found.is_Integer else found)

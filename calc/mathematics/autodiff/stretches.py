@@ -1,0 +1,42 @@
+"""Parts of a tensor that lie beside one another along an axis: what a gradient is made of where the forward took its tensor apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations, Operand, place
+
+
+def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[int, sp.Expr, int] | None:
+    """(axis, offset, what is put there) where an operand is one stretch along one axis and zeros around it."""
+    op = equations[operand.node].op
+    if not isinstance(op, ir.Scatter) or operand.at != tuple(range(len(shape))):
+        return None
+    found = None
+    for i, coordinate in enumerate(op.coordinates):
+        if coordinate == ir.Index(place(i)) and equations[op.updates].shape[i] == shape[i]:
+            continue
+        if not isinstance(coordinate, ir.Index) or found is not None:
+            return None
+        offset = sp.expand(coordinate.expr - place(i))
+        if any(offset.has(place(j)) for j in range(len(shape))):
+            return None
+        found = (i, offset, op.updates)
+    return found
+
+
+def in_a_row(equations: Equations, stretches: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:
+    """The axis along which stretches follow one another without a gap from first to last, and what they hold, in order."""
+    axes = {axis for axis, _, _ in stretches}
+    by_offset = {offset: source for _, offset, source in stretches}
+    if len(axes) != 1 or len(by_offset) != len(stretches):
+        return None
+    (axis,) = axes
+    at, order = sp.Integer(0), []
+    while at in by_offset:
+        order.append(by_offset[at])
+        at = sp.expand(at + equations[by_offset.pop(at)].shape[axis])
+    return (axis, order) if not by_offset and at == shape[axis] else None

@@ -1,0 +1,185 @@
+"""Sums over labels in normal form: factors that do not depend on a label go in front of its sum, and sums that the forward's own
+definitions settle are replaced (Σ P = 1 of a softmax, Σ (x - mean x) = 0, Σ δ = 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import sympy as sp
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations, argument
+from calc.mathematics.autodiff.masks import Masks, truth_of
+from calc.mathematics.autodiff.sizes import product
+from calc.mathematics.autodiff.terms import Element, Monomial, Poly, Symbols, Total, added, expand, monomial_of, multiplied, product_of
+
+_DEPTH = 3
+Vanishes = Callable[[int, Collection[int]], bool]
+
+
+class Summing:
+    """``forward`` nodes are those below that index. ``vanishes`` says of a node that is no scalar expression whether its sum over axes
+    is zero. ``said`` collects which facts were used."""
+
+    def __init__(self, equations: Equations, forward: int, symbols: Symbols, vanishes: Vanishes) -> None:
+        self.equations = equations
+        self.forward = forward
+        self.symbols = symbols
+        self.said: list[tuple[str, int]] = []
+        self.written: dict[int, sp.Expr] = {}  # node → its expression over labels 0, 1, …, of gradients already simplified
+        self._vanishes = vanishes
+        self._totals = _totals(equations, forward)
+        self.masks = Masks(equations, symbols)
+
+    def expr(self, poly: Poly) -> sp.Expr:
+        """A polynomial with its facts applied as one expression."""
+        return sp.Add(*(product_of(m, c) for m, c in poly.items()))
+
+    def normal(self, expr: sp.Expr) -> Poly:
+        return self._tidied(expand(expr))
+
+    def _tidied(self, poly: Poly) -> Poly:
+        """0 and 1 are their own powers, and a mask adds nothing to what is 0 where it is."""
+        found: Poly = {}
+        for monomial, coefficient in poly.items():
+            powers = {f: sp.Integer(1) if p > 1 and self._is_truth(f) else p for f, p in monomial}
+            key = monomial_of(self._unmasked(powers))
+            found[key] = found.get(key, sp.Integer(0)) + coefficient
+        return {m: c for m, c in found.items() if c != 0}
+
+    def _unmasked(self, powers: dict[sp.Expr, sp.Expr]) -> dict[sp.Expr, sp.Expr]:
+        masks = [f for f in powers if isinstance(f, sp.Piecewise)]
+        if not masks:
+            return powers
+        zero: set[sp.Expr] = set()
+        for factor, power in powers.items():
+            meaning = self.symbols.meaning.get(factor)
+            if isinstance(meaning, Element) and power > 0:
+                zero |= {self.symbols.renamed(c, dict(enumerate(meaning.labels))) for c in self.masks.zero_unless(meaning.node)}
+        for mask in masks:
+            condition = truth_of(mask)
+            if condition is not None and condition in zero:
+                self.said.append(("what a mask takes out is 0 already", -1))
+                powers = {f: p for f, p in powers.items() if f != mask}
+        return powers
+
+    def _is_truth(self, factor: sp.Expr) -> bool:
+        meaning = self.symbols.meaning.get(factor)
+        if not isinstance(meaning, Element):
+            return False
+        op = self.equations[meaning.node].op
+        if isinstance(op, ir.Map) and isinstance(op.expr, sp.Piecewise):
+            return all(value in (0, 1) for value, _ in op.expr.args)
+        return isinstance(op, ir.Delta)
+
+    # -- sums ---------------------------------------------------------------------------------------------------------
+
+    def total(self, poly: Poly, bound: Mapping[int, sp.Expr], depth: int = _DEPTH) -> Poly:
+        """Σ over the labels ``bound``, whose sizes it gives."""
+        return added(*(self._one(m, c, bound, depth) for m, c in poly.items()))
+
+    def _one(self, monomial: Monomial, coefficient: sp.Expr, bound: Mapping[int, sp.Expr], depth: int) -> Poly:
+        labels = self.symbols.labels
+        inside = {f: p for f, p in monomial if labels(f) & bound.keys()}
+        front = {f: p for f, p in monomial if f not in inside}
+        met = frozenset().union(*(labels(f) for f in inside))
+        repeats = product(size for label, size in bound.items() if label not in met)
+        bound = {label: size for label, size in bound.items() if label in met}
+        outer: Poly = multiplied({monomial_of(front): coefficient}, expand(repeats))
+        if not inside:
+            return outer
+        return multiplied(outer, self._settled(inside, bound, depth))
+
+    def _settled(self, inside: Mapping[sp.Expr, sp.Expr], bound: Mapping[int, sp.Expr], depth: int) -> Poly:
+        """The sum of one product all of whose factors depend on the labels."""
+        if len(inside) == 1 and next(iter(inside.values())) == 1:
+            (factor,) = inside
+            meaning = self.symbols.meaning.get(factor)
+            if isinstance(meaning, Total):
+                return self.total(expand(meaning.inner), {**bound, **dict(zip(meaning.bound, meaning.sizes, strict=True))}, depth)
+            if isinstance(meaning, Element):
+                found = self._of_element(meaning, bound, depth)
+                if found is not None:
+                    return found
+        parts = self._separate(inside, bound)
+        if len(parts) > 1:
+            poly: Poly = {(): sp.Integer(1)}
+            for factors, labels in parts:
+                poly = multiplied(poly, self._settled(factors, labels, depth))
+            return poly
+        inner = product_of(monomial_of(inside))
+        return {((self.symbols.total(inner, bound.keys(), bound), sp.Integer(1)),): sp.Integer(1)}
+
+    def _separate(
+        self, inside: Mapping[sp.Expr, sp.Expr], bound: Mapping[int, sp.Expr]
+    ) -> list[tuple[dict[sp.Expr, sp.Expr], dict[int, sp.Expr]]]:
+        """Factors that share no label are summed by themselves: Σ over a, b of f[a] g[b] is a product of two sums."""
+        groups: list[tuple[dict[sp.Expr, sp.Expr], set[int]]] = []
+        for factor, power in inside.items():
+            mine = set(self.symbols.labels(factor) & bound.keys())
+            joined = {factor: power}
+            apart = []
+            for factors, labels in groups:
+                if labels & mine:
+                    joined.update(factors)
+                    mine |= labels
+                else:
+                    apart.append((factors, labels))
+            groups = [*apart, (joined, mine)]
+        return [(factors, {label: bound[label] for label in labels}) for factors, labels in groups]
+
+    def _of_element(self, element: Element, bound: Mapping[int, sp.Expr], depth: int) -> Poly | None:
+        """What the sum of a tensor's own elements is, where its definition says so."""
+        node = self.equations[element.node]
+        known = self._known_total(element, bound)
+        if known is not None:
+            return known
+        if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
+            self.said.append(("exactly one class is the right one: Σ Y = 1", node.index))
+            return {(): sp.Integer(1)}
+        if not isinstance(node.op, ir.Map | ir.Reduce):
+            axes = [i for i, label in enumerate(element.labels) if label in bound]
+            return {} if self._vanishes(element.node, axes) else None
+        if depth == 0 or not isinstance(node.op, ir.Map) or (element.node >= self.forward and element.node not in self.written):
+            return None
+        inlined = self.normal(self.definition(element))
+        found = self.total(inlined, bound, depth - 1)
+        if any(isinstance(self.symbols.meaning.get(s), Total) for m in found for f, _ in m for s in f.free_symbols):
+            return None
+        self.said.append((f"a sum over it is {'known' if found else '0'} by its definition:", node.index))
+        return found
+
+    def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:
+        """A sum or mean that the forward computes by itself."""
+        for operand, reduced, sizes, kind in self._totals.get(element.node, ()):
+            rank = len(self.equations[reduced].shape)
+            inner = {element.labels[i] for i, label in enumerate(operand.at) if label >= rank}
+            if inner != set(bound):
+                continue
+            at = {label: element.labels[i] for i, label in enumerate(operand.at)}
+            whole = self.symbols.element(reduced, (at[label] for label in range(rank)))
+            return multiplied({((whole, sp.Integer(1)),): sp.Integer(1)}, expand(product(sizes) if kind == "mean" else sp.Integer(1)))
+        return None
+
+    def definition(self, element: Element) -> sp.Expr:
+        """The scalar expression of a Map's element."""
+        node = self.equations[element.node]
+        if element.node in self.written:
+            return self.symbols.renamed(self.written[element.node], dict(enumerate(element.labels)))
+        assert isinstance(node.op, ir.Map)
+        parts = {
+            argument(i): self.symbols.element(o.node, (element.labels[label] for label in o.at)) for i, o in enumerate(node.op.operands)
+        }
+        return node.op.expr.xreplace(parts)
+
+
+_Known = tuple[ir.Operand, int, ir.Shape, str]
+
+
+def _totals(equations: Equations, forward: int) -> dict[int, list[_Known]]:
+    """The sums and means that the forward takes, by what they are of."""
+    found: dict[int, list[_Known]] = {}
+    for node in equations.nodes[:forward]:
+        if isinstance(node.op, ir.Reduce) and node.op.kind in ("sum", "mean") and set(range(len(node.shape))) <= set(node.op.operand.at):
+            found.setdefault(node.op.operand.node, []).append((node.op.operand, node.index, node.inner, node.op.kind))
+    return found

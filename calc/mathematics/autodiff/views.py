@@ -1,0 +1,261 @@
+"""Tensors as a program holds them, over the axes of equations.
+
+A program reshapes (B, T, d) to (B·T, d) and back, transposes, repeats: none of that computes anything. A ``View`` keeps the node and says
+which of its axes, in which order, make up each axis of the program's tensor. An axis of size 1 is made of none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy as sp
+
+from calc.errors import NapkinError
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.ir import Equations, Operand
+from calc.mathematics.autodiff.sizes import product, quotient, value_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One factor of an axis: axis ``axis`` of the node, or a repetition (``None``)."""
+
+    axis: int | None
+    size: sp.Expr
+
+
+Axis = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """``axes`` of a tensor. Each axis of the node stands in them exactly once."""
+
+    node: int
+    axes: tuple[Axis, ...]
+
+    @property
+    def shape(self) -> tuple[sp.Expr, ...]:
+        return tuple(product(p.size for p in axis) for axis in self.axes)
+
+    @property
+    def parts(self) -> list[Part]:
+        return [part for axis in self.axes for part in axis]
+
+
+class ViewError(NapkinError):
+    """A tensor cannot be seen in a shape without a rearrangement that equations have no name for."""
+
+
+def of_node(equations: Equations, node: int) -> View:
+    """The node as it is. An axis of size 1 is dropped: nothing is repeated along it."""
+    shape = equations[node].shape
+    if any(s == 1 for s in shape):
+        kept = [i for i, s in enumerate(shape) if s != 1]
+        coordinates = tuple(ir.Index(ir.place(kept.index(i)) if i in kept else sp.Integer(0)) for i in range(len(shape)))
+        dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in kept), name=equations[node].name)
+        return View(dropped, tuple((Part(kept.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
+    return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))
+
+
+class Views:
+    """Changes of views that add rearrangements to ``equations`` where they are needed."""
+
+    def __init__(self, equations: Equations, hints: Mapping[str, int]) -> None:
+        self.equations = equations
+        self._hints = hints
+
+    def hint(self, size: sp.Expr) -> int:
+        return value_of(size, self._hints)
+
+    # -- one axis -----------------------------------------------------------------------------------------------------
+
+    def split_part(self, view: View, part: Part, sizes: Sequence[sp.Expr]) -> tuple[View, tuple[Part, ...]]:
+        """The view with one of its parts in several, and these."""
+        if part.axis is None:
+            return self._with(view, part, made := tuple(Part(None, s) for s in sizes)), made
+        at, more = part.axis, len(sizes) - 1
+        shape = self.equations[view.node].shape
+        node = self.equations.add(
+            ir.Split(view.node, at, len(sizes)), (*shape[:at], *sizes, *shape[at + 1 :]), name=self.equations[view.node].name
+        )
+        moved = View(node, tuple(tuple(_moved(p, at, more) for p in axis) for axis in view.axes))
+        made = tuple(Part(at + j, s) for j, s in enumerate(sizes))
+        return self._with(moved, part, made), made
+
+    def _with(self, view: View, part: Part, made: tuple[Part, ...]) -> View:
+        """``part`` (the first that equals it) in the view as ``made``."""
+        done = False
+        axes = []
+        for axis in view.axes:
+            found: list[Part] = []
+            for p in axis:
+                if not done and p == part:
+                    found += made
+                    done = True
+                else:
+                    found.append(p)
+            axes.append(tuple(found))
+        return View(view.node, tuple(axes))
+
+    def merged(self, view: View, which: int) -> View:
+        """The view with axis ``which`` as one part; repetitions among several parts are written out."""
+        axis = view.axes[which]
+        if len(axis) <= 1:
+            return view
+        if all(p.axis is None for p in axis):
+            return View(view.node, (*view.axes[:which], (Part(None, view.shape[which]),), *view.axes[which + 1 :]))
+        view = self.dense(view, which)
+        axis = view.axes[which]
+        order = [p.axis for p in view.parts if p.axis is not None]
+        first = order.index(next(p.axis for p in axis if p.axis is not None))
+        shape = self.equations[view.node].shape
+        node = view.node
+        if order != sorted(order):
+            node = self.equations.map(ir.argument(0), (Operand(node, _inverse(order)),), tuple(shape[i] for i in order))
+        sizes = self.equations[node].shape
+        made = self.equations.add(
+            ir.Merge(node, first, len(axis)),
+            (*sizes[:first], product(sizes[first : first + len(axis)]), *sizes[first + len(axis) :]),
+            name=self.equations[view.node].name,
+        )
+        return self._numbered(made, [axis if i != which else None for i, axis in enumerate(view.axes)])
+
+    def _numbered(self, node: int, axes: Sequence[Axis | None]) -> View:
+        """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is one part now."""
+        shape = self.equations[node].shape
+        found: list[Axis] = []
+        at = 0
+        for axis in axes:
+            if axis is None:
+                found.append((Part(at, shape[at]),))
+                at += 1
+                continue
+            parts: list[Part] = []
+            for p in axis:
+                parts.append(p if p.axis is None else Part(at, p.size))
+                at += p.axis is not None
+            found.append(tuple(parts))
+        return View(node, tuple(found))
+
+    def dense(self, view: View, which: int | None = None) -> View:
+        """The view with its repetitions written out: those of axis ``which``, or all."""
+        loose = [(i, p) for i, axis in enumerate(view.axes) for p in axis if p.axis is None and which in (None, i)]
+        if not loose:
+            return view
+        shape = self.equations[view.node].shape
+        node = self.equations.map(ir.argument(0), (self.equations.same(view.node),), (*shape, *(p.size for _, p in loose)))
+        numbers = iter(range(len(shape), len(shape) + len(loose)))
+        axes = tuple(
+            tuple(Part(next(numbers), p.size) if p.axis is None and which in (None, i) else p for p in axis)
+            for i, axis in enumerate(view.axes)
+        )
+        return View(node, axes)
+
+    def plain(self, view: View) -> View:
+        """The view with at most one part an axis and nothing repeated, its node's axes in order: as the program's tensor is."""
+        view = self.dense(view)
+        for which in range(len(view.axes)):
+            view = self.merged(view, which)
+        order = [p.axis for p in view.parts if p.axis is not None]
+        if order != sorted(order):
+            shape = self.equations[view.node].shape
+            sizes = tuple(shape[i] for i in order)
+            node = self.equations.map(ir.argument(0), (Operand(view.node, _inverse(order)),), sizes)
+            return self._numbered(node, list(view.axes))
+        return view
+
+    # -- shapes -------------------------------------------------------------------------------------------------------
+
+    def reshaped(self, view: View, shape: Sequence[sp.Expr]) -> View:
+        """The same elements, row after row, in another shape."""
+        waiting = list(view.parts)
+        axes: list[Axis] = []
+        for size in shape:
+            axis: list[Part] = []
+            left = size
+            while left != 1:
+                if not waiting:
+                    raise ViewError("a reshape to more elements than there are")
+                part = waiting.pop(0)
+                smaller = quotient(left, part.size) if self.hint(part.size) <= self.hint(left) else None
+                if smaller is not None:
+                    axis.append(part)
+                    left = smaller
+                    continue
+                rest = quotient(part.size, left)
+                if rest is None:
+                    return self._reshaped_flat(view, shape)
+                view, (first, second) = self.split_part(view, part, (left, rest))
+                more = 1 if part.axis is not None else 0
+                axis = [_moved(p, part.axis, more) for p in axis]
+                axes = [tuple(_moved(p, part.axis, more) for p in done) for done in axes]
+                waiting = [second, *(_moved(p, part.axis, more) for p in waiting)]
+                axis.append(first)
+                left = sp.Integer(1)
+            axes.append(tuple(axis))
+        return View(view.node, tuple(axes))
+
+    def _reshaped_flat(self, view: View, shape: Sequence[sp.Expr]) -> View:
+        """By way of one axis: for sizes that do not divide each other part by part."""
+        flat = self.merged(View(view.node, (tuple(view.parts),)), 0)
+        if len(flat.axes[0]) == 1 and flat.axes[0][0].axis is not None:
+            part = flat.axes[0][0]
+            made, parts = self.split_part(flat, part, [s for s in shape if s != 1])
+            left = list(parts)
+            return View(made.node, tuple(() if s == 1 else (left.pop(0),) for s in shape))
+        raise ViewError("a reshape of a tensor that is repeated along several axes")
+
+    # -- several tensors ----------------------------------------------------------------------------------------------
+
+    def aligned(self, views: Sequence[View], axes: Sequence[int | None]) -> list[View]:
+        """The views with the same parts along one axis: ``axes`` says which it is of each (``None``: it has none)."""
+        views = list(views)
+        for _ in range(8):
+            found = [(i, v.axes[a]) for i, (v, a) in enumerate(zip(views, axes, strict=True)) if a is not None and v.axes[a]]
+            if not found or all(_sizes(axis) == _sizes(found[0][1]) for _, axis in found):
+                return views
+            finest = max((axis for _, axis in found), key=len)
+            if any(p.axis is None for p in finest) or any(len(axis) == 1 and axis[0].axis is None for _, axis in found):
+                refined = self._refined(views, axes, finest)
+                if refined is not None:
+                    views = refined
+                    continue
+            views = [v if a is None else self.merged(v, a) for v, a in zip(views, axes, strict=True)]
+        raise ViewError("axes that are made of other factors in each tensor")
+
+    def _refined(self, views: Sequence[View], axes: Sequence[int | None], finest: Axis) -> list[View] | None:
+        """The views with that axis split as ``finest`` is, where it is one part elsewhere."""
+        found = []
+        for view, at in zip(views, axes, strict=True):
+            if at is None or not view.axes[at] or _sizes(view.axes[at]) == _sizes(finest):
+                found.append(view)
+            elif len(view.axes[at]) == 1:
+                found.append(self.split_part_at(view, at, _sizes(finest)))
+            else:
+                return None
+        return found
+
+    def split_part_at(self, view: View, at: int, sizes: Sequence[sp.Expr]) -> View:
+        """The view with axis ``at``, which is one part, in several."""
+        part = view.axes[at][0]
+        if part.axis is None:
+            return View(view.node, (*view.axes[:at], tuple(Part(None, s) for s in sizes), *view.axes[at + 1 :]))
+        made, parts = self.split_part(view, part, sizes)
+        return View(made.node, (*made.axes[:at], parts, *made.axes[at + 1 :]))
+
+
+def _moved(part: Part, at: int | None, more: int) -> Part:
+    if part.axis is None or at is None or part.axis <= at:
+        return part
+    return Part(part.axis + more, part.size)
+
+
+def _sizes(axis: Axis) -> tuple[sp.Expr, ...]:
+    return tuple(p.size for p in axis)
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """Where each axis of the node goes when its axes are taken in ``order``."""
+    return tuple(list(order).index(i) for i in range(len(order)))

@@ -1,0 +1,118 @@
+"""In which order several operands are contracted, two at a time, so that the FLOPs as they are counted here are least.
+
+Every order is compared, by sets of operands: what a set costs does not depend on how the others are contracted. The library opt_einsum is
+not used: where it is installed torch.einsum asks it for an order, so that having it here would change what users' models run; and its
+measure leaves out that a dimension of one operand alone is summed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from calc.mathematics.einsum.counts import Count, total
+from calc.mathematics.einsum.pattern import Pattern
+from calc.mathematics.einsum.steps import Step, contract, operand_names
+
+Tree = str | tuple["Tree", "Tree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """``steps`` one after another; ``how`` says how they were found."""
+
+    steps: tuple[Step, ...]
+    how: str
+
+
+def left_to_right(pattern: Pattern) -> tuple[Step, ...]:
+    """The first two operands, then their result with the next."""
+    names = operand_names(pattern)
+    tree: Tree = names[0]
+    for name in names[1:]:
+        tree = (tree, name)
+    return _steps(pattern, tree)
+
+
+def best(pattern: Pattern, sizes: Mapping[str, int]) -> Order:
+    """The least order at ``sizes``; from left to right where one of them is not known."""
+    names = operand_names(pattern)
+    if len(names) < 3:
+        return Order(left_to_right(pattern), "two operands have one order")
+    if any(name not in sizes for name in pattern.names):
+        return Order(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
+    found = _least(pattern, sizes, names)
+    return Order(_steps(pattern, found), "the least of all orders at these sizes")
+
+
+def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:
+    """Every order of three operands with its FLOPs as an expression: which of them is least is for sizes to say."""
+    names = operand_names(pattern)
+    if len(names) != 3:
+        return ()
+    trees: list[tuple[Tree, Tree]] = [((a, b), c) for c in reversed(names) for a, b in [[n for n in names if n != c]]]
+    return tuple((_written(tree), total(step.flops for step in _steps(pattern, tree))) for tree in trees)
+
+
+def _written(tree: Tree) -> str:
+    return tree if isinstance(tree, str) else f"({_written(tree[0])} {_written(tree[1])})"
+
+
+def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -> Tree:
+    """By sets of operands, from small ones to large ones; among equals the first that is met."""
+    everything = (1 << len(names)) - 1
+    trees: dict[int, Tree] = {1 << at: name for at, name in enumerate(names)}
+    costs: dict[int, int] = {1 << at: 0 for at in range(len(names))}
+    kept = {chosen: _kept(pattern, chosen) for chosen in range(1, everything + 1)}
+    for chosen in sorted(range(1, everything + 1), key=int.bit_count):
+        if chosen in trees:
+            continue
+        # Cheap halves first: once one division is known, most others cost more than it before their own product is counted.
+        for left in sorted(_halves(chosen), key=lambda half: costs[half] + costs[chosen & ~half]):
+            right = chosen & ~left
+            before = costs[left] + costs[right]
+            if chosen in costs and before >= costs[chosen]:
+                break
+            step = contract("", "", "", kept[left], kept[right], kept[chosen])
+            cost = before + (step.flops.at(sizes) or 0)
+            if chosen not in costs or cost < costs[chosen]:
+                costs[chosen], trees[chosen] = cost, (trees[left], trees[right])
+    return trees[everything]
+
+
+def _halves(chosen: int) -> Iterator[int]:
+    """Every part of a set that holds its first member, but the whole: each division in two comes once."""
+    lowest = chosen & -chosen
+    part = chosen
+    while part := (part - 1) & chosen:
+        if part & lowest:
+            yield part
+
+
+def _kept(pattern: Pattern, chosen: int) -> tuple[str, ...]:
+    """Dimensions of a set of operands that are still needed once they are contracted: all of a single operand's."""
+    inside = [axes.names for at, axes in enumerate(pattern.operands) if chosen >> at & 1]
+    if len(inside) == 1:
+        return inside[0]
+    outside = {name for at, axes in enumerate(pattern.operands) if not chosen >> at & 1 for name in axes.names}
+    needed = outside | set(pattern.result.names)
+    return tuple(name for name in dict.fromkeys(name for names in inside for name in names) if name in needed)
+
+
+def _steps(pattern: Pattern, tree: Tree) -> tuple[Step, ...]:
+    names = operand_names(pattern)
+    steps: list[Step] = []
+
+    def visit(node: Tree) -> tuple[str, int]:
+        if isinstance(node, str):
+            return node, 1 << names.index(node)
+        (left, of_left), (right, of_right) = visit(node[0]), visit(node[1])
+        chosen = of_left | of_right
+        last = chosen == (1 << len(names)) - 1
+        out = "Y" if last else f"T{len(steps) + 1}"
+        kept = pattern.result.names if last else _kept(pattern, chosen)
+        steps.append(contract(left, right, out, _kept(pattern, of_left), _kept(pattern, of_right), kept))
+        return out, chosen
+
+    visit(tree)
+    return tuple(steps)

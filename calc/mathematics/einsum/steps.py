@@ -1,0 +1,138 @@
+"""One step of an operation over named dimensions: two operands contracted, or one reduced, repeated or rearranged.
+
+Counts: a contraction is a matrix product, 2 FLOP for each combination of its dimensions (one multiply-add is 2 FLOP), as torch executes
+it. Where no dimension is summed it is 1 multiplication for each element of the result. A dimension that one operand has alone and the
+result has not is summed first: n - 1 additions for n elements. A reduction of n elements is n - 1 operations, a mean one division more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from calc.mathematics.einsum.counts import Count, product, total
+from calc.mathematics.einsum.pattern import Pattern
+
+REDUCTIONS = ("sum", "mean", "max", "min", "prod")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``inputs`` (name, dimensions) into ``out``; ``first`` are (name, dimensions) summed alone before the product.
+
+    ``summed`` are the dimensions that the product sums. ``matmul`` and ``elementwise`` are FLOPs; ``elements`` are read and written.
+    """
+
+    kind: str
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    out: tuple[str, tuple[str, ...]]
+    summed: tuple[str, ...]
+    first: tuple[tuple[str, tuple[str, ...]], ...]
+    matmul: Count
+    elementwise: Count
+    elements: Count
+    because: str
+
+    @property
+    def flops(self) -> Count:
+        return self.matmul + self.elementwise
+
+    @property
+    def backward_matmul(self) -> Count:
+        """Matrix products that autograd executes for both gradients: two products of the same dimensions."""
+        return self.matmul.times(2)
+
+    @property
+    def pattern(self) -> str:
+        """As a pattern of its own."""
+        left = ", ".join(" ".join(names) for _, names in self.inputs)
+        return f"{left} -> {' '.join(self.out[1])}".rstrip()
+
+
+def operand_names(pattern: Pattern) -> tuple[str, ...]:
+    """A letter for each operand: A, B, C and so on."""
+    return tuple("ABCDEFGHIJKL"[: len(pattern.operands)])
+
+
+def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], kept: Sequence[str]) -> Step:
+    """The product of two operands with the dimensions of ``kept`` left."""
+    firsts, operands = [], []
+    for name, mine, other in ((left, of_left, of_right), (right, of_right, of_left)):
+        alone = tuple(d for d in mine if d not in other and d not in kept)
+        firsts += [(name, alone)] if alone else []
+        operands.append(tuple(d for d in mine if d not in alone))
+    summed = tuple(d for d in operands[0] if d not in kept)
+    everything = tuple(dict.fromkeys((*operands[0], *operands[1])))
+    added = total(_sum_of(names, mine) for names, mine in zip((of_left, of_right), operands, strict=True))
+    if summed:
+        matmul, elementwise = product(everything, 2), added
+        because = f"{len(everything)} dimensions, {_list(summed)} summed: 2 FLOP for each combination"
+    else:
+        matmul, elementwise = Count(), total((added, product(everything)))
+        because = "no dimension is summed: 1 multiplication for each element of the result"
+    if firsts:
+        because += f"; {' and '.join(f'{_list(alone)} of {name}' for name, alone in firsts)} summed before"
+    elements = total((product(of_left), product(of_right), product(kept)))
+    inputs = ((left, tuple(of_left)), (right, tuple(of_right)))
+    return Step("contract", inputs, (out, tuple(kept)), summed, tuple(firsts), matmul, elementwise, elements, because)
+
+
+def _sum_of(before: Sequence[str], after: Sequence[str]) -> Count:
+    return total((product(before), product(after, -1))) if len(after) < len(before) else Count()
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def reduce(pattern: Pattern, how: str) -> Step:
+    """One operand with some of its dimensions reduced by ``how``."""
+    before, after = pattern.operands[0].names, pattern.result.names
+    gone = tuple(name for name in before if name not in after)
+    flops = total((product(before), product(after, -1), product(after) if how == "mean" else Count()))
+    because = f"{_list(gone)} reduced: one operation less than elements for each result"
+    because += ", and a division" if how == "mean" else ""
+    return _single(f"reduce by {how}", pattern, gone, flops, total((product(before), product(after))), because)
+
+
+def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
+    """One operand along new dimensions."""
+    new = [name for name in pattern.result.names if name not in pattern.operands[0].names]
+    wide = [tuple(name for name in group if sizes.get(name) != 1) for group in pattern.result.groups]
+    if any(len(group) > 1 and set(group) & set(new) for group in wide) or _scattered(pattern, set(new), sizes):
+        return _single("repeat", pattern, (), Count(), _moved(pattern), f"{_list(new)} merged with others: every element is written")
+    return _single("repeat", pattern, (), Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
+
+
+def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
+    """One operand with its dimensions in another order, split or merged."""
+    scattered = _scattered(pattern, set(), sizes)
+    if scattered:
+        because = f"({' '.join(scattered[0])}) are not next to each other in memory: merging them copies every element"
+        return _single("rearrange", pattern, (), Count(), _moved(pattern), because)
+    return _single("rearrange", pattern, (), Count(), Count(), "other sizes and strides over the same memory: a view, nothing is copied")
+
+
+def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """Merged groups whose dimensions do not follow one another in the operand, which lies in memory without gaps.
+
+    A dimension that is known to be 1 lies nowhere.
+    """
+    order = {name: at for at, name in enumerate(n for n in pattern.operands[0].names if sizes.get(n) != 1)}
+    found = []
+    for group in pattern.result.groups:
+        places = [order[name] for name in group if name in order and name not in new]
+        if any(b != a + 1 for a, b in pairwise(places)):
+            found.append(group)
+    return found
+
+
+def _moved(pattern: Pattern) -> Count:
+    return total((product(pattern.operands[0].names), product(pattern.result.names)))
+
+
+def _single(kind: str, pattern: Pattern, gone: tuple[str, ...], flops: Count, elements: Count, because: str) -> Step:
+    (name,) = operand_names(pattern)
+    inputs = ((name, pattern.operands[0].names),)
+    return Step(kind, inputs, ("Y", pattern.result.names), gone, (), Count(), flops, elements, because)

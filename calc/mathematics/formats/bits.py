@@ -1,0 +1,50 @@
+"""A number read from its bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from calc.errors import BadInputError
+from calc.mathematics.formats.encode import Encoding, Step, decode, encode, fields_of
+from calc.mathematics.formats.layouts import Format, Integer
+from calc.mathematics.formats.limits import limit
+from calc.mathematics.formats.numbers import written
+
+
+def of_bits(layout: Format, text: str) -> Encoding:
+    """The number that bits stand for: ``0 01000 0100011111`` (as many as the format has), ``0x211f`` or ``0b…``."""
+    code = _bits(layout, text)
+    found = encode(layout, decode(layout, code))
+    return replace(found, code=code, fields=fields_of(layout, code), steps=_decoding(layout, code), notes=())
+
+
+def _bits(layout: Format, text: str) -> int:
+    plain = text.replace(" ", "").replace("_", "").lower()
+    base = 16 if plain.startswith("0x") else 2
+    digits = plain[2:] if plain[:2] in ("0x", "0b") else plain
+    allowed = "01" if base == 2 else "0123456789abcdef"
+    if not digits or len(digits) > layout.bits or any(c not in allowed for c in digits):
+        raise BadInputError(
+            f"cannot read {text[:40]!r} as bits of {layout.name}: write its {layout.bits} bits, or 0x and hexadecimal digits"
+        )
+    if plain == digits and len(digits) != layout.bits:
+        raise BadInputError(f"{layout.name} has {layout.bits} bits, not {len(digits)}: write all of them, or 0b before fewer")
+    return int(digits, base)
+
+
+def _decoding(layout: Format, code: int) -> tuple[Step, ...]:
+    """How a finite number is read off its bits."""
+    value = decode(layout, code)
+    if isinstance(layout, Integer) or value.kind != "finite":
+        return ()
+    rest = code % (1 << (layout.bits - 1))
+    stored, fraction = divmod(rest, 1 << layout.fraction)
+    bias, m = int(limit(layout, "bias")), layout.fraction
+    power = f"{stored} - {bias} = {stored - bias}" if stored else f"1 - {bias} = {1 - bias}"
+    lines = [Step("exponent", power, "the code less the bias" if stored else "code 0 is for 0 and the subnormals: the exponent of code 1")]
+    lines.append(
+        Step("fraction", f"{'1 + ' if stored else ''}{fraction}/2**{m}", "with the leading 1" if stored else "without a leading 1")
+    )
+    sign = "-" if value.negative else ""
+    whole = f"{sign}({'1 + ' if stored else ''}{fraction}/2**{m}) * 2**{stored - bias if stored else 1 - bias} = {written(value)}"
+    return (*lines, Step("value", whole, "sign, fraction and power"))

@@ -1,0 +1,301 @@
+"""What a number becomes in a format: its bits, their exact value, the error, the neighbours. Rounded once, to the nearest, ties to even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from calc.mathematics.formats.layouts import FORMATS, Float, Format, Integer
+from calc.mathematics.formats.limits import limit
+from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, written
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of an encoding: what is found, how it is written, and why."""
+
+    name: str
+    text: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """``given`` as ``code`` of a format.
+
+    ``fields``    (name, bits) from the highest down. ``value`` is what the code stands for.
+    ``kind``      zero, subnormal, normal, integer, infinity or nan.
+    ``below`` and ``above`` are the neighbouring numbers, ``None`` where there is none.
+    ``spacing``   the unit in the last place at the number given, where it is in range: the distance of two numbers of the format there.
+    """
+
+    format: str
+    given: Number
+    code: int
+    fields: tuple[tuple[str, str], ...]
+    value: Number
+    kind: str
+    below: Number | None
+    above: Number | None
+    spacing: Fraction | None
+    overflow: bool
+    underflow: bool
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def error(self) -> Fraction | None:
+        """Value less number given, where both are finite."""
+        a, b = self.value.value, self.given.value
+        return None if a is None or b is None else a - b
+
+    @property
+    def relative(self) -> Fraction | None:
+        """The error as a part of the number given."""
+        error, given = self.error, self.given.value
+        return None if error is None or not given else error / abs(given)
+
+    @property
+    def ulps(self) -> Fraction | None:
+        """The error in units in the last place."""
+        return None if self.error is None or self.spacing is None or self.overflow else self.error / self.spacing
+
+
+# -- floating point ------------------------------------------------------------------------------------------------------------
+
+
+def largest_code(layout: Float) -> int:
+    """The code of the largest number, without its sign: codes of one sign count upwards with what they stand for."""
+    e, m = layout.exponent, layout.fraction
+    all_ones = (1 << (e + m)) - 1
+    return {"ieee": all_ones - (1 << m), "fn": all_ones - 1}.get(layout.specials, all_ones)
+
+
+def decode(layout: Format, code: int) -> Number:
+    """What a code stands for. Raises ``BadInputError`` beyond the codes of the format."""
+    if not 0 <= code < 2**layout.bits:
+        raise BadInputError(f"{layout.name} has no code {str(code)[:40]}: its {layout.bits} bits hold 0 to 2**{layout.bits} - 1")
+    if isinstance(layout, Integer):
+        return finite(Fraction(code - 2**layout.bits if layout.signed and code >> (layout.bits - 1) else code))
+    negative, rest = bool(code >> (layout.bits - 1)), code % 2 ** (layout.bits - 1)
+    if layout.specials == "fnuz" and negative and not rest:
+        return NAN
+    if rest > largest_code(layout):
+        return infinity(negative) if layout.specials == "ieee" and rest == largest_code(layout) + 1 else NAN
+    return Number(_magnitude(layout, rest), negative)
+
+
+def _magnitude(layout: Float, rest: int) -> Fraction:
+    stored, fraction = divmod(rest, 2**layout.fraction)
+    part = Fraction(fraction, 2**layout.fraction)
+    emin = int(limit(layout, "smallest exponent"))
+    return (1 + part) * Fraction(2) ** (stored - 1 + emin) if stored else part * Fraction(2) ** emin
+
+
+def encode(layout: Format, number: Number) -> Encoding:
+    """``number`` rounded once into a format. An integer format refuses what is no number; infinities and NaN need a float."""
+    return _integer(layout, number) if isinstance(layout, Integer) else _float(layout, number)
+
+
+def _float(layout: Float, number: Number) -> Encoding:
+    spacing = _spacing(layout, number.size) if number.kind == "finite" else None
+    rest, overflow = _code(layout, number, spacing)
+    sign = int(number.negative and number.kind != "nan" and not (layout.specials == "fnuz" and rest in (0, _nan(layout))))
+    code = rest if layout.specials == "fnuz" and rest == _nan(layout) else (sign << (layout.bits - 1)) | rest
+    value = decode(layout, code)
+    kind = value.kind if value.kind != "finite" else _kind(layout, rest)
+    underflow = kind == "zero" and number.size > 0
+    below, above = _neighbours(layout, value)
+    return Encoding(
+        layout.name, number, code, fields_of(layout, code), value, kind, below, above, None if overflow else spacing, overflow, underflow,
+        _steps(layout, number, rest, spacing, overflow), _notes(layout, number, code, overflow),
+    )  # fmt: skip
+
+
+def _code(layout: Float, number: Number, spacing: Fraction | None) -> tuple[int, bool]:
+    """The code without its sign, and whether the number is beyond the largest."""
+    top = largest_code(layout)
+    if number.kind == "nan":
+        return _nan(layout), False
+    if spacing is None:
+        return _beyond(layout), layout.specials != "ieee"
+    # The exponent's code and the fraction count on together: what rounds up to the next power of two carries by itself.
+    binades = _binade(layout, number.size) - int(limit(layout, "smallest exponent"))
+    unit_code = round(number.size / spacing) + (binades << layout.fraction)
+    return (unit_code, False) if unit_code <= top else (_beyond(layout), True)
+
+
+def _beyond(layout: Float) -> int:
+    match layout.overflow:
+        case "infinity":
+            return largest_code(layout) + 1
+        case "nan":
+            return _nan(layout)
+    return largest_code(layout)
+
+
+def _nan(layout: Float) -> int:
+    """The usual quiet NaN; of a format without any, a refusal."""
+    match layout.specials:
+        case "ieee":
+            return largest_code(layout) + 1 + (1 << (layout.fraction - 1))
+        case "fn":
+            return largest_code(layout) + 1
+        case "fnuz":
+            return 1 << (layout.bits - 1)
+    raise BadInputError(f"{layout.name} has no NaN: every code of it is a number")
+
+
+def _binade(layout: Float, size: Fraction) -> int:
+    """The exponent under which a number is written: that of the power of two at or below it, or the smallest there is."""
+    emin = int(limit(layout, "smallest exponent"))
+    if size == 0:
+        return emin
+    power = size.numerator.bit_length() - size.denominator.bit_length()
+    return max(power if Fraction(2) ** power <= size else power - 1, emin)
+
+
+def _spacing(layout: Float, size: Fraction) -> Fraction:
+    return Fraction(2) ** (_binade(layout, size) - layout.fraction)
+
+
+def _kind(layout: Float, rest: int) -> str:
+    return "zero" if not rest else "subnormal" if rest < 2**layout.fraction else "normal"
+
+
+def _neighbours(layout: Float, value: Number) -> tuple[Number | None, Number | None]:
+    if value.kind == "nan":
+        return None, None
+    top = largest_code(layout)
+    at = top + 1 if value.kind == "infinity" else _rest_of(layout, value.size)
+    signed = -at if value.negative else at
+    return _at(layout, signed - 1, top), _at(layout, signed + 1, top)
+
+
+def _at(layout: Float, signed: int, top: int) -> Number | None:
+    """The number so many places from 0, up or down."""
+    if abs(signed) > top:
+        return infinity(signed < 0) if layout.specials == "ieee" and abs(signed) == top + 1 else None
+    return Number(_magnitude(layout, abs(signed)), signed < 0)
+
+
+def _rest_of(layout: Float, size: Fraction) -> int:
+    emin = int(limit(layout, "smallest exponent"))
+    return int(size / _spacing(layout, size)) + ((_binade(layout, size) - emin) << layout.fraction)
+
+
+def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
+    """(name, bits) of a code from the highest down."""
+    bits, found = format(code, f"0{layout.bits}b"), []
+    for name, width in layout.fields:
+        found.append((name, bits[:width]))
+        bits = bits[width:]
+    return tuple(found)
+
+
+_BECOMES = {"infinity": "becomes infinity", "nan": "becomes NaN", "largest": "stays at the largest"}
+
+
+def _steps(layout: Float, number: Number, rest: int, spacing: Fraction | None, overflow: bool) -> tuple[Step, ...]:
+    if spacing is None or not number.size:
+        return ()
+    bias, e = int(limit(layout, "bias")), _binade(layout, number.size)
+    normal = number.size >= Fraction(2) ** e
+    scaled = number.size / spacing
+    what = f"2**{e} <= |x| < 2**{e + 1}" if normal else f"|x| < 2**{e}"
+    why = "the power of two at or below the number" if normal else "the smallest exponent: there is no leading 1, the number is subnormal"
+    lines = [Step("exponent", f"{what}, so the exponent is {e}", why)]
+    if normal and not overflow:
+        lines.append(Step("exponent code", f"{e} + {bias} = {e + bias} = {e + bias:0{layout.exponent}b}", f"the bias is {bias}"))
+    lines.append(Step("in units of the last place", f"|x| / 2**{e - layout.fraction} = {_short(scaled)}", "the spacing of numbers there"))
+    rounded = round(scaled)
+    tie = "a tie goes to the even one" if scaled.denominator == 2 else "to the nearest"
+    lines.append(Step("rounded", f"{rounded}", tie if scaled.denominator != 1 else "nothing to round: the number is in the format"))
+    if overflow:
+        at = f"{rounded} * 2**{e - layout.fraction} is beyond the largest, {written(Number(limit(layout, 'largest')))}"
+        lines.append(Step("overflow", at, _BECOMES[layout.overflow]))
+        return tuple(lines)
+    stored, fraction = divmod(rest, 2**layout.fraction)
+    shown = f"{fraction} = {fraction:0{layout.fraction}b}"
+    carried = f"exponent code {stored}, " if stored != (e + bias if normal else 0) else ""
+    why = "the leading 1 is not stored" if stored else "without a leading 1"
+    lines.append(Step("fraction", f"{carried}{shown}", f"{why}; the rounding carries into the exponent" if carried else why))
+    return tuple(lines)
+
+
+def _short(value: Fraction) -> str:
+    """All digits where they are few, else the first of them."""
+    text = written(finite(value))
+    if "/" in text or len(text) > 24:
+        whole, part = divmod(value, 1)
+        return f"{whole}.{int(part * 10**6):06d}…"
+    return text
+
+
+_SATURATES = (
+    "it has no infinity: a number beyond the largest stays at the largest here, as the OCP formats have it when they saturate;"
+    " conversions that do not saturate give NaN"
+)
+
+
+def _notes(layout: Float, number: Number, code: int, overflow: bool) -> tuple[str, ...]:
+    notes = []
+    if overflow and layout.overflow == "largest":
+        notes.append(_SATURATES)
+    if overflow and layout.overflow == "nan":
+        notes.append("it has no infinity: a number beyond the largest becomes NaN")
+    between = _wider(layout)
+    twice = _by_way_of(between, layout, number)
+    if twice is not None and twice != code:
+        value = written(decode(layout, twice))
+        notes.append(
+            f"a conversion by way of {' and '.join(between)}, as torch's from a Python number, rounds more than once: it gives {value}"
+        )
+    return tuple(notes)
+
+
+def _wider(layout: Float) -> tuple[str, ...]:
+    """What a Python number passes through on its way into a tensor: it is fp64, and torch casts to small formats from fp32."""
+    return ("fp64", "fp32") if layout.bits < 32 else ("fp64",) if layout.bits < 64 else ()
+
+
+def _by_way_of(names: tuple[str, ...], layout: Float, number: Number) -> int | None:
+    """The code that is reached through other formats, where there are any."""
+    if number.kind != "finite" or not names:
+        return None
+    for name in names:
+        between = FORMATS[name]
+        assert isinstance(between, Float)
+        number = decode(between, _signed_code(between, number))
+    return _signed_code(layout, number)
+
+
+def _signed_code(layout: Float, number: Number) -> int:
+    rest, _ = _code(layout, number, _spacing(layout, number.size) if number.kind == "finite" else None)
+    if layout.specials == "fnuz" and rest in (0, _nan(layout)):
+        return rest
+    return (int(number.negative) << (layout.bits - 1)) | rest
+
+
+# -- integers --------------------------------------------------------------------------------------------------------------------
+
+
+def _integer(layout: Integer, number: Number) -> Encoding:
+    given = number.value
+    if given is None:
+        raise BadInputError(f"{layout.name} holds whole numbers only: {written(number)} needs a floating-point format")
+    low, high = limit(layout, "smallest"), limit(layout, "largest")
+    nearest = Fraction(round(given))
+    held = min(max(nearest, low), high)
+    code = int(held) % 2**layout.bits
+    overflow = held != nearest
+    steps = [Step("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
+    if overflow:
+        steps.append(Step("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
+    notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
+    return Encoding(
+        layout.name, number, code, fields_of(layout, code), finite(held), "zero" if not held else "integer",
+        None if held == low else finite(held - 1), None if held == high else finite(held + 1), Fraction(1),
+        overflow, held == 0 and given != 0, tuple(steps), notes,
+    )  # fmt: skip

@@ -1,0 +1,266 @@
+"""``gradients``: from a spec to the equations of its gradients, and those beside autograd at random sizes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import sympy as sp
+
+from calc.errors import BadInputError, NapkinError
+from calc.graph.forward import Program
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.derived import Derived, derived
+from calc.mathematics.autodiff.numeric import needed
+from calc.options import Options
+from calc.spec import Spec
+from calc.symbolic.basis import basis_of
+
+Progress = Callable[[str], None]
+
+# Depths in a derivation of gradients are plain numbers; two layers show what repeats.
+_LAYERS = 2
+_SETS = 3
+_LEAST_TOP = 6  # four values even for a model with one size: enough for sets that differ
+# Both calculate in float64, in another order: far above rounding, far below a wrong term.
+TOLERANCE = 1e-9
+SLOPE_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One comparison with autograd at ``sizes``. Errors are the largest difference over ``scale``, the module's largest gradient (or 1e-3).
+    ``places`` have a central difference beside them; ``kinks`` and ``held`` ones do not: a kink is near, or torch holds it constant."""
+
+    sizes: Mapping[str, int]
+    scale: float
+    worst: float
+    where: str
+    slope: float
+    slope_where: str
+    places: int
+    kinks: int
+    held: int
+
+    @property
+    def ok(self) -> bool:
+        return self.worst <= TOLERANCE and self.slope <= SLOPE_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class FlopsCheck:
+    """FLOPs of the derived equations beside those that a step executes, at ``sizes``."""
+
+    phase: str
+    sizes: Mapping[str, int]
+    equations: int
+    executed: int
+    because: str
+
+    @property
+    def ok(self) -> bool:
+        return self.equations == self.executed or bool(self.because)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    trials: tuple[Trial, ...]
+    flops: tuple[FlopsCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(t.ok for t in self.trials) and all(f.ok for f in self.flops)
+
+
+def gradients(
+    spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
+) -> Derived:
+    """The equations of a forward and of the gradients of its loss, with symbols for sizes. Depths are numbers: those of ``sizes``, else 2.
+
+    Raises a ``NapkinError`` where the forward cannot be recorded, or runs an operator without an equation.
+    """
+    from calc.trace.program import record_program
+
+    options = options or Options()
+    if not options.trains:
+        raise BadInputError(f"mode {options.mode} takes no gradients: use mode train")
+    if options.precision != "fp32":
+        raise BadInputError("equations are over real numbers: gradients have no number format; leave --precision out")
+    (progress or _silent)("recording the forward with symbolic sizes")
+    at = chosen(spec, sizes or {})
+    program = record_program(spec, at, options)
+    (progress or _silent)("deriving gradients")
+    return derived(program)
+
+
+def chosen(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
+    """Sizes for recording: as given, depths of 2, and the small ones of the spec's own checks where they fit together."""
+    depths = {name: _LAYERS for name in spec.pinned if name not in given and not spec.dimensions[name].tied}
+    wishes: Sequence[Mapping[str, int]] = ({**spec.check_at, **depths}, depths, spec.check_at, {})
+    for wish in wishes:
+        try:
+            return spec.sizes({**wish, **given})
+        except NapkinError:
+            continue
+    return spec.sizes(given)
+
+
+def check(
+    found: Derived, spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
+) -> Checked:
+    """Compare with autograd and with central differences at three random sets of small sizes, or at those that are given, and the
+    FLOPs with those of a derived step."""
+    options, say = options or Options(), progress or _silent
+    trials = []
+    for seed, at in enumerate(trial_sizes(found.program, spec, sizes or {})):
+        say(f"comparing with autograd at {', '.join(f'{n}={v}' for n, v in at.items())}")
+        trials.append(trial(found, spec, at, options, seed))
+    return Checked(tuple(trials), _flops(found, spec, trials[0].sizes, options, say))
+
+
+def trial(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, seed: int) -> Trial:
+    """One comparison."""
+    from calc.measure.gradients import observe, scale_of
+
+    real = observe(spec, sizes, options, seed)
+    leaves = {**real.leaves, **_drawn(found, real.drawn)}
+    _, mine = found.values(basis_of(spec.dimensions).values(sizes), leaves)
+    scale = scale_of(real.gradients)
+    errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
+    errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
+    where = max(errors, key=lambda n: errors[n], default="")
+    held = _held(found)
+    slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in held}
+    steepest = max(slopes, key=lambda key: slopes[key], default=("", ()))
+    return Trial(
+        dict(sizes),
+        scale,
+        errors.get(where, 0.0),
+        where,
+        slopes.get(steepest, 0.0),
+        steepest[0],
+        len(slopes),
+        real.kinks,
+        len(real.slopes) - len(slopes),
+    )
+
+
+def _furthest(mine: np.ndarray | None, real: np.ndarray) -> float:
+    if not real.size:
+        return 0.0
+    if mine is not None and mine.shape != real.shape:
+        return float("inf")
+    mine = np.zeros_like(real) if mine is None else mine
+    # Where a loss has no gradient (an angle at its end), both say so.
+    difference = np.where(np.isnan(mine) & np.isnan(real), 0.0, np.abs(mine - real))
+    return float(np.where(np.isnan(difference), np.inf, difference).max())
+
+
+def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
+    return 0.0 if mine is None else float(mine[place])
+
+
+def _held(found: Derived) -> set[str]:
+    """Parameters that are partly constants to torch (detached, rows for padding): a slope sees what a gradient leaves out."""
+    nodes = found.equations.nodes[: found.forward]
+    held = set(needed(found.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
+    return {name for name, node in found.parameters.items() if node in held}
+
+
+def _drawn(found: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
+    """What the run drew, for the leaves that stand for it: the same operators in the same order."""
+    wanted = found.drawn()
+    kinds = [name.partition(" ")[0].rstrip("_") for name in wanted]
+    real = [(name.rstrip("_"), array) for name, array in drawn if name.rstrip("_") in kinds]
+    if len(real) != len(wanted):
+        return {}
+    return {("random", leaf): array for leaf, (_, array) in zip(wanted, real, strict=True)}
+
+
+def trial_sizes(program: Program, spec: Spec, given: Mapping[str, int]) -> list[dict[str, int]]:
+    """Sets of small sizes to compare at, each different where the model leaves that open."""
+    sets: list[dict[str, int]] = []
+    for seed in range(_SETS):
+        sets.append(_sizes(program, spec, seed, given, sets))
+    return sets
+
+
+def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], used: Collection[Mapping[str, int]] = ()) -> dict[str, int]:
+    """Small random sizes at which the model runs as recorded, none of those ``used`` where there are others. Those that are numbers in
+    the program stay; ``given`` ones too."""
+    basis, generator = basis_of(spec.dimensions), random.Random(seed)
+    otherwise: dict[str, int] | None = None
+    again: dict[str, int] | None = None
+    for values in _drawn_sizes(basis.symbols, program.fixed, generator):
+        sizes = {**basis.sizes(values), **given}
+        try:
+            full = spec.sizes({n: v for n, v in sizes.items() if not spec.dimensions[n].tied})
+        except NapkinError:
+            continue
+        at = basis.values(full)
+        if any(at[n] != v for n, v in program.fixed.items()):
+            continue
+        if not all(c.same_at(at) for c in program.conditions):
+            otherwise = full
+        elif full in used:
+            again = full
+        else:
+            return full
+    if again is not None:
+        return again
+    if given and otherwise is not None:
+        return otherwise  # asked for: whether the equations hold there too is what the comparison says
+    at = {**program.hints, **program.fixed}
+    if all(c.same_at(at) for c in program.conditions):
+        return basis.sizes(at)
+    raise BadInputError(f"{spec.name}: no small sizes were found at which it runs as recorded: give them with -d")
+
+
+def _drawn_sizes(symbols: Sequence[str], fixed: Mapping[str, int], generator: random.Random) -> Iterator[dict[str, int]]:
+    """Sets of values, small ones first; different ones where that is possible, from each other and from those that are fixed, so that two
+    sizes cannot stand for each other."""
+    count = len(symbols)
+    for top in (max(count + 2, _LEAST_TOP), max(count + 4, _LEAST_TOP), 16, 24, 40):
+        apart = [v for v in range(2, max(top, count + 2) + len(fixed)) if v not in fixed.values()]
+        for _ in range(80):
+            yield {**dict(zip(symbols, generator.sample(apart, count), strict=True)), **fixed}
+        for _ in range(80):
+            yield {**{n: generator.randint(2, top) for n in symbols}, **fixed}
+
+
+def _flops(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, say: Progress) -> tuple[FlopsCheck, ...]:
+    """Beside the derivation of the whole step, which counts what autograd executes."""
+    from calc.pipeline.pipeline import derive
+
+    say("counting what a step executes")
+    given = {n: v for n, v in sizes.items() if not spec.dimensions[n].tied}
+    step = derive(spec, given, options=options)
+    at = basis_of(spec.dimensions).values(sizes)
+    values = {s: sp.Integer(at[s.name]) for e in (found.forward_flops, found.backward_flops) for s in e.free_symbols}
+    made = []
+    for phase, expr in (("forward", found.forward_flops), ("backward", found.backward_flops)):
+        mine = int(expr.xreplace(values))
+        executed = step[f"flops.{phase}.matmul"].at(**given)
+        made.append(FlopsCheck(phase, dict(sizes), mine, executed, ""))
+    backward = made[-1]
+    if backward.equations != backward.executed:
+        outer = int(sp.sympify(found.outer_flops).xreplace({s: sp.Integer(at[s.name]) for s in found.outer_flops.free_symbols}))
+        made[-1] = replace(backward, because=_why(backward, step["flops.backward.recompute"].at(**given), outer))
+    return tuple(made)
+
+
+def _why(check: FlopsCheck, again: int, outer: int) -> str:
+    """Why autograd executes another number, where that is known."""
+    repeated = f"{again:,} FLOP repeat the forward (fused attention makes Q Kᵀ once more), which equations need not"
+    numbers = f"{outer:,} FLOP are a vector times a number, which autograd multiplies element by element and no matrix product counts"
+    if check.equations == check.executed - again:
+        return repeated
+    if check.equations - outer == check.executed:
+        return numbers
+    return f"{repeated}; {numbers}" if check.equations - outer == check.executed - again else ""
+
+
+def _silent(_: str) -> None:
+    pass

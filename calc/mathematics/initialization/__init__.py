@@ -1,0 +1,131 @@
+"""What the values of a model look like before the first step: second moments through the graph, from how parameters are drawn.
+
+A program of the forward (``calc.trace.program``) is walked from its draws on; the laws of the draws are read off the model's own
+initialisers. Sampling real modules (``calc.measure.sampling``) shares no code with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from calc.graph.forward import Program
+from calc.mathematics.initialization.fit import expressions
+from calc.mathematics.initialization.state import Moments, Unknown
+from calc.mathematics.initialization.walk import Draws, moments_of
+from calc.options import Options
+from calc.spec import Spec
+from calc.symbolic.algebra import symbol
+from calc.symbolic.basis import basis_of
+
+if TYPE_CHECKING:
+    from calc.mathematics.initialization.rules import State
+    from calc.symbolic.laws import Law
+
+# Where what no submodule runs is recorded.
+WHOLE, LOSS = "(model)", "(loss)"
+
+__all__ = ["WHOLE", "Drawn", "Initial", "Part", "Unknown", "initial"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where none was found)."""
+
+    name: str
+    law: Law | None
+    second: str
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module's result: E[x²] = ``equation`` = ``second`` at the sizes. ``unknown`` says why there is none."""
+
+    site: str
+    second: float | None
+    mean: float | None
+    equation: str
+    closed: str | None
+    because: str
+    rests: tuple[str, ...]
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """A model as it is drawn: parameters, and the results of its modules in the order of the forward."""
+
+    model: str
+    sizes: Mapping[str, int]
+    drawn: tuple[Drawn, ...]
+    parts: tuple[Part, ...]
+
+
+def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Initial:
+    """Moments of every module's result of ``spec`` at ``sizes``, when it has just been built.
+
+    Depth and other loop counts are numbers in the recorded forward; widths are symbols in the expressions.
+    """
+    from calc.trace.initial import drawn  # needs torch
+    from calc.trace.program import record_program
+
+    options = options or Options()
+    values = spec.sizes(dict(sizes or {}))
+    known = basis_of(spec.dimensions).values(values)
+    program = record_program(spec, values, options)
+    parameters, inputs = drawn(spec, _free(spec, values))
+    free = [name for name, dim in spec.dimensions.items() if not dim.tied]
+    texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)
+    draws = Draws({n: d.law for n, d in parameters.items()}, {n: d.law for n, d in inputs.items()}, texts)
+    states = moments_of(program, draws, known)
+    laws = tuple(Drawn(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items())
+    return Initial(spec.name, values, laws, tuple(_parts(program, states)))
+
+
+def _free(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes that may be given: what follows from others does follow."""
+    dims = spec.dimensions
+    return {name: size for name, size in sizes.items() if not dims[name].tied}
+
+
+def _parts(program: Program, states: list[State]) -> list[Part]:
+    """The last value that each module makes, itself or through its children."""
+    last: dict[str, int] = {}
+    for instruction in program.instructions:
+        if not instruction.outputs or instruction.site == LOSS:
+            continue
+        names = [] if instruction.site == WHOLE else instruction.site.split(".")
+        for site in (*(".".join(names[:end]) for end in range(len(names), 0, -1)), WHOLE):
+            last[site] = instruction.outputs[0]
+    inner_first = sorted(last.items(), key=lambda item: (item[1], item[0] == WHOLE, -item[0].count(".")))
+    # What a module's result is called while walking, and what it is called here.
+    called = {states[value].site: site for site, value in reversed(inner_first) if isinstance(states[value], Moments)}  # type: ignore[union-attr]  # asked just there
+    return [_part(site, states[value], called) for site, value in inner_first]
+
+
+def _part(site: str, state: State, called: Mapping[str, str]) -> Part:
+    if isinstance(state, Moments):
+        return Part(site, state.second, state.mean, _shown(state.equation, called), _simplified(state.closed), state.because, state.rests)
+    why = state.why if isinstance(state, Unknown) else "its values are not drawn"
+    return Part(site, None, None, "", None, "", (), why)
+
+
+def _shown(equation: str, called: Mapping[str, str]) -> str:
+    return re.sub(r"E2\['([^']*)'\]", lambda found: f"E2[{called.get(found[1], found[1])}]", equation)
+
+
+def _simplified(closed: str | None) -> str | None:
+    """A closed form in the sizes with what cancels cancelled; none where it holds what is no number of sizes."""
+    if closed is None or "[" in closed:
+        return None
+    import sympy as sp
+
+    tree = ast.walk(ast.parse(closed, mode="eval"))
+    names = {node.id for node in tree if isinstance(node, ast.Name)} - {"sqrt", "asin", "pi"}
+    if any(name.startswith("second_moment_") for name in names) or names & {"P2", "S"}:
+        return None
+    return str(sp.cancel(sp.sympify(closed, locals={name: symbol(name) for name in names})))

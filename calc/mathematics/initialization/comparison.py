@@ -1,0 +1,65 @@
+"""Derived moments beside sampled ones: inside the sample's interval, or as near as what they rest on allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from calc.mathematics.initialization import WHOLE, Initial, Part
+from calc.mathematics.initialization.state import OFF
+
+INSIDE, WITHIN, FAILED, NOT_DERIVED, NOT_SAMPLED = "inside", "within", "failed", "not derived", "not sampled"
+# Half-width of a 99.9 % interval in standard errors of the mean, for as many draws as are asked for at least.
+SPREAD = 3.29
+FEWEST = 30
+
+
+class Sample(Protocol):
+    """What a sample says of a module's result: mean square over the draws, its standard error, and calls in one forward."""
+
+    @property
+    def second(self) -> float: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def calls(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``low`` … ``high`` is the sample's interval; ``allowed`` is the part of its ends by which a moment outside may miss them."""
+
+    part: Part
+    low: float | None
+    sampled: float | None
+    high: float | None
+    verdict: str
+    because: str = ""
+    allowed: float = 0.0
+
+
+def compare(initial: Initial, samples: Mapping[str, Sample]) -> list[Compared]:
+    """One line for each module that was derived or sampled, in the order of the forward."""
+    return [_compared(part, samples.get("" if part.site == WHOLE else part.site)) for part in initial.parts]
+
+
+def _compared(part: Part, sample: Sample | None) -> Compared:
+    if sample is None:
+        return Compared(part, None, None, None, NOT_SAMPLED, "the module returns no tensor of floats, or is never called itself")
+    low, high = sample.second - SPREAD * sample.error, sample.second + SPREAD * sample.error
+    if part.second is None:
+        return Compared(part, low, sample.second, high, NOT_DERIVED, part.unknown)
+    if sample.calls > 1:
+        return Compared(part, low, sample.second, high, NOT_DERIVED, "the module runs several times in a forward")
+    if low <= part.second <= high:
+        return Compared(part, low, sample.second, high, INSIDE)
+    off = sum(OFF[rest] for rest in part.rests)
+    near = (1 - off) * low <= part.second <= (1 + off) * high
+    because = "; ".join(part.rests) or "rests on nothing but the laws"
+    return Compared(part, low, sample.second, high, WITHIN if near else FAILED, because, off)
+
+
+def percent(allowed: float) -> str:
+    """An allowance as it is read: ``4 %``."""
+    return f"{100 * allowed:.3g} %"

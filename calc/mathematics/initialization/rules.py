@@ -1,0 +1,226 @@
+"""Moments of an operator's result from those of its operands, one function for each family.
+
+A matrix is drawn independently of what it multiplies and has mean 0, so E[(Wx)ᵢ²] = Σⱼ E[Wᵢⱼ²] E[xⱼ²] exactly: fan-in × E[w²] × E[x²]
+(Glorot and Bengio 2010; He et al. 2015, arXiv:1502.01852). What is not exact says what it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from calc.mathematics.initialization import spread
+from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
+from calc.mathematics.initialization.state import ANEW, FLAT, VARIES, WIDE, Fixed, Moments, Table, Unknown
+
+State = Moments | Fixed | Table | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An instruction with its operands looked up: ``args`` by name, ``shapes`` and ``refs`` (values) of tensor operands, sizes as
+    numbers and as text, ``parts`` the shapes of a list of them. ``fresh`` names what is drawn here first."""
+
+    name: str
+    site: str
+    args: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    texts: dict[str, tuple[str, ...]]
+    results: tuple[tuple[int, ...], ...]
+    fresh: int
+    refs: Mapping[str, int] = field(default_factory=dict)
+    label: str = ""
+    parts: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both operands are one value."""
+        return "other" in self.refs and self.refs.get("self") == self.refs["other"]
+
+    def refuse(self, why: str = "has no rule for moments") -> Unknown:
+        return Unknown(f"aten.{self.name} at {self.site} {why}")
+
+
+def affine(step: Step, x: Moments | Unknown, weight: Table, fan_in: float, fan_text: str, bias: State | None) -> State:
+    """y = W x + b, the matrix drawn with mean 0."""
+    if abs(weight.mean) > 1e-12 * math.sqrt(weight.second):
+        return step.refuse(f"multiplies by {weight.name}, whose mean is not 0")
+    plus = 0.0
+    if isinstance(bias, Table):
+        if bias.mean:
+            return step.refuse(f"adds {bias.name}, whose mean is not 0")
+        plus = bias.second
+    elif bias is not None:
+        return step.refuse("adds something else than a parameter")
+    if isinstance(x, Unknown):
+        return Unknown(x.why, True, frozenset({step.fresh}))
+    gain = fan_in * weight.second
+    text = f"fan-in {fan_in:g} × E[w²] {weight.second:.6g} × E[x²] {x.second:.6g}" + (f" + E[b²] {plus:.6g}" if plus else "")
+    rests = (*x.rests, *((ANEW,) if weight.again else ()))
+    found = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
+    if isinstance(bias, Table) and plus:
+        return found.saying("{n}*{w}*({x}) + {b}", n=fan_text, w=weight, x=x, b=bias)
+    return found.saying("{n}*{w}*({x})", n=fan_text, w=weight, x=x)
+
+
+def activation(step: Step, x: Moments, f: Activation) -> State:
+    """f(x) of a normal x."""
+    if not x.normal or abs(x.mean) > 1e-9:
+        return step.refuse("is applied to what is not close to normal with mean 0")
+    mean, second = f.mean_at(x.second), f.second_at(x.second)
+    text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second.format(q='q')}" if f.second else "")
+    found = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
+    template = f.second.replace("{q}", "({x})") if f.second else f"second_moment_{f.name.partition(',')[0]}({{x}})"
+    return found.resting(WIDE).saying(template, x=x)
+
+
+def added(step: Step, x: Moments, y: Moments, sign: float = 1.0) -> State:
+    """x ± y, independent."""
+    turned = _rotated(x, y, sign)
+    if turned is not None:
+        return turned
+    if step.same:
+        times = f"{(1 + sign) ** 2:g}"
+        return replace(x.scaled(1 + sign), because=f"{times} × E[x²]", site=step.label).saying(f"{times}*({{x}})", x=x)
+    if x.sources & y.sources:
+        return step.refuse("adds two values that hang on one draw")
+    cross = sign * x.mean * y.mean
+    second = x.second + y.second + 2 * cross
+    text = f"E[x²] {x.second:.6g} + E[y²] {y.second:.6g}" + (f" + 2 E[x] E[y] {2 * cross:.6g}" if cross else "")
+    rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
+    normal = x.normal and y.normal
+    shared = x.shared + y.shared + 2 * cross
+    found = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
+    return found.saying("{x} + {y}" + (f" + {2 * cross:.6g}" if cross else ""), x=x, y=y)
+
+
+def _rotated(x: Moments, y: Moments, sign: float) -> Moments | None:
+    """x cos φ ± y sin φ keeps the second moment, whatever φ."""
+    if x.angle is None or y.angle is None or x.angle[1] != y.angle[1] or {x.angle[0], y.angle[0]} != {"cos", "sin"}:
+        return None
+    if not math.isclose(x.angle[2], y.angle[2], rel_tol=1e-9):
+        return None
+    text = f"(cos² φ + sin² φ) × E[x²] {x.angle[2]:.6g}"
+    return replace(x, second=x.angle[2], shared=0.0, angle=None, sources=x.sources | y.sources, because=text)
+
+
+def multiplied(step: Step, x: Moments, y: Moments) -> State:
+    """x y, independent; x² of a normal x."""
+    if step.same:
+        return squared(step, x)
+    if x.even or y.even:
+        return _by_even(step, *((y, x) if x.even else (x, y)))
+    if x.sources & y.sources:
+        return step.refuse("multiplies two values that hang on one draw")
+    text = f"E[x²] {x.second:.6g} × E[y²] {y.second:.6g}"
+    rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
+    found = Moments(x.mean * y.mean, x.second * y.second, x.shared * y.shared, False, x.sources | y.sources, text, rests, step.label)
+    return found.saying("({x})*({y})", x=x, y=y)
+
+
+def _by_even(step: Step, x: Moments, rate: Moments) -> Moments:
+    """Times a number that hardly varies."""
+    found = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
+    return found.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
+
+
+def mean_of(step: Step, x: Moments, over: int) -> Moments:
+    """A mean over so many features of one position."""
+    second = x.mean**2 + (x.second - x.mean**2) / over
+    text = f"mean of {over}: E = {x.mean:.6g}"
+    found = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, site=step.label)
+    return found.saying("{x}", x=x).resting(WIDE)
+
+
+def of_even(step: Step, x: Moments, f: Callable[[float], float]) -> State:
+    """A function of what hardly varies."""
+    if not x.even or x.mean <= 0:
+        return step.refuse("is applied to what is no mean over features")
+    value = f(x.mean)
+    return replace(x, mean=value, second=value**2, shared=value**2, because=f"of {x.mean:.6g}", site=step.label).saying(f"{value**2:.6g}")
+
+
+def squared(step: Step, x: Moments) -> State:
+    if not x.normal:
+        return step.refuse("squares what is not close to normal")
+    q, c = x.second, x.shared
+    found = Moments(q, 3 * q**2, q**2 + 2 * c**2, False, x.sources, f"E[x⁴] = 3 × {q:.6g}²", x.rests, step.label)
+    return found.resting(WIDE).saying("3*({x})**2", x=x)
+
+
+def scaled_by_table(x: Moments, table: Table) -> Moments:
+    """An elementwise weight, as a norm's."""
+    text = f"E[w²] {table.second:.6g} × E[x²] {x.second:.6g}"
+    return replace(x, mean=x.mean * table.mean, second=x.second * table.second, shared=x.shared * table.second, because=text, angle=None)
+
+
+def turned(x: Moments, angle: tuple[str, int]) -> Moments:
+    """x cos φ: known together with its partner."""
+    return replace(x, angle=(*angle, x.second), second=x.second / 2, normal=False)
+
+
+def normalised_unknown(step: Step, x: Unknown, weight: State | None, bias: State | None) -> State:
+    """What a norm makes of a value that is normal and unknown else: 1, and its own weight and bias."""
+    if not x.normal:
+        return x
+    found = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
+    if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
+        found = scaled_by_table(found, weight).saying("{w}", w=weight)
+    if isinstance(bias, Table) and bias.second:
+        found = replace(found, second=found.second + bias.second, shared=found.shared + bias.second, mean=found.mean + bias.mean)
+    return found
+
+
+def normalised(step: Step, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centred: bool) -> State:
+    """(x - mean)/√(variance + ε) over so many features, or x/√(E[x²] + ε); then the norm's own weight and bias."""
+    of_mean = (x.second - x.mean**2) / over if centred else 0.0
+    spread_ = x.second - (x.mean**2 if centred else 0.0) - of_mean
+    if spread_ <= 0:
+        return step.refuse("normalises what does not vary")
+    shrink = 1 / (spread_ + eps)
+    second = spread_ * shrink
+    shared = (x.shared - (x.mean**2 if centred else 0.0)) * (1 - 1 / over if centred else 1.0) * shrink
+    text = f"v/(v + ε), v = {spread_:.6g}"
+    mean = 0.0 if centred else x.mean * math.sqrt(shrink)
+    found = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
+    inside = f"({{x}})*(1 - 1/{over})" if centred else "({x})"
+    template = f"({inside}/({inside} + {eps:g}))"
+    if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
+        found, template = scaled_by_table(found, weight), f"({weight.law})*{template}"
+    if isinstance(bias, Table) and bias.second:
+        found = replace(found, second=found.second + bias.second, shared=found.shared + bias.second, mean=found.mean + bias.mean)
+        template += f" + {bias.law}"
+    return replace(found, because=text).saying(template, x=x)
+
+
+def averaged(step: Step, q: State, k: State, v: State, scale: float, causal: bool) -> State:
+    """Attention: a weighted mean of the values."""
+    if not (isinstance(q, Moments) and isinstance(k, Moments) and isinstance(v, Moments)):
+        return step.refuse("attends to what has no moments")
+    width, keys = step.shapes["query"][-1], step.shapes["key"][-2]
+    variance = width * scale**2 * (q.second * k.second - q.shared * k.shared)
+    alone = v.second - v.shared
+    second = v.shared + alone * spread.own(keys, variance, causal)
+    shared = v.shared + alone * spread.common(keys, causal)
+    text = f"E[Σ p²] × {alone:.6g} + {v.shared:.6g}: scores of variance {variance:.4g}, {keys} keys{', causal' if causal else ''}"
+    rests = tuple(dict.fromkeys((*q.rests, *k.rests, *v.rests)))
+    found = Moments(v.mean, second, shared, False, frozenset({step.fresh}), text, rests, step.label)
+    return found.resting(FLAT).saying("({v})*P2 + (1 - P2)*S", v=v)
+
+
+ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {
+    "relu": RELU,
+    "relu_": RELU,
+    "silu": SILU,
+    "silu_": SILU,
+    "tanh": TANH,
+    "sigmoid": SIGMOID,
+    "gelu": lambda args: GELU_TANH if args.get("approximate") == "tanh" else GELU,
+}
+
+
+def function_of(name: str, args: dict[str, Any]) -> Activation | None:
+    found = ACTIVATIONS.get(name)
+    return found if found is None or isinstance(found, Activation) else found(args)

@@ -1,0 +1,81 @@
+"""A chain of operations, or the forward of a model, beside torch's own tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calc.errors import BadInputError
+from calc.mathematics.formats.layouts import named
+from calc.mathematics.strides.expression import Call, Step
+from calc.mathematics.strides.operations import Tensor
+from calc.mathematics.strides.walk import ALLOCATES, Row, Storage, storage
+from calc.options import Options
+from calc.pipeline.check import EXACT, FAILED
+from calc.spec import Spec
+
+_LARGEST = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One operation: both agree in shape, strides, offset, format, memory and its bytes, or both refuse."""
+
+    call: str
+    verdict: str
+    derived: str
+    measured: str
+
+
+def check(x: Tensor, steps: Sequence[Step]) -> tuple[Verdict, ...]:
+    """Makes the tensor for real and does the same to it."""
+    copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
+    if copied > _LARGEST:
+        raise BadInputError(f"a run would allocate {copied:,} bytes at once, more than {_LARGEST:,}: check at smaller sizes")
+    from calc.measure.layouts import run
+
+    real = run(x.layout.shape, x.dtype, [(step.call.name, _given(step.call)) for step in steps])[1:]
+    return tuple(_judged(step, theirs) for step, theirs in zip(steps, real, strict=True))
+
+
+def _given(call: Call) -> tuple[Any, ...]:
+    return (named(call.arguments[0]).stored,) if call.name == "to" else call.arguments
+
+
+def _judged(step: Step, theirs: Any) -> Verdict:
+    if step.made is None or theirs.refused:
+        both = step.made is None and bool(theirs.refused)
+        return Verdict(step.call.text, EXACT if both else FAILED, step.refused or "made", theirs.refused or "made")
+    t = step.made.tensor
+    ours = (t.layout.shape, t.layout.strides, t.layout.offset, t.dtype, t.nbytes, not step.made.allocated)
+    real = (theirs.shape, theirs.strides, theirs.offset, theirs.dtype, theirs.nbytes, theirs.shared)
+    return Verdict(step.call.text, EXACT if ours == real else FAILED, _said(*ours), _said(*real))
+
+
+def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: str, nbytes: int, shared: bool) -> str:
+    return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
+
+
+def check_forward(spec: Spec, found: Storage, options: Options | None = None) -> Verdict:
+    """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
+    from calc.measure.forward_storage import given
+
+    options = options or Options()
+    small = spec.sizes(dict(spec.check_at))
+    ours = [_row(row) for row in (found if found.sizes == small else storage(spec, spec.check_at, options)).rows]
+    real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in given(spec, small, options)]
+    at = ", ".join(f"{name}={value}" for name, value in small.items())
+    if ours == real:
+        return Verdict(f"the forward at {at}", EXACT, _total(ours), _total(real))
+    first = next((k for k, (a, b) in enumerate(zip(ours, real, strict=False)) if a != b), min(len(ours), len(real)))
+    both = (str(rows[first]) if first < len(rows) else "nothing more" for rows in (ours, real))
+    return Verdict(f"result {first + 1} of the forward at {at}", FAILED, *both)
+
+
+def _row(row: Row) -> tuple[Any, ...]:
+    return (row.operator, *row.at, row.dtype, row.allocated if row.kind == ALLOCATES else 0)
+
+
+def _total(rows: Sequence[tuple[Any, ...]]) -> str:
+    return f"{len(rows):,} results, {sum(1 for row in rows if row[-1]):,} allocate {sum(row[-1] for row in rows):,} bytes"

@@ -1,0 +1,78 @@
+"""Chains of operations and the forward of a model as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calc.derive.to_json import number
+from calc.mathematics.strides.check import Verdict
+from calc.mathematics.strides.expression import Step
+from calc.mathematics.strides.operations import Tensor
+from calc.mathematics.strides.walk import Storage
+
+
+def chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[Verdict]] | None) -> dict[str, Any]:
+    """The ``"schema": 1`` document of chains on a tensor."""
+    made: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in done]
+    for at, chain in enumerate(made):
+        chain["checks"] = None if verdicts is None else [_verdict(v) for v in verdicts[at]]
+    return {"schema": 1, "tensor": _tensor(x), "chains": made}
+
+
+def _tensor(x: Tensor) -> dict[str, Any]:
+    layout = x.layout
+    return {
+        "shape": [number(n) for n in layout.shape],
+        "strides": [number(n) for n in layout.strides],
+        "offset": number(layout.offset),
+        "format": x.dtype,
+        "memory_bytes": number(x.nbytes),
+        "contiguous": layout.contiguous,
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    if step.made is None:
+        return {"operation": step.call.text, "result": None, "allocated": None, "because": step.refused}
+    made = step.made
+    return {"operation": step.call.text, "result": _tensor(made.tensor), "allocated": number(made.allocated), "because": made.because}
+
+
+def _verdict(v: Verdict) -> dict[str, str]:
+    return {"what": v.call, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
+
+
+def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a model's forward."""
+    return {
+        "schema": 1,
+        "model": {"name": found.model},
+        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
+        "allocated": number(sum(row.allocated for row in found.rows)),
+        "operators": [
+            {
+                "operator": k.operator,
+                "views": k.views,
+                "in_place": k.in_place,
+                "allocations": k.allocations,
+                "allocated": number(k.allocated),
+            }
+            for k in found.kinds
+        ],
+        "results": [
+            {
+                "operator": row.operator,
+                "site": row.site,
+                "count": count,
+                "kind": row.kind,
+                "format": row.dtype,
+                "shape": list(row.shape),
+                "strides": list(row.strides),
+                "offset": row.offset,
+                "allocated": number(row.allocated),
+            }
+            for row, count in found.grouped
+        ],
+        "check": None if verdict is None else _verdict(verdict),
+    }

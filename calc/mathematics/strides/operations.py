@@ -1,0 +1,289 @@
+"""What each operation makes of a layout: a view of the same memory, or a copy in memory of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calc.errors import BadInputError
+from calc.mathematics.formats.layouts import Integer, element_bytes, named
+from calc.mathematics.strides.layouts import Layout, alike, by_stride, fresh, viewed
+
+LARGEST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A layout in a number format (by torch's name) over a memory of ``nbytes``."""
+
+    layout: Layout
+    dtype: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an operation gives. ``allocated`` are bytes of new memory: 0 where the result lies in the operand's."""
+
+    tensor: Tensor
+    allocated: int
+    because: str
+
+
+def bytes_each(dtype: str) -> int:
+    """Bytes of an element. Formats that are packed into bytes have no strides."""
+    size = element_bytes(named(dtype))
+    if size.denominator != 1:
+        raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
+    return int(size)
+
+
+def tensor(shape: Sequence[int], dtype: str = "fp32") -> Tensor:
+    """A new tensor."""
+    found = named(dtype)
+    if not found.stored or found.name == "tf32":
+        raise BadInputError(f"torch keeps no tensor in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or a whole number")
+    if math.prod(shape) * bytes_each(dtype) > LARGEST:
+        raise BadInputError("a tensor of that shape has more than 2**62 bytes: choose smaller sizes")
+    return Tensor(fresh(shape), found.stored, math.prod(shape) * bytes_each(dtype))
+
+
+def _view(of: Tensor, layout: Layout, because: str) -> Made:
+    return Made(Tensor(layout, of.dtype, of.nbytes), 0, because)
+
+
+def _copy(of: Tensor, layout: Layout, because: str, dtype: str = "") -> Made:
+    nbytes = layout.elements * bytes_each(dtype or of.dtype)
+    return Made(Tensor(layout, dtype or of.dtype, nbytes), nbytes, because)
+
+
+# -- other strides over the same memory --------------------------------------------------------------------------------------------
+
+
+def _permute(x: Tensor, *dims: Any) -> Made:
+    order = [_dim(x, d) for d in _flat(dims)]
+    if sorted(order) != list(range(len(x.layout.shape))):
+        raise BadInputError(f"permute{tuple(_flat(dims))} does not name each of {len(x.layout.shape)} dimensions once")
+    layout = x.layout
+    moved = Layout(tuple(layout.shape[d] for d in order), tuple(layout.strides[d] for d in order), layout.offset)
+    return _view(x, moved, "dimensions and strides change places, no element moves")
+
+
+def _transpose(x: Tensor, a: int, b: int) -> Made:
+    order = list(range(len(x.layout.shape)))
+    one, other = _dim(x, a), _dim(x, b)
+    order[one], order[other] = order[other], order[one]
+    return _permute(x, *order)
+
+
+def _t(x: Tensor) -> Made:
+    if len(x.layout.shape) > 2:
+        raise BadInputError(f"t() takes at most 2 dimensions, not {len(x.layout.shape)}: use transpose(a, b)")
+    return _permute(x, *reversed(range(len(x.layout.shape))))
+
+
+def _expand(x: Tensor, *sizes: Any) -> Made:
+    wanted, layout = _flat(sizes), x.layout
+    new = len(wanted) - len(layout.shape)
+    if new < 0:
+        raise BadInputError(f"expand{tuple(wanted)} has fewer dimensions than the tensor, of shape {layout.shape}")
+    shape, strides = [0] * len(wanted), [0] * len(wanted)
+    for at in range(len(wanted) - 1, -1, -1):
+        # A new dimension is one of size 1 in front; what is as large as it was keeps its stride.
+        size = layout.shape[at - new] if at >= new else 1
+        stride = layout.strides[at - new] if at >= new else shape[at + 1] * strides[at + 1] if at + 1 < len(wanted) else 1
+        goal = size if wanted[at] == -1 and at >= new else wanted[at]
+        if goal < 1 or size not in (1, goal):
+            raise BadInputError(f"expand{tuple(wanted)} cannot make {goal} of a dimension of size {size}: only one of size 1 is repeated")
+        shape[at], strides[at] = goal, stride if goal == size else 0
+    return _view(x, Layout(tuple(shape), tuple(strides), layout.offset), "stride 0 shows the same elements again and again")
+
+
+def _view_as(x: Tensor, *sizes: Any) -> Made:
+    shape = _inferred(x, _flat(sizes))
+    found = viewed(x.layout, shape)
+    if found is None:
+        raise BadInputError(
+            f"view{tuple(shape)} of strides {x.layout.strides}: no strides show these elements in that shape, and a view moves none;"
+            " use reshape, which copies"
+        )
+    return _view(x, found, "the new dimensions divide runs that lie evenly in memory")
+
+
+def _reshape(x: Tensor, *sizes: Any) -> Made:
+    shape = _inferred(x, _flat(sizes))
+    found = viewed(x.layout, shape)
+    if found is not None:
+        return _view(x, found, "a view is possible, so nothing is copied")
+    return _copy(x, fresh(shape), "no strides show these elements in that shape: they are copied in order")
+
+
+def _flatten(x: Tensor, start: int = 0, end: int = -1) -> Made:
+    shape = x.layout.shape or (1,)
+    first, last = _dim(x, start), _dim(x, end)
+    if first > last:
+        raise BadInputError(f"flatten({start}, {end}) ends before it begins")
+    if first == last and x.layout.shape:
+        return _view(x, x.layout, "one dimension is flat already: the tensor itself")
+    return _reshape(x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+
+
+def _unsqueeze(x: Tensor, dim: int) -> Made:
+    layout = x.layout
+    at = dim + len(layout.shape) + 1 if dim < 0 else dim
+    if not 0 <= at <= len(layout.shape):
+        raise BadInputError(
+            f"unsqueeze({dim}) of a tensor of {len(layout.shape)} dimensions: from {-len(layout.shape) - 1} to {len(layout.shape)}"
+        )
+    stride = layout.shape[at] * layout.strides[at] if at < len(layout.shape) else 1
+    shape, strides = list(layout.shape), list(layout.strides)
+    shape.insert(at, 1)
+    strides.insert(at, stride)
+    return _view(x, Layout(tuple(shape), tuple(strides), layout.offset), "a dimension of size 1 more, no element moves")
+
+
+def _squeeze(x: Tensor, *dims: int) -> Made:
+    chosen = {_dim(x, d) for d in _flat(dims)} if dims else set(range(len(x.layout.shape)))
+    kept = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
+    layout = x.layout
+    moved = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset)
+    return _view(x, moved, "dimensions of size 1 less, no element moves")
+
+
+def _narrow(x: Tensor, dim: int, start: int, length: int) -> Made:
+    at = _dim(x, dim)
+    if not (0 <= start and 1 <= length and start + length <= x.layout.shape[at]):
+        raise BadInputError(f"narrow({dim}, {start}, {length}) goes beyond a dimension of size {x.layout.shape[at]}")
+    return index(x, (*(slice(None),) * at, slice(start, start + length)))
+
+
+def index(x: Tensor, parts: Sequence[Any]) -> Made:
+    """``x[parts]`` with numbers, slices, ``None`` and ``...``: a view, whose offset says where it begins."""
+    layout = x.layout
+    used = sum(p is not None and p is not Ellipsis for p in parts)
+    if used > len(layout.shape) or sum(p is Ellipsis for p in parts) > 1:
+        raise BadInputError(f"{used} indices for a tensor of {len(layout.shape)} dimensions, or several ellipses")
+    rest = [slice(None)] * (len(layout.shape) - used)
+    at = next((k for k, p in enumerate(parts) if p is Ellipsis), len(parts))
+    whole = [*parts[:at], *rest, *parts[at + 1 :]]
+    shape, strides, offset, dim = [], [], layout.offset, 0
+    for part in whole:
+        if part is None:
+            later = (layout.shape[dim] * layout.strides[dim]) if dim < len(layout.shape) else 1
+            shape.append(1)
+            strides.append(later)
+            continue
+        size, stride = layout.shape[dim], layout.strides[dim]
+        dim += 1
+        if isinstance(part, slice):
+            start, stop, step = _bounds(part, size)
+            offset += start * stride
+            shape.append(-(-(stop - start) // step))
+            strides.append(stride * step)
+        else:
+            if not -size <= part < size:
+                raise BadInputError(f"index {part} is out of a dimension of size {size}")
+            offset += part % size * stride
+    return _view(x, Layout(tuple(shape), tuple(strides), offset), "a part of the same memory, from its offset on")
+
+
+def _bounds(part: slice, size: int) -> tuple[int, int, int]:
+    step = 1 if part.step is None else part.step
+    if step < 1:
+        raise BadInputError(f"a slice with step {step}: torch's slices go forwards, use flip, which copies")
+    start, stop, _ = slice(part.start, part.stop, step).indices(size)
+    if start >= stop:
+        raise BadInputError(f"the slice {part.start}:{part.stop} of a dimension of size {size} is empty: choose others")
+    return start, stop, step
+
+
+# -- memory of its own --------------------------------------------------------------------------------------------------------------
+
+
+def _contiguous(x: Tensor) -> Made:
+    if x.layout.contiguous:
+        return _view(x, x.layout, "it is contiguous already: the same tensor")
+    return _copy(x, fresh(x.layout.shape), "its elements are copied in row-major order")
+
+
+def _clone(x: Tensor) -> Made:
+    return _copy(x, alike(x.layout), "a copy, in the order in which the elements lie")
+
+
+def _to(x: Tensor, dtype: str) -> Made:
+    wanted = tensor((), dtype).dtype
+    if wanted == x.dtype:
+        return _view(x, x.layout, f"it is {dtype} already: the same tensor")
+    return _copy(x, alike(x.layout), f"every element is written in {bytes_each(dtype)} byte{'s' if bytes_each(dtype) > 1 else ''}", wanted)
+
+
+def _with_number(x: Tensor, number: float) -> Made:
+    """A number with a fraction makes numbers of torch's default format of whole ones."""
+    _require_arithmetic(x)
+    return _copy(x, by_stride(x.layout), "every element of the result is new", _promoted(x) if isinstance(number, float) else "")
+
+
+def _of_each(x: Tensor) -> Made:
+    """A contiguous operand has a contiguous result, also where a dimension of size 1 has a stride of its own."""
+    _require_arithmetic(x)
+    layout = fresh(x.layout.shape) if x.layout.contiguous else alike(x.layout)
+    return _copy(x, layout, "every element of the result is new")
+
+
+def _exp(x: Tensor) -> Made:
+    made = _of_each(x)
+    return _copy(x, made.tensor.layout, made.because, _promoted(x))
+
+
+def _in_place(x: Tensor, *_: Any) -> Made:
+    _require_arithmetic(x)
+    places = math.prod(size for size, stride in zip(x.layout.shape, x.layout.strides, strict=True) if stride)
+    if places != x.layout.elements:
+        raise BadInputError("in place, several elements would be written to one memory cell: clone the expanded tensor first")
+    return _view(x, x.layout, "every element is written where it lies")
+
+
+def _promoted(x: Tensor) -> str:
+    return "float32" if isinstance(named(x.dtype), Integer) else x.dtype
+
+
+def _require_arithmetic(x: Tensor) -> None:
+    if x.dtype.startswith("float8"):
+        raise BadInputError(f"torch has no arithmetic in {x.dtype}: cast to bf16 first")
+
+
+def _detach(x: Tensor) -> Made:
+    return _view(x, x.layout, "the same elements, without a gradient")
+
+
+Operation = Callable[..., Made]
+# Name → what it makes, and how many arguments it takes at least and at most.
+OPERATIONS: dict[str, tuple[Operation, int, int]] = {
+    "transpose": (_transpose, 2, 2), "permute": (_permute, 1, 8), "t": (_t, 0, 0), "expand": (_expand, 1, 8), "view": (_view_as, 1, 8),
+    "reshape": (_reshape, 1, 8), "flatten": (_flatten, 0, 2), "unsqueeze": (_unsqueeze, 1, 1), "squeeze": (_squeeze, 0, 1),
+    "narrow": (_narrow, 3, 3), "contiguous": (_contiguous, 0, 0), "clone": (_clone, 0, 0), "to": (_to, 1, 1), "add": (_with_number, 1, 1),
+    "mul": (_with_number, 1, 1), "relu": (_of_each, 0, 0), "exp": (_exp, 0, 0), "add_": (_in_place, 1, 1),
+    "mul_": (_in_place, 1, 1), "relu_": (_in_place, 0, 0), "detach": (_detach, 0, 0),
+}  # fmt: skip
+
+
+def _dim(x: Tensor, dim: int) -> int:
+    count = max(1, len(x.layout.shape))
+    if not -count <= dim < count:
+        raise BadInputError(f"there is no dimension {dim} in a tensor of shape {x.layout.shape}")
+    return dim % count
+
+
+def _flat(sizes: Sequence[Any]) -> list[int]:
+    return [*sizes[0]] if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else [*sizes]
+
+
+def _inferred(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The shape with -1 worked out."""
+    known = math.prod(size for size in sizes if size != -1)
+    wrong = any(size < 1 and size != -1 for size in sizes) or list(sizes).count(-1) > 1
+    if wrong or (x.layout.elements % known if -1 in sizes else known != x.layout.elements):
+        raise BadInputError(f"{x.layout.elements} elements of shape {x.layout.shape} cannot have the shape {tuple(sizes)}")
+    return tuple(x.layout.elements // known if size == -1 else size for size in sizes)

@@ -1,0 +1,148 @@
+"""Which operators of a model's forward show memory that was there, and which allocate: from the recorded forward itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from calc.errors import BadInputError
+from calc.graph.forward import Instruction, Program, Ref, Value
+from calc.graph.step import Size
+from calc.mathematics.autodiff.dimensions import in_dimensions
+from calc.mathematics.autodiff.sizes import size as expression
+from calc.options import Options
+from calc.spec import Spec
+from calc.symbolic.basis import basis_of
+from calc.symbolic.exact import evaluate_text
+
+# The same tensor under another name: what autograd and Python's own bookkeeping do with it, no operation of the model.
+SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default")
+VIEW, ALLOCATES, IN_PLACE = "view", "allocates", "in place"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor that an operator gives. Shape, strides and offset are in elements, as expressions of the model's dimensions.
+
+    ``allocated`` are bytes of new memory at the sizes asked for, 0 for a view; ``at`` has the numbers of the others there.
+    """
+
+    operator: str
+    site: str
+    kind: str
+    dtype: str
+    shape: tuple[str, ...]
+    strides: tuple[str, ...]
+    offset: str
+    allocated: int
+    at: tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All results of one operator: how many are views, how many allocate, and how many bytes."""
+
+    operator: str
+    views: int
+    in_place: int
+    allocations: int
+    allocated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The forward of a model at ``sizes``, every result in order."""
+
+    model: str
+    sizes: Mapping[str, int]
+    rows: tuple[Row, ...]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """By operator, in the order in which they first run."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.operator, []).append(row)
+        return tuple(_kind(name, rows) for name, rows in found.items())
+
+    @property
+    def grouped(self) -> tuple[tuple[Row, int], ...]:
+        """Rows that differ in nothing but a layer's index, with their number."""
+        found: dict[tuple[Any, ...], tuple[Row, int]] = {}
+        for row in self.rows:
+            key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
+            first, count = found.get(key, (row, 0))
+            found[key] = (first, count + 1)
+        return tuple(found.values())
+
+
+def pattern(site: str) -> str:
+    """A module's path with * for the index of a layer."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", site)
+
+
+def _kind(name: str, rows: Sequence[Row]) -> Kind:
+    counts = {kind: sum(row.kind == kind for row in rows) for kind in (VIEW, IN_PLACE, ALLOCATES)}
+    return Kind(name, counts[VIEW], counts[IN_PLACE], counts[ALLOCATES], sum(row.allocated for row in rows))
+
+
+def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Storage:
+    """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` where it cannot be recorded."""
+    from calc.trace.program import record_program  # needs torch
+
+    options = options or Options()
+    if options.precision != "fp32":
+        raise BadInputError(f"storage is shown of a forward in fp32, not in {options.precision}: leave --precision out")
+    values = spec.sizes(dict(sizes or {}))
+    known = basis_of(spec.dimensions).values(values)
+    program = record_program(spec, values, options, doubles=False)
+    return Storage(spec.name, values, tuple(_rows(program, known)))
+
+
+def _rows(program: Program, known: Mapping[str, int]) -> Iterator[Row]:
+    @cache
+    def written(size: Size) -> str:
+        return str(in_dimensions(expression(size), program))
+
+    @cache
+    def number(size: Size) -> int:
+        return size if isinstance(size, int) else int(evaluate_text(size, known))
+
+    seen = {program.values[leaf.value].storage for leaf in program.leaves}
+    for instruction in program.instructions:
+        if instruction.name in SAME:
+            continue
+        for output in instruction.outputs:
+            value = program.values[output]
+            kind = _of(instruction, value, program, seen)
+            seen.add(value.storage)
+            shape, strides, offset = tuple(map(number, value.shape)), tuple(map(number, value.stride)), number(value.offset)
+            yield Row(
+                instruction.name,
+                instruction.site,
+                kind,
+                value.dtype,
+                tuple(map(written, value.shape)),
+                tuple(map(written, value.stride)),
+                written(value.offset),
+                number(program.nbytes[value.storage]) if kind == ALLOCATES else 0,
+                (shape, strides, offset),
+            )
+
+
+def _of(instruction: Instruction, value: Value, program: Program, seen: set[int]) -> str:
+    if value.storage not in seen:
+        return ALLOCATES
+    given = {program.values[ref.value].storage for _, argument in instruction.args for ref in _refs(argument)}
+    return IN_PLACE if instruction.mutates and value.storage in given else VIEW
+
+
+def _refs(argument: Any) -> Iterator[Ref]:
+    if isinstance(argument, Ref):
+        yield argument
+    elif isinstance(argument, tuple):
+        for part in argument:
+            yield from _refs(part)

@@ -1,0 +1,86 @@
+"""Ten steps of a rule's equations beside ten steps of the real optimizer on the same gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calc.errors import BadInputError
+from calc.mathematics.updates.rules import Rule, keywords
+from calc.mathematics.updates.run import Array, letters, run
+from calc.options import KNOWN
+from calc.pipeline.check import EXACT, FAILED, WITHIN
+
+STEPS = 10
+_MATRIX = (5, 7)
+# Both calculate in fp64, in another order: a few roundings a step, each half a unit of the last place.
+_UNITS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``difference`` is the largest between both in what agrees least; ``scale`` the largest number there."""
+
+    verdict: str
+    steps: int
+    difference: float
+    scale: float
+    tolerance: float
+    letters: Mapping[str, float]
+    because: str
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict != FAILED
+
+
+def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -> Verdict:
+    """Runs both on random gradients of changing scale; the parameter and all that is kept are compared after every step.
+
+    Equal to rounding: 256 units of fp64's last place of the largest number met. Raises ``BadInputError`` where the steps overflow.
+    """
+    from calc.measure.updates import trajectory
+
+    values = letters(rule, given or {})
+    numbers = np.random.default_rng(seed)
+    shape = _MATRIX if rule.of_matrix else (math.prod(_MATRIX),)
+    start = numbers.normal(size=shape).tolist()
+    # Of another scale in each element, and growing: what bounds a step by those before it then comes into play.
+    scales = np.logspace(-3, 1, math.prod(shape)).reshape(shape) * np.logspace(-0.5, 0.5, STEPS).reshape(-1, *(1 for _ in shape))
+    gradients = (numbers.normal(size=(STEPS, *shape)) * scales).tolist()
+    keys = {"theta": "", **rule.keys}
+    fixed = _fixed(rule, values)
+    theirs = trajectory(rule.kind, {**rule.given(values), **fixed}, start, gradients, tuple(rule.keys.values()))
+    ours = run(rule, start, gradients, given or {})
+    pairs = [(np.array(a[letter]), np.array(b[key])) for a, b in zip(ours, theirs, strict=True) for letter, key in keys.items()]
+    if not all(np.isfinite(x).all() for pair in pairs for x in pair):
+        said = ", ".join(f"{letter}={value:g}" for letter, value in values.items())
+        raise BadInputError(f"{rule.name} leaves the numbers of fp64 within {STEPS} steps at {said}: choose other values")
+    return _judged(pairs, values)
+
+
+def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -> Verdict:
+    """Each pair against its own scale: a parameter of 1 must not hide an error in a moment of a millionth."""
+    worst = max(pairs, key=lambda pair: _difference(pair) / _tolerance(pair))
+    difference, tolerance = _difference(worst), _tolerance(worst)
+    verdict = EXACT if difference == 0 else WITHIN if difference <= tolerance else FAILED
+    because = "both in fp64, whose roundings come in another order"
+    return Verdict(verdict, STEPS, difference, float(np.abs(worst[1]).max()), tolerance, values, because)
+
+
+def _difference(pair: tuple[Array, Array]) -> float:
+    return float(np.abs(pair[0] - pair[1]).max())
+
+
+def _tolerance(pair: tuple[Array, Array]) -> float:
+    return float(_UNITS * 2.0**-52 * max(np.abs(pair[1]).max(), 2.0**-900))
+
+
+def _fixed(rule: Rule, values: Mapping[str, float]) -> dict[str, object]:
+    """Keywords without a letter: the switches that a name stands for; all letters where the class is the lecture's."""
+    if rule.name not in KNOWN:
+        return dict(values)
+    return {keyword: value for keyword, value in keywords(KNOWN[rule.name]).items() if isinstance(value, bool)}

@@ -1,0 +1,82 @@
+"""What torch executes and keeps for one parameter tensor in an optimizer's step, as a derivation has it, beside what it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from calc.derive.result import Step
+from calc.errors import BadInputError
+from calc.mathematics.updates.rules import Rule
+from calc.mathematics.updates.run import operations
+from calc.options import KNOWN
+from calc.symbolic.tree import Labelled, Sum, text
+
+# Whose step looks at a whole matrix: counted for one of r rows and c columns. The others take any shape, of n elements.
+_OF_MATRICES = ("adafactor", "muon")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """For one tensor in fp32, as expressions of its sizes: what torch's step executes, moves and keeps.
+
+    ``parts`` are the operations executed, each with its FLOPs; they add up to ``flops``.
+    """
+
+    implementation: str
+    tensor: str
+    flops: str
+    moved: str
+    state: str
+    parts: tuple[tuple[str, str], ...]
+
+
+def executed(name: str, implementation: str = "loop") -> Cost:
+    """The second step of torch's class with its defaults, for one tensor, from a recording of it."""
+    if name not in KNOWN:
+        raise BadInputError(f"torch has no {name[:40]}: what its step executes is known for torch's own optimizers only")
+    import calc
+    from calc.models import one_tensor
+
+    of_matrix = name in _OF_MATRICES
+    spec = one_tensor.matrix() if of_matrix else one_tensor.vector()
+    found = calc.derive(spec, optimizer=name, implementation=implementation)
+    quantities = ("flops.optimizer.total", "bytes_moved.optimizer", "optimizer_state.bytes")
+    flops, moved, state = (_text(found[quantity].text, quantity) for quantity in quantities)
+    parts = tuple(part for step in found.steps if step.quantity in _EXECUTED and step.rule != "sum" for part in _parts(step))
+    return Cost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", flops, moved, state, parts)
+
+
+_EXECUTED = ("flops.optimizer.elementwise", "flops.optimizer.matmul")
+
+
+def _parts(step: Step) -> Iterator[tuple[str, str]]:
+    """What a step of the derivation adds up, by the labels of its addends."""
+    for addend in step.before.terms if isinstance(step.before, Sum) else (step.before,):
+        yield (addend.label, text(addend.body)) if isinstance(addend, Labelled) else (step.rule, text(addend))
+
+
+def _text(found: str | None, quantity: str) -> str:
+    if found is None:
+        raise BadInputError(f"{quantity} of one tensor is unknown")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AsWritten:
+    """For each element: ``operations`` of the equations, those with a weight decay of 0 left out; bytes that must be moved in fp32."""
+
+    operations: int
+    state: int
+    least_moved: int
+
+
+def as_written(rule: Rule) -> AsWritten:
+    """Counts of the equations. Least moved: parameter, gradient and state read once, parameter and state written once.
+    Raises ``BadInputError`` where what is kept is not of one element."""
+    if rule.of_matrix:
+        raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
+    defaults: Mapping[str, float] = rule.defaults()
+    zeros = [letter for letter, value in defaults.items() if value == 0]
+    kept = len(rule.state)
+    return AsWritten(operations(rule, zeros), 4 * kept, 4 * (2 + kept) + 4 * (1 + kept))

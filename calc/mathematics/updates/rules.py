@@ -1,0 +1,75 @@
+"""What an update rule is: equations in the order in which they are carried out, their letters, their state, their source.
+
+Letters: theta a parameter, g its gradient, t the number of the step from 1. The others are each rule's own; values of those that torch
+takes come from calc.options, which has the classes' defaults. An equation replaces what stands on its left.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.options import KNOWN, Known
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """``target = text``, in Python's notation. What it says in words."""
+
+    target: str
+    text: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One optimizer.
+
+    ``letters``  keyword of torch's class → the letters it sets: ``betas`` sets ``beta1`` and ``beta2``.
+    ``state``    letter → what it is before the first step, an expression of letters, for each element of the parameter.
+    ``single``   the same of numbers that a whole tensor shares.
+    ``of_matrix``  the parameter is a matrix, and means over its rows and columns come up: there are no counts of one element.
+    ``keys``     letter → what torch calls it in the optimizer's state.
+    ``values``   letters that no class of torch sets (the lecture's AdaGrad), with their defaults.
+    """
+
+    name: str
+    equations: tuple[Equation, ...]
+    letters: Mapping[str, tuple[str, ...]]
+    source: str
+    state: Mapping[str, str]
+    single: Mapping[str, str]
+    values: Mapping[str, float]
+    keys: Mapping[str, str]
+    of_matrix: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The class of torch.optim, or nothing where torch has none."""
+        return KNOWN[self.name].kind if self.name in KNOWN else ""
+
+    def defaults(self) -> dict[str, float]:
+        """Every letter with its default."""
+        if self.name not in KNOWN:
+            return dict(self.values)
+        said = keywords(KNOWN[self.name])
+        found: dict[str, float] = {}
+        for keyword, letters in self.letters.items():
+            values = said[keyword] if len(letters) > 1 else (said[keyword],)
+            # None stands for the epsilon of the parameter's format: rules are carried out in fp64.
+            found |= dict(zip(letters, (2.0**-52 if value is None else float(value) for value in values), strict=True))
+        return found
+
+    def given(self, values: Mapping[str, float]) -> dict[str, float | tuple[float, ...]]:
+        """The keywords of torch's class for values of the letters."""
+        picked = {keyword: tuple(values[letter] for letter in letters) for keyword, letters in self.letters.items()}
+        return {keyword: found if len(found) > 1 else found[0] for keyword, found in picked.items()}
+
+
+def keywords(known: Known) -> dict[str, Any]:
+    """What torch's class is called with: its defaults and what is given, read from how the call is written."""
+    call = ast.parse(known.call, mode="eval").body
+    assert isinstance(call, ast.Call)
+    return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}

@@ -1,0 +1,151 @@
+"""Bytes of the files that tensors are written to: safetensors exactly, ``torch.save`` exactly around its pickle.
+
+``checkpoint.bytes`` is the payload, a closed form. What a file adds depends on the names and on how many digits offsets have, so
+it is counted at concrete sizes, from a record of the step at them. Torch-free: a file is described, never written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from calc.errors import BadInputError
+from calc.graph.step import Record, Size, Tensor
+from calc.units import item_size
+
+# In the order in which the library lays formats out, the last first: larger items before smaller, so that all stay aligned.
+_FORMATS = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3", "float8_e8m0fnu": "F8_E8M0",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ", "int16": "I16", "uint16": "U16", "float16": "F16",
+    "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "float32": "F32", "complex64": "C64", "float64": "F64", "int64": "I64",
+    "uint64": "U64",
+}  # fmt: skip
+_RANK = {name: rank for rank, name in enumerate(_FORMATS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * item_size(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A file's size by parts: ``payload`` are the tensors, ``overhead`` all the rest. ``because`` says what that is."""
+
+    kind: str
+    payload: int
+    overhead: int
+    because: str
+
+    @property
+    def total(self) -> int:
+        return self.payload + self.overhead
+
+
+# -- safetensors -----------------------------------------------------------------------------------------------------------
+
+
+def safetensors(entries: Iterable[Entry], metadata: dict[str, str] | None = None) -> Container:
+    """8 bytes that hold the header's length, the header in JSON filled up with spaces to a multiple of 8, then the tensors.
+
+    Source: the format's own description (huggingface/safetensors, README, "Format"); order and filling as version 0.8 writes.
+    """
+    laid_out = sorted(entries, key=lambda e: (-_rank(e), e.name.encode()))
+    header: dict[str, object] = {} if metadata is None else {"__metadata__": metadata}
+    offset = 0
+    for entry in laid_out:
+        if entry.name in header:
+            raise BadInputError(f"two tensors of one file are called {entry.name[:60]!r}: names must differ")
+        end = offset + entry.nbytes
+        header[entry.name] = {"dtype": _FORMATS[entry.dtype], "shape": list(entry.shape), "data_offsets": [offset, end]}
+        offset = end
+    written = len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode())
+    filled = -written % 8
+    because = f"8 bytes of length, {written:,} of header for {len(laid_out):,} tensors, {filled} to a multiple of 8"
+    return Container("safetensors", offset, 8 + written + filled, because)
+
+
+def _rank(entry: Entry) -> int:
+    if entry.dtype not in _RANK:
+        raise BadInputError(f"{entry.name[:60]}: safetensors has no format for {entry.dtype}")
+    return _RANK[entry.dtype]
+
+
+# -- torch.save ------------------------------------------------------------------------------------------------------------
+
+_ALIGNMENT = 64
+_LOCAL_HEADER, _DESCRIPTOR, _CENTRAL_HEADER = 30, 16, 46
+_PADDING_MARK = 4  # "FB" and the length of the padding
+_END = 56 + 20 + 22  # the end of the central directory: of zip64, its locator, and the classic one
+_LARGEST = 2**32 - 1  # sizes and offsets from here on stand in 8 bytes, in a field of zip64
+_FIELD, _LONG = 4, 8  # what such a field begins with, and each of its numbers
+_LONG_DESCRIPTOR = 24
+
+# Further records of every file, with their bytes: before the storages and after them.
+_BEFORE = ((".format_version", len("1")), (".storage_alignment", len("64")), ("byteorder", len("little")))
+_AFTER = (("version", len("3\n")), (".data/serialization_id", 40))
+
+
+def torch_save(storages: Sequence[int], pickled: int, stem: str) -> Container:
+    """The zip archive that ``torch.save`` writes to ``stem.pt``: storages of so many bytes, and a pickle of so many.
+
+    Every record begins at a multiple of 64 bytes, is stored as it is with a descriptor behind it (an empty one has none), and is
+    named in the central directory at the end. A record of 4 GiB or beyond them has a field of zip64 in both headers, and a longer
+    descriptor. Source: the ZIP format (PKWARE APPNOTE 4.3, 4.5.3), ``caffe2/serialize/inline_container.cc`` (``getPadding``,
+    ``writeEndOfFile``) and miniz (``mz_zip_writer_add_mem_ex_v2``). How long the pickle is depends on names and on Python's own
+    encoding: it is read off a real file.
+    """
+    data = [(f"data/{i}", nbytes) for i, nbytes in enumerate(storages)]
+    cursor = central = 0
+    for name, nbytes in (("data.pkl", pickled), *_BEFORE, *data, *_AFTER):
+        named, field = len(f"{stem}/{name}".encode()), _zip64(nbytes, cursor)
+        begins = cursor + _LOCAL_HEADER + named + _PADDING_MARK + field
+        descriptor = _LONG_DESCRIPTOR if field else _DESCRIPTOR
+        cursor = begins + -begins % _ALIGNMENT + nbytes + (descriptor if nbytes else 0)
+        central += _CENTRAL_HEADER + named + field
+    payload, total = sum(storages), cursor + central + _END
+    because = f"{pickled:,} bytes of pickle, {len(data) + len(_BEFORE) + len(_AFTER) + 1:,} records with headers, aligned to 64 bytes"
+    return Container("torch.save", payload, total - payload, because)
+
+
+def _zip64(nbytes: int, offset: int) -> int:
+    """Bytes of the field of zip64 for a record of ``nbytes`` at ``offset``: its size twice where that is long, its offset where that is."""
+    longs = 2 * (nbytes >= _LARGEST) + (offset >= _LARGEST)
+    return _FIELD + _LONG * longs if longs else 0
+
+
+# -- what is in a checkpoint -------------------------------------------------------------------------------------------------
+
+
+def entries_of(record: Record) -> tuple[Entry, ...]:
+    """Model, optimizer state, fp32 copies and iteration of a record at concrete sizes, each storage under one name.
+
+    Tied weights go by their first name. The library for safetensors refuses tensors that share memory and differ; so does this.
+    """
+    persistent = set(record.persistent)
+    named = [(f"model.{name}", t) for name, t in (*record.parameters, *record.buffers) if t.storage in persistent]
+    named += [(f"optimizer.{key}.{name}", t) for name, key, t in record.state]
+    named += [(f"master.{name}", t) for name, t in record.masters]
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in named:
+        other, known = found.setdefault(tensor.storage, (name, tensor))
+        if known != tensor:
+            raise BadInputError(f"{name[:60]} and {other[:60]} are different parts of one memory: safetensors takes no such tensors")
+    iteration = (Entry("iteration", "int64", ()),) if record.state or record.gradients else ()
+    return tuple(Entry(name, t.dtype, tuple(map(_number, t.shape))) for name, t in found.values()) + iteration
+
+
+def _number(size: Size) -> int:
+    if not isinstance(size, int):
+        raise BadInputError(f"the record has the symbolic size {size}: a file is counted from a record at concrete sizes")
+    return size

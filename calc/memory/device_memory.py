@@ -1,0 +1,120 @@
+"""Memory of measured steps on a CUDA device beside what was predicted of them: the allocator's peaks, and the largest batch that fits.
+
+The prediction is the CUDA allocator's rules on the recorded step, with the workspaces that libraries take, at the very sizes; it is
+made before the run and nothing of it is adjusted afterwards. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.cuda_allocator import Simulated, workspace_of
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import MeasurementError
+from calc.memory.recomputing import largest
+from calc.options import Options
+from calc.pipeline.pipeline import derive, timeline
+
+if TYPE_CHECKING:
+    from calc.measure.cuda_memory import CudaMemory, Fits
+
+Progress = Callable[[str], None]
+
+# Threads that call cuBLAS in a training step, each with a workspace of its own: the program's, and autograd's for the device.
+CALLERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the steps should take at ``sizes``. ``workspace`` are the bytes of libraries; where they are not known, ``unknown`` says why."""
+
+    sizes: Mapping[str, int]
+    first: Simulated
+    steady: Simulated
+    workspace: int | None
+    unknown: str = ""
+
+    @property
+    def allocated(self) -> int | None:
+        """Of a steady step, workspaces included."""
+        return None if self.workspace is None else self.steady.allocated + self.workspace
+
+    def to_json(self) -> dict[str, Any]:
+        steps = {"live": self.steady.live, "allocated": self.steady.allocated, "reserved": self.steady.reserved}
+        first = {"first_step": {"live": self.first.live, "allocated": self.first.allocated, "reserved": self.first.reserved}}
+        whole = {"workspaces": number(self.workspace), "max_memory_allocated": number(self.allocated), "because": self.unknown or None}
+        return {**{name: number(value) for name, value in steps.items()}, **first, **whole}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What was predicted of a step, and what was read. ``first`` is in the latter where the module was new."""
+
+    predicted: Predicted
+    measured: CudaMemory
+
+    @property
+    def off(self) -> Fraction | None:
+        return off(self.predicted.allocated, self.measured.allocated)
+
+    def to_json(self) -> dict[str, Any]:
+        share = self.off
+        made = {"predicted": self.predicted.to_json(), "measured": self.measured.to_json()}
+        return {**made, "off": None if share is None else float(share)}
+
+
+def off(predicted: int | None, measured: int | None) -> Fraction | None:
+    """How far a prediction lies from what was measured, as a share of the latter."""
+    return None if predicted is None or not measured else Fraction(predicted - measured, measured)
+
+
+def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> Predicted:
+    """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
+    found = timeline(derivation, progress=progress)
+    if not found.allocated:
+        raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
+    first, steady = found.allocated
+    return on_device(Predicted(found.sizes, first, steady, None), capability)
+
+
+def on_device(found: Predicted, capability: tuple[int, int]) -> Predicted:
+    """The prediction with the workspaces that libraries take on a device of that compute capability."""
+    each = workspace_of(capability)
+    unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
+    return replace(found, workspace=None if each is None else CALLERS * each, unknown=unknown)
+
+
+def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:
+    """The largest B whose predicted peak is within ``room`` bytes: from the closed form of live bytes, then down to where rounding and
+    workspaces fit as well. ``None`` where workspaces are not known or B is no dimension."""
+    if "B" not in derivation.sizes or workspace_of(capability) is None:
+        return None
+    free = {name: value for name, value in derivation.sizes.items() if not derivation.spec.dimensions[name].tied}
+    beside = 0  # what a prediction has beyond live bytes: nearly the same at any B, so one or two rounds do
+    while room > beside:
+        size = largest(derivation, "B", room - beside)
+        if not size:
+            return size
+        there = derive(derivation.spec, {**free, "B": size}, options=Options(**derivation.options), progress=progress)
+        whole = predicted(there, capability, progress).allocated
+        if whole is None or whole <= room:
+            return size
+        beside = max(beside, whole - there["memory.peak"].at())
+    return 0
+
+
+def fitting(run: Any, at: Mapping[str, int], start: int, progress: Progress) -> Fits:
+    """The largest B at which a training that is set up still runs, looked for from ``start`` on."""
+    from calc.measure.cuda_memory import boundary, still_runs
+
+    free = {name: value for name, value in at.items() if not run.spec.dimensions[name].tied}
+
+    def fits(size: int) -> bool:
+        progress(f"trying B = {size}")
+        return still_runs(run, run.spec.sizes({**free, "B": size}))
+
+    return boundary("B", fits, 2**20, start)

@@ -1,0 +1,346 @@
+"""What a model takes while it is used: its weights in a number format, and the keys and values it keeps of every token.
+
+Weights come from the recorded forward, parameter by parameter; what a cache holds comes from the model's own sizes and from the
+library's own statement of what kind each layer is. A cache is accepted only when a run gives the same integers at sizes that
+have not been used to find it (``checked``), so a layer that keeps something else is refused, by name.
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import BadInputError, UnknownQuantityError
+from calc.graph.step import Graph, Size
+from calc.memory.caches import Layers, layers_of
+from calc.options import Options
+from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED
+from calc.pipeline.pipeline import derive, trace
+from calc.spec import Spec
+from calc.symbolic.algebra import to_sympy
+from calc.symbolic.basis import Basis, in_dimensions
+from calc.symbolic.branches import at_hand
+from calc.symbolic.exact import evaluate_text
+
+if TYPE_CHECKING:
+    from calc.measure.cache import Held
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """How weights are kept. ``group``: so many elements of a row share a scale; 0: a whole row; None: the whole tensor, or nothing.
+
+    A format with scales is that of matrices that are multiplied; tables that are looked up, norms and biases stay in bf16, as
+    libraries leave them.
+    """
+
+    bits: int
+    scale_bytes: int = 0
+    group: int | None = None
+    zero_bits: int = 0
+    words: str = ""
+
+    @property
+    def scaled(self) -> bool:
+        return self.scale_bytes > 0
+
+
+WEIGHTS: dict[str, WeightFormat] = {
+    "fp32": WeightFormat(32, words="4 bytes each"),
+    "bf16": WeightFormat(16, words="2 bytes each"),
+    "fp16": WeightFormat(16, words="2 bytes each"),
+    "fp8": WeightFormat(8, 4, None, words="1 byte each, an fp32 scale a tensor"),
+    "int8": WeightFormat(8, 2, 0, words="1 byte each, a 2-byte scale a row"),
+    "int4": WeightFormat(4, 2, 128, words="half a byte each, a 2-byte scale a group"),
+    "int4-zero": WeightFormat(4, 2, 128, 4, words="half a byte each, a 2-byte scale and a 4-bit zero point a group"),
+}
+CACHE: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+_KEPT = 2  # bytes of what stays in bf16
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One addend: ``expr`` in the model's dimensions, its value at the sizes asked for, and why it is so."""
+
+    what: str
+    expr: str
+    value: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Bytes as a sum of lines."""
+
+    format: str
+    expr: str
+    value: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A run's cache beside the closed form at the run's sizes."""
+
+    sizes: Mapping[str, int]
+    derived: int | None
+    measured: int | None
+    instrument: str
+    verdict: str
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What using the model takes at ``sizes``. ``cache`` is ``None`` where there is none to speak of, and ``unknown`` says why."""
+
+    model: str
+    source: str
+    sizes: Mapping[str, int]
+    weights: Amount
+    cache: Amount | None
+    unknown: str
+    checks: tuple[Check, ...]
+
+    @property
+    def total(self) -> int | None:
+        """Weights and cache; what operators hold while they run is not in it (``memory.peak`` with mode infer is)."""
+        return None if self.cache is None else self.weights.value + self.cache.value
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------------
+
+
+def weight_format(name: str, group: int | None = None) -> WeightFormat:
+    """A format by name, with another group."""
+    if name not in WEIGHTS:
+        raise BadInputError(f"unknown weight format {name[:40]!r}: known are {', '.join(WEIGHTS)}")
+    found = WEIGHTS[name]
+    if group is None:
+        return found
+    if not found.group:
+        raise BadInputError(f"{name} has no groups of weights: give a group with int4 or int4-zero")
+    if group < 2 or group % 2:
+        raise BadInputError(f"a group of {group} weights cannot be packed: give an even number from 2")
+    return replace(found, group=group)
+
+
+def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name: str, group: int | None = None) -> Amount:
+    """Bytes of the weights, term by term of the parameters."""
+    how = weight_format(name, group)
+    shapes, tables = _shapes(graph), _looked_up(graph)
+    lines = []
+    for term in derivation["parameters"].terms:
+        parameter = next((p for p in shapes if term.stands_for(p)), None)
+        if parameter is None:
+            raise UnknownQuantityError(f"{term.site[:60]}: no recorded parameter has this name, so its shape is not known")
+        count = at_hand(term.expr, derivation.sizes)
+        text, because = _bytes_of(count, shapes[parameter], parameter in tables, parameter.endswith("bias"), how)
+        lines.append(Line(term.site, text, _value(text, sizes), because))
+    return _amount(name, lines)
+
+
+def _bytes_of(count: str, shape: Sequence[str], looked_up: bool, bias: bool, how: WeightFormat) -> tuple[str, str]:
+    """Bytes of all tensors of one term, each of ``shape``; ``count`` are the elements of all of them."""
+    if not how.scaled:
+        return _text(to_sympy(count) * how.bits / 8), how.words
+    if looked_up or len(shape) < 2 or bias:
+        why = "a table that is looked up" if looked_up else "a bias" if bias else "no matrix"
+        return _text(to_sympy(count) * _KEPT), f"{why}: stays in bf16, {_KEPT} bytes each"
+    *others, last = (to_sympy(side) for side in shape)
+    rows = sp.Mul(*others)
+    tensors = sp.cancel(to_sympy(count) / (rows * last))
+    packed = rows * (last if how.bits == 8 else sp.ceiling(last * how.bits / 8))
+    groups = sp.Integer(1) if how.group is None else rows * (sp.ceiling(last / how.group) if how.group else 1)
+    zeros = sp.ceiling(groups * how.zero_bits / 8)
+    of_group = "" if not how.group else f" of {how.group} along the last dimension"
+    return _text(sp.expand(tensors * (packed + how.scale_bytes * groups + zeros))), f"{how.words}{of_group}"
+
+
+def _shapes(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The shape of every recorded parameter, in the model's dimensions."""
+    basis = graph.as_basis()
+    written: dict[Size, str] = {}
+
+    def side(size: Size) -> str:
+        if size not in written:
+            written[size] = str(size) if isinstance(size, int) else _folded(in_dimensions(size, basis), basis)
+        return written[size]
+
+    return {name: tuple(map(side, t.shape)) for name, t in graph.records[0].parameters}
+
+
+def _folded(text: str, basis: Basis) -> str:
+    """``h*k`` written ``d`` where the heads share the width."""
+    found = to_sympy(text)
+    for fold in basis.folds:
+        if fold.plus == 0 and fold.quotient in basis.define:
+            found = found.subs(to_sympy(f"{fold.part}*{fold.quotient}"), to_sympy(fold.whole))
+    return str(found)
+
+
+def _looked_up(graph: Graph) -> set[str]:
+    """Parameters that an embedding reads rows of. One that is also multiplied (a tied head) stays as it is for that."""
+    record = graph.records[0]
+    read = {dict(op.args)["weight"].storage for op in record.ops if op.name == "aten.embedding.default"}
+    return {name for name, tensor in record.parameters if tensor.storage in read}
+
+
+# -- keys and values -----------------------------------------------------------------------------------------------------------
+
+
+def cache(layers: Sequence[Layers], sizes: Mapping[str, int], name: str) -> Amount:
+    """Bytes of keys and values of B sequences of T tokens."""
+    lines = []
+    for group in layers:
+        text = "*".join((f"{CACHE[name]}*B", *map(_factor, (group.count, group.positions, group.each))))
+        lines.append(Line(f"{group.kind} layers", text, _value(text, sizes), f"{group.because}; {CACHE[name]} bytes each"))
+    return _amount(name, lines)
+
+
+def _factor(text: str) -> str:
+    return f"({text})" if " + " in text or " - " in text else text
+
+
+def _amount(name: str, lines: Sequence[Line]) -> Amount:
+    total = sp.Add(*(to_sympy(line.expr) for line in lines))
+    return Amount(name, _text(total), sum(line.value for line in lines), tuple(lines))
+
+
+def _text(expr: sp.Expr) -> str:
+    """As the calculus reads it: SymPy writes what it reads, but for the case of a function's name."""
+    return str(expr)
+
+
+def _value(text: str, sizes: Mapping[str, int]) -> int:
+    found: Fraction = evaluate_text(text, sizes)
+    if found.denominator != 1:
+        raise BadInputError(f"{text} is {found}, no whole number of bytes, at these sizes: choose sizes that divide")
+    return int(found)
+
+
+# -- all of it -----------------------------------------------------------------------------------------------------------------
+
+
+def inference(
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    weights_in: str = "bf16",
+    cache_in: str = "bf16",
+    group: int | None = None,
+    remember: bool = True,
+    progress: Progress = lambda _: None,
+) -> Inference:
+    """What using ``spec`` takes at ``sizes``: weights, and the cache of T tokens of B sequences, checked by a run."""
+    weight_format(weights_in, group)
+    if cache_in not in CACHE:
+        raise BadInputError(f"unknown cache format {cache_in[:40]!r}: known are {', '.join(CACHE)}")
+    at = spec.sizes(sizes or {})
+    graph = trace(spec, sizes, options=Options(mode="infer"), cache=remember, progress=progress)
+    derivation = derive(graph, sizes)
+    made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
+    progress("running the model to see what every layer keeps of a token")
+    found, unknown, checks = kept(spec, at, cache_in)
+    return Inference(spec.name, spec.source, at, made, found, unknown, checks)
+
+
+def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | None, str, tuple[Check, ...]]:
+    """Keys and values, if a run confirms them; else why not."""
+    try:
+        layers = layers_of(spec, at)
+    except BadInputError as error:
+        return None, str(error), ()
+    checks = tuple(checked(spec, layers, at))
+    failed = [c for c in checks if c.verdict == FAILED]
+    if not failed and checks[0].verdict != EXACT:
+        return None, f"no run confirms a cache: {checks[0].because}", checks
+    if failed:
+        worst = failed[0]
+        why = f"the closed form gives {worst.derived:,} bytes and a run keeps {worst.measured:,} at {_shown(worst.sizes)}"
+        return None, f"a layer keeps something else than its kind says: {why}", checks
+    return cache(layers, at, cache_in), "", checks
+
+
+_LONGEST_RUN = 8192  # tokens of a real run of a narrow model: a second or two
+
+
+def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list[Check]:
+    """A real run at the spec's small sizes, and one without memory at those asked for, beyond the longest window.
+
+    A class that reads numbers out of its tensors cannot run without memory: then a narrow one runs for real beyond the window.
+    """
+    from calc.measure.cache import held
+
+    small = spec.sizes({**spec.check_at, "B": 2})
+    longest = max((_window(group) for group in layers), default=0)
+    asked = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    full = held(spec, _lengthened(spec, asked, max(at["T"], longest + 3)), without_memory=True)
+    runs = [held(spec, small), full]
+    if full.elements is None and small["T"] <= longest <= _LONGEST_RUN:
+        runs.append(held(spec, _lengthened(spec, spec.check_at, longest + 3)))
+    return [_judged(layers, run) for run in runs]
+
+
+def _lengthened(spec: Spec, sizes: Mapping[str, int], length: int) -> dict[str, int]:
+    """The sizes with three sequences of that length, or of their own where no table of positions is so long."""
+    try:
+        return spec.sizes({**sizes, "B": 3, "T": length})
+    except BadInputError:
+        return spec.sizes({**sizes, "B": 3})
+
+
+def _window(group: Layers) -> int:
+    numbers = [int(n) for n in to_sympy(group.positions).atoms(sp.Integer)] if "Min" in group.positions else []
+    return max(numbers, default=0)
+
+
+def _judged(layers: Sequence[Layers], run: Held) -> Check:
+    derived = sum(_value(f"B*({g.count})*({g.positions})*({g.each})", run.sizes) for g in layers)
+    if run.elements is None:
+        return Check(run.sizes, None, None, run.instrument, NOT_MEASURED, run.because)
+    verdict = EXACT if derived == run.elements else FAILED
+    return Check(run.sizes, 4 * derived, 4 * run.elements, run.instrument, verdict, run.because)
+
+
+def _shown(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def document(found: Inference) -> dict[str, Any]:
+    """The ``"schema": 1`` document of an inference, as plain data."""
+
+    def amount(a: Amount | None, unknown: str = "") -> dict[str, Any]:
+        if a is None:
+            return {"format": None, "expr": None, "value": None, "unit": "byte", "unknown": unknown}
+        lines = [{"site": x.what, "expr": x.expr, "value": number(x.value), "because": x.because} for x in a.lines]
+        return {"format": a.format, "expr": a.expr, "value": number(a.value), "unit": "byte", "terms": lines}
+
+    return {
+        "schema": 1,
+        "model": {"name": found.model, "source": found.source},
+        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
+        "quantities": {"weights.bytes": amount(found.weights), "cache.bytes": amount(found.cache, found.unknown)},
+        "total": number(found.total),
+        "checks": [
+            {
+                "quantity": "cache.bytes in fp32",
+                "sizes": {name: number(value) for name, value in check.sizes.items()},
+                "derived": number(check.derived),
+                "measured": number(check.measured),
+                "instrument": check.instrument,
+                "verdict": check.verdict,
+                "because": check.because,
+            }
+            for check in found.checks
+        ],
+    }

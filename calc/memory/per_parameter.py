@@ -1,0 +1,127 @@
+"""Bytes per parameter of a training step's state, term by term, as a derivation has them: the rule of thumb with its remainder.
+
+Weights, copies, gradients and optimizer state of a derivation, each divided by the number of parameters. What does not divide
+(an optimizer's step counters, a parameter that no gradient reaches) is left over, and is named with its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from calc.derive.result import Derivation
+from calc.errors import BadInputError
+
+# Quantities of the state, with what they are in words.
+TERMS = {
+    "parameters.bytes": "weights",
+    "master_weights.bytes": "fp32 copies of the weights, which the optimizer steps",
+    "gradients.bytes": "gradients",
+    "optimizer_state.bytes": "optimizer state",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``whole`` bytes for each of the parameters and ``rest`` bytes beside: together the quantity, exactly."""
+
+    quantity: str
+    what: str
+    whole: int
+    rest: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class PerParameter:
+    """The terms of one derivation at its sizes."""
+
+    model: str
+    precision: str
+    optimizer: str
+    parameters: int
+    terms: tuple[Term, ...]
+
+    @property
+    def whole(self) -> int:
+        """The rule of thumb: bytes per parameter without what is left over."""
+        return sum(term.whole for term in self.terms)
+
+    @property
+    def rest(self) -> int:
+        return sum(term.rest for term in self.terms)
+
+    @property
+    def bytes(self) -> int:
+        """All bytes of the state."""
+        return self.whole * self.parameters + self.rest
+
+    @property
+    def exact(self) -> Fraction:
+        """Bytes per parameter, with what is left over."""
+        return Fraction(self.bytes, self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        terms = [{"quantity": t.quantity, "per_parameter": t.whole, "rest": t.rest, "because": t.because} for t in self.terms]
+        head = {"model": self.model, "precision": self.precision, "optimizer": self.optimizer, "parameters": self.parameters}
+        return {**head, "per_parameter": self.whole, "rest": self.rest, "terms": terms}
+
+
+# What each stage of ZeRO divides among the devices, beside what the one before it divides.
+_DIVIDED = (
+    (),
+    ("optimizer_state.bytes", "master_weights.bytes"),
+    ("gradients.bytes",),
+    ("parameters.bytes",),
+)
+
+
+def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
+    """Bytes per parameter and device of the state under a stage of ZeRO (0: each device has all of it), by the rule of thumb.
+
+    Stated, not run: no step on several devices is recorded. What is gathered for a moment, and the filling that makes parts of one
+    size, are not in it. Source: Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), section 5 and figure 1.
+    """
+    if devices < 1 or not 0 <= stage < len(_DIVIDED):
+        raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
+    divided = {name for names in _DIVIDED[: stage + 1] for name in names}
+    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in found.terms), start=Fraction(0))
+
+
+def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
+    """What one parameter costs in a derivation's step, at its own sizes or at those given."""
+    at = dict(sizes or {})
+    count = derivation["parameters"].at(**at)
+    terms = tuple(_term(derivation, name, count, at) for name in TERMS if derivation[name].text is not None)
+    if not any(t.quantity == "gradients.bytes" for t in terms):
+        raise BadInputError(f"mode {derivation.options.get('mode')} keeps no gradients and no optimizer state: use mode train")
+    options = derivation.options
+    return PerParameter(derivation.model, options["precision"], options.get("optimizer", ""), count, terms)
+
+
+def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> Term:
+    """Rounded, not cut off: a parameter without a gradient leaves a negative remainder rather than a byte too few for all."""
+    found = derivation[name].at(**at)
+    whole = (2 * found + count) // (2 * count)
+    rest = found - whole * count
+    return Term(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
+
+
+def _because(name: str, whole: int, rest: int, options: Mapping[str, str]) -> str:
+    precision = options["precision"]
+    each = f"{whole} bytes each"
+    match name:
+        case "parameters.bytes":
+            said = f"{each}: {'bf16' if precision in ('bf16', 'bf16-master') else 'fp32'} weights"
+            return f"{said}; autocast's casts live in the forward only" if precision.endswith("autocast") else said
+        case "master_weights.bytes":
+            return f"{each}: one fp32 copy, which the optimizer steps and which is rounded into the weights"
+        case "optimizer_state.bytes":
+            said = f"{each}: what {options.get('optimizer', 'the optimizer')} keeps per weight, in the format of what it steps"
+            return f"{said}; beside them {rest:,} bytes, of step counters mostly" if rest > 0 else said
+        case "gradients.bytes" if not whole and not rest:
+            return "none between backward and step: each is cast into its copy's and released"
+    said = f"{each}: one for every weight, in the weight's format" if name == "gradients.bytes" else each
+    return f"{said}; {-rest:,} bytes less, of parameters without a gradient" if rest < 0 else said

@@ -1,0 +1,156 @@
+"""Which checkpointing to take under a limit of memory: the one that fits and runs the least again.
+
+Made of derivations of the same step, one for each choice, so what a choice saves and repeats is the difference of two closed
+forms. The choice changes where the limit is a peak: each is taken from its own peak on, up to the lowest peak of those that run
+less again. Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import BadInputError, NapkinError
+from calc.symbolic.algebra import to_sympy
+from calc.symbolic.branches import at_hand
+
+NONE = "none"
+CHOICES = (NONE, "block/2", "attention", "block")
+_LARGEST = 2**40
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way of checkpointing at the sizes of its derivation; where it is ``refused``, why, and nothing else is known.
+
+    ``saved`` and ``repeated`` are closed forms against ``none``: bytes of activations less, FLOP of the step more. It is the one to
+    take for limits ``taken_from`` up to below ``taken_below`` (``None``: for all from there on); where ``taken_from`` is ``None``,
+    for no limit. ``most`` is the largest batch of it under the limit, where one was given.
+    """
+
+    checkpointing: str
+    peak: int = 0
+    activations: int = 0
+    flops: int = 0
+    extra: int = 0
+    saved: str = ""
+    repeated: str = ""
+    fits: bool | None = None
+    taken_from: int | None = None
+    taken_below: int | None = None
+    most: int | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every choice of one step, those that run less again first. ``taken`` is the one for ``limit``, if any fits."""
+
+    model: str
+    sizes: Mapping[str, int]
+    limit: int | None
+    choices: tuple[Choice, ...]
+    taken: str | None
+
+
+def compared(derivations: Mapping[str, Derivation], refused: Mapping[str, str], limit: int | None = None) -> Comparison:
+    """The choices of ``derivations``, by their checkpointing, at the sizes that all of them stand at; ``none`` must be among them."""
+    if NONE not in derivations:
+        raise BadInputError(f"nothing to compare with: the step without checkpointing is refused ({refused.get(NONE, 'not derived')})")
+    plain = derivations[NONE]
+    by_work = sorted(derivations, key=lambda name: (_flops(derivations[name]), _peak(derivations[name])))
+    lowest: int | None = None
+    choices: list[Choice] = []
+    for name in by_work:
+        peak = _peak(derivations[name])
+        taken = lowest is None or peak < lowest
+        choices.append(_choice(name, derivations[name], plain, limit, (peak, lowest) if taken else (None, None)))
+        lowest = peak if taken else lowest
+    fitting = [choice.checkpointing for choice in choices if choice.fits]
+    choices += [Choice(name, refused=why) for name, why in refused.items()]
+    return Comparison(plain.model, plain.sizes, limit, tuple(choices), fitting[0] if fitting else None)
+
+
+def _choice(name: str, derivation: Derivation, plain: Derivation, limit: int | None, taken: tuple[int | None, int | None]) -> Choice:
+    return Choice(
+        name,
+        peak=_peak(derivation),
+        activations=derivation["activations.bytes"].at(),
+        flops=_flops(derivation),
+        extra=_flops(derivation) - _flops(plain),
+        saved=_difference(plain, derivation, "activations.bytes"),
+        repeated=_difference(derivation, plain, "flops.step.total"),
+        fits=None if limit is None else _peak(derivation) <= limit,
+        taken_from=taken[0],
+        taken_below=taken[1],
+        most=None if limit is None or "B" not in derivation.sizes else largest(derivation, "B", limit),
+    )
+
+
+def _peak(derivation: Derivation) -> int:
+    return derivation["memory.peak"].at()
+
+
+def _flops(derivation: Derivation) -> int:
+    return derivation["flops.step.total"].at()
+
+
+def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
+    """A closed form less another, in the dimensions that both have, each of the case that is in force at its sizes."""
+    one, other = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
+    return str(sp.factor_terms(sp.expand(one - other)))
+
+
+def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
+    """The largest size of ``dim`` whose peak is within ``limit``, 0 where none is: a peak only grows with a size. ``None`` where the
+    closed form is refused on the way."""
+    peak = derivation["memory.peak"]
+
+    def fits(size: int) -> bool:
+        if size > 1 and dim not in derivation.held and not derivation.holds_at({dim: size}):  # one size more is traced where it must be
+            raise NapkinError("the step runs otherwise there")
+        return peak.at(**{dim: size}) <= limit
+
+    try:
+        low, high = 0, 2  # a batch of 1 may be a case of its own, so it is asked for last
+        while high < _LARGEST and fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+    except NapkinError:
+        return None
+    return low
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a comparison, as plain data."""
+    return {
+        "schema": 1,
+        "model": {"name": found.model},
+        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
+        "limit": number(found.limit),
+        "taken": found.taken,
+        "choices": [_entry(choice) for choice in found.choices],
+    }
+
+
+def _entry(choice: Choice) -> dict[str, Any]:
+    if choice.refused:
+        return {"checkpointing": choice.checkpointing, "refused": choice.refused}
+    return {
+        "checkpointing": choice.checkpointing,
+        "memory.peak": number(choice.peak),
+        "activations.bytes": number(choice.activations),
+        "flops.step.total": number(choice.flops),
+        "extra": {"expr": choice.repeated, "value": number(choice.extra), "unit": "FLOP"},
+        "saved": {"expr": choice.saved, "unit": "byte"},
+        "fits": choice.fits,
+        "taken": {"from": number(choice.taken_from), "below": number(choice.taken_below)},
+        "largest": {"B": number(choice.most)},
+    }

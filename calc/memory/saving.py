@@ -1,0 +1,145 @@
+"""What a checkpoint takes on disk and whether training goes on from it: files counted to the byte, written and resumed for real.
+
+The sizes of files at the sizes asked for are counted from a record; the real files and the resumed run are made at the spec's small
+sizes. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc.derive.to_json import number
+from calc.errors import BadInputError, NapkinError
+from calc.memory.containers import Container, entries_of, safetensors, torch_save
+from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
+from calc.options import Options
+from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED
+from calc.spec import Spec
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One thing counted and measured at the sizes of the run; of resuming, how many tensors differ."""
+
+    what: str
+    derived: int | None
+    measured: int | None
+    verdict: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How often to save, from how long it takes and how seldom a run fails. Seconds; ``lost`` is a share of the time."""
+
+    save: float
+    failure: float
+    every: float
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A checkpoint at ``sizes``, and what came of one at ``run_at``."""
+
+    model: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str]
+    file: Container
+    run_at: Mapping[str, int]
+    verdicts: tuple[Verdict, ...]
+    interval: Interval | None = None
+
+    @property
+    def ok(self) -> bool:
+        return all(v.verdict != FAILED for v in self.verdicts)
+
+
+def interval(save: float, failure: float) -> Interval:
+    """Young's interval between checkpoints, and the share of time that is lost with it."""
+    every = SAVING_INTERVAL.at(delta=save, M=failure)
+    return Interval(save, failure, every, TIME_LOST.at(tau=every, delta=save, M=failure))
+
+
+def saving(
+    spec: Spec, sizes: Mapping[str, int] | None = None, *, options: Options | None = None, progress: Progress = lambda _: None
+) -> Saving:
+    """The files of a checkpoint of ``spec`` at ``sizes``, and a training that is resumed from one at the spec's small sizes."""
+    options = options or Options()
+    if not options.trains:
+        raise BadInputError(f"mode {options.mode} trains nothing, so there is nothing to resume: use mode train")
+    at = spec.sizes(sizes or {})
+    progress("counting the file")
+    file = counted(spec, at, options)
+    given = {name: size for name, size in (sizes or {}).items() if name not in spec.check_at}
+    small = spec.sizes({**spec.check_at, **given})
+    progress("training at a stretch, and with a checkpoint in between")
+    return Saving(spec.name, at, options.to_json(), file, small, _measured(spec, small, options))
+
+
+def counted(spec: Spec, at: Mapping[str, int], options: Options) -> Container:
+    """A file of safetensors with model, optimizer state, fp32 copies and iteration."""
+    from calc.trace import again
+
+    return safetensors(entries_of(again(spec, {}, at, {}, options)))
+
+
+def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verdict, ...]:
+    from calc.measure.resume import STEM, measure_safetensors, resume
+    from calc.measure.training import training
+
+    given = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    resumed = resume(spec, given, options=options)
+    differing = len(resumed.differing)
+    said = f"{resumed.tensors} tensors after {resumed.saved_after} steps, a file and {resumed.steps - resumed.saved_after} more"
+    named = f"; the first that differs is {resumed.differing[0]}" if differing else ", every one bit for bit"
+    verdict = FAILED if differing else EXACT
+    if resumed.chance and not differing:
+        verdict, named = NOT_MEASURED, f"; two runs at a stretch differ as well, first in {resumed.chance[0]}"
+    verdicts = [
+        Verdict("tensors that differ after resuming", 0, differing, verdict, said + named),
+        _judged("bytes of torch.save", lambda: torch_save(resumed.storages, resumed.pickled, STEM), resumed.saved),
+    ]
+    try:
+        with training(spec, at, options, "cpu") as run:
+            run.step()
+            written = measure_safetensors(run)
+    except NapkinError as error:
+        return (*verdicts, Verdict("bytes of safetensors", None, None, NOT_MEASURED, str(error)))
+    return (*verdicts, _judged("bytes of safetensors", lambda: counted(spec, at, options), written))
+
+
+def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict:
+    try:
+        found = count()
+    except NapkinError as error:
+        return Verdict(what, None, measured, NOT_MEASURED, str(error))
+    return Verdict(
+        what, found.total, measured, EXACT if found.total == measured else FAILED, f"{found.payload:,} of payload; {found.because}"
+    )
+
+
+def document(found: Saving) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a checkpoint, as plain data."""
+    file = {"kind": found.file.kind, "payload": number(found.file.payload), "overhead": number(found.file.overhead)}
+    made: dict[str, Any] = {
+        "schema": 1,
+        "model": found.model,
+        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
+        "options": dict(found.options),
+        "file": {**file, "value": number(found.file.total), "unit": "byte", "because": found.file.because},
+        "run_at": {name: number(value) for name, value in found.run_at.items()},
+        "checks": [
+            {"quantity": v.what, "derived": number(v.derived), "measured": number(v.measured), "verdict": v.verdict, "because": v.because}
+            for v in found.verdicts
+        ],
+    }
+    if found.interval is not None:
+        i = found.interval
+        sources = {"every": SAVING_INTERVAL.source, "lost": TIME_LOST.source}
+        made["interval"] = {"save": i.save, "failure": i.failure, "every": i.every, "lost": i.lost, "unit": "s", "sources": sources}
+    return made

@@ -1,0 +1,198 @@
+"""From what a user writes to a spec: a built-in name, ``transformers:NAME``, ``hf:PATH`` of a Hugging Face config, or ``FILE.py:NAME``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from calc.errors import BadInputError, NapkinError, SpecError, words_of
+from calc.models.catalogue import CATALOGUE, CONFIGS, Entry, configs
+from calc.platform import files
+from calc.spec import Spec
+
+_CODE = files.Kind(2**26, "the code of")
+_FORMS = "give a built-in name, hf:PATH of a config.json, or FILE.py:NAME"
+
+
+def load(name: str) -> Spec:
+    """The spec that ``name`` stands for. Its ``key`` identifies the content, for the cache of traces."""
+    head, _, rest = name.partition(":")
+    if head in CATALOGUE:
+        return _checked(_built_in(CATALOGUE[head], rest), name)
+    if head == "hf" and rest:
+        from calc.models import hf
+
+        return _checked(hf.spec(rest), name)
+    if head == "transformers" and rest in configs():
+        from calc.models import hf
+
+        return _checked(dataclasses.replace(hf.spec(str(CONFIGS / f"{rest}.json")), name=name), name)
+    file, colon, attribute = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        with _users_own(name):
+            return _checked(_from_file(Path(file), attribute), name)
+    raise BadInputError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    shown = name if len(name) <= 60 else f"{name[:59]}…"
+    if name.endswith(".py"):
+        return f"{shown!r} does not say which spec: write {shown}:NAME, where NAME = calc.Spec(…) stands in that file"
+    if name.endswith(".json") or os.path.isdir(name):
+        return f"{shown!r} is no built-in model: for a Hugging Face config write hf:{shown}"
+    if name.startswith("transformers:"):
+        return f"no configuration {shown!r}: there are {', '.join(configs())}; of your own config.json write hf:PATH"
+    near = difflib.get_close_matches(name, CATALOGUE, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(CATALOGUE)}"
+    return f"no model {shown!r}: {hint} ({_FORMS})"
+
+
+def _checked(spec: Spec, name: str) -> Spec:
+    """``spec``, once its own sizes resolve: what a report starts from must at least be consistent."""
+    unknown = [p for p in spec.pinned if p not in spec.dims]
+    if unknown:
+        raise SpecError(f"{name}: pinned names {unknown[0]!r}, which is no dimension of the spec")
+    try:
+        spec.sizes()
+        spec.sizes(spec.check_at)
+    except NapkinError as error:
+        raise type(error)(f"{name}: {error}") from None
+    return spec
+
+
+# -- built-in --------------------------------------------------------------------------------------------------------------
+
+
+def _built_in(entry: Entry, options: str) -> Spec:
+    module = importlib.import_module(entry.module)
+    made: Any = getattr(module, entry.attribute)
+    spec: Spec = made(**_options(entry, options)) if entry.options else made
+    if options and not entry.options:
+        raise BadInputError(f"{entry.name} has no options, so nothing may follow its name: {entry.name}")
+    return dataclasses.replace(spec, key=f"built-in:{spec.name}")  # what its file says is part of what this package's code says
+
+
+def _options(entry: Entry, text: str) -> dict[str, float]:
+    """``"dropout=0.1"`` as keyword arguments."""
+    found: dict[str, float] = {}
+    given: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        option, _, value = part.partition("=")
+        if option in given:
+            raise BadInputError(f"{entry.name}: {option[:40]} is given twice, {given[option][:40]!r} and {value[:40]!r}: give it once")
+        given[option] = value
+        if option not in entry.options:
+            raise BadInputError(f"{entry.name} has no option {option[:40]!r}: it has {', '.join(entry.options)}")
+        try:
+            found[option] = float(value)
+        except ValueError:
+            raise BadInputError(f"{entry.name}: {option} = {value[:40]!r} is not a number") from None
+    return found
+
+
+# -- the user's own file ------------------------------------------------------------------------------------------------------
+
+_PREFIX = "napkin_user_"
+
+
+@contextlib.contextmanager
+def _users_own(name: str) -> Iterator[None]:
+    """Turns whatever a user's objects raise when they are looked at into one line that names the spec."""
+    try:
+        yield
+    except (NapkinError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise SpecError(f"{name}: {words_of(error)}") from None
+
+
+def line_of_user(error: BaseException) -> str:
+    """``FILE line 3`` where a user's own file, or one beside it, was the innermost to run as ``error`` arose; else nothing."""
+    modules = [(name, getattr(module, "__file__", None)) for name, module in [*sys.modules.items()] if name.startswith(_PREFIX)]
+    folders = {os.path.dirname(os.path.realpath(file)) for _, file in modules if file}
+    places = [(os.path.realpath(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in places if os.path.dirname(file) in folders]
+    return f"{own[-1][0]} line {own[-1][1]}" if own else ""
+
+
+def _from_file(file: Path, attribute: str) -> Spec:
+    """The spec named ``attribute`` of a Python file, which is run as it is."""
+    if not os.path.exists(file):  # unlike Path.exists, this holds for names that are too long to be one
+        raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
+    code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
+    module = _run(file)
+    found: Any = getattr(module, attribute, None)
+    if not issubclass(type(found), Spec):  # isinstance would ask the object itself
+        specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
+        has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
+        what = f"{attribute!r} is of type {type(found).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
+        raise SpecError(f"{file}: {what}; {has}")
+    spec: Spec = dataclasses.replace(found, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
+    return spec
+
+
+def _run(file: Path) -> ModuleType:
+    name = f"{_PREFIX}{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:16]}"
+    description = importlib.util.spec_from_file_location(name, file)
+    if description is None or description.loader is None:
+        raise BadInputError(f"{file} is not a Python file that can be run")
+    module = importlib.util.module_from_spec(description)
+    # Dataclasses and pickles of the file look their module up; its neighbours are found as when it is run by itself.
+    sys.modules[name] = module
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for results
+            description.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's code raises, they are told the line, not ours
+        sys.modules.pop(name, None)
+        raise SpecError(f"{file} line {_line(error, file)}: {words_of(error)}") from None
+    return module
+
+
+def _line(error: BaseException, file: Path) -> int | str:
+    """The line of ``file`` at which ``error`` arose: the innermost one, when it goes on into a library."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == file.name:
+        return error.lineno or "?"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
+    return lines[-1] if lines and lines[-1] else "?"
+
+
+def _content(code: bytes) -> str:
+    """A digest of a file's code and of every module beside or outside the installed ones that has been imported for it.
+
+    What a model reads while it runs (other files, the environment) is not seen: turn the cache off for such a model.
+    """
+    digest = hashlib.sha256(code)
+    installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
+    own = Path(__file__).resolve().parent.parent.parent
+    for name, module in sorted(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if not path or not str(path).endswith(".py"):
+            continue
+        resolved = Path(path).resolve()
+        if any(resolved.is_relative_to(folder) for folder in installed) or resolved.is_relative_to(own / "calc"):
+            continue
+        if resolved.is_relative_to(own / "reports") or not resolved.is_file():
+            continue
+        digest.update(f"{name}\n".encode("utf-8", "surrogatepass") + _CODE.read_bytes(resolved))
+    return digest.hexdigest()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

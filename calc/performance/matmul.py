@@ -1,0 +1,129 @@
+"""A matrix product in every number format of a device: FLOPs, time, and the share of that format's peak that it reaches.
+
+The lecture's product is 16384 × 32768 by 32768 × 8192. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.capacity.utilization import utilization
+from calc.derive.to_json import number
+from calc.errors import BadInputError, NapkinError
+from calc.hardware.benchmark import Repeat
+from calc.performance.mfu import Ceiling, ceiling_of
+from calc.symbolic.worked import Reckoning
+
+if TYPE_CHECKING:
+    from calc.measure.matrix_product import Shape
+    from calc.measure.timing import Times
+
+KIND = "measurement of matrix products"
+DTYPES = ("fp32", "tf32", "bf16", "fp16", "fp8")
+LECTURE = (16384, 32768, 8192)
+SMALLER = 32  # on a CPU, in each direction
+_MOST = 2**24  # rows or columns
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The product in one format. Where it did not run, or its share of the peak is refused, ``because`` says why."""
+
+    dtype: str
+    times: Times | None
+    ceiling: Ceiling
+    share: Reckoning | None = None
+    because: str = ""
+
+    def to_json(self, flops: int) -> dict[str, Any]:
+        done = None if self.times is None else {**self.times.to_json(), "flops_per_second": float(flops / self.times.seconds)}
+        share = None if self.share is None else float(self.share.value)
+        return {"dtype": self.dtype, "times": done, "peak": self.ceiling.to_json(), "share": share, "because": self.because or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """One product in several formats on one machine."""
+
+    shape: Shape
+    machine: Mapping[str, Any]
+    clock: str
+    rows: tuple[Row, ...]
+    conditions: Mapping[str, Any]
+    command: str = ""
+
+
+def sizes_for(device: str, m: int | None, k: int | None, n: int | None) -> tuple[int, int, int]:
+    """The lecture's sizes, a 32nd of each on a CPU; each may be given."""
+    scale = 1 if device.startswith("cuda") else SMALLER
+    found = tuple(given if given is not None else whole // scale for given, whole in zip((m, k, n), LECTURE, strict=True))
+    for name, size in zip("mkn", found, strict=True):
+        if not 1 <= size <= _MOST:
+            raise BadInputError(f"{name} = {size} is no number of rows or columns here: give 1 to {_MOST:,}")
+    return found[0], found[1], found[2]
+
+
+def products(
+    sizes: tuple[int, int, int],
+    dtypes: Sequence[str],
+    device: str,
+    repeat: Repeat,
+    *,
+    gpu: str | None = None,
+    peak: Fraction | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Products:
+    """The product in each of ``dtypes``, in order. One that cannot run says why, and the others still do."""
+    from calc.measure.machine import conditions, machine
+    from calc.measure.matrix_product import Shape
+    from calc.measure.timing import watch_of
+
+    for dtype in dtypes:
+        if dtype not in DTYPES:
+            raise BadInputError(f"unknown number format {dtype[:40]!r}: known are {', '.join(DTYPES)}")
+    shape, facts = Shape(*sizes), machine(device)
+    rows = []
+    for dtype in dict.fromkeys(dtypes):
+        progress(f"{shape.m} × {shape.k} × {shape.n} in {dtype}")
+        rows.append(_row(shape, dtype, device, repeat, ceiling_of(dtype, facts, gpu=gpu, peak=peak)))
+    return Products(shape, facts, watch_of(device).name, tuple(rows), conditions(device))
+
+
+def _row(shape: Shape, dtype: str, device: str, repeat: Repeat, ceiling: Ceiling) -> Row:
+    from calc.measure.matrix_product import time_of_product
+
+    try:
+        times = time_of_product(shape, dtype, device, repeat)
+    except NapkinError as error:
+        return Row(dtype, None, ceiling, because=str(error))
+    return row_of(dtype, times, shape.flops, ceiling)
+
+
+def row_of(dtype: str, times: Times, flops: int, ceiling: Ceiling) -> Row:
+    """The row with its share of the peak. A share above 1 is refused, and the refusal stands in its place."""
+    if ceiling.rate is None:
+        return Row(dtype, times, ceiling, because=ceiling.because)
+    try:
+        share = utilization(flops, times.seconds, ceiling.rate, dtype, ceiling.device)
+    except BadInputError as error:
+        return Row(dtype, times, ceiling, because=str(error))
+    return Row(dtype, times, ceiling, share)
+
+
+def document(found: Products) -> dict[str, Any]:
+    """The ``"schema": 1`` document of the products, as plain data."""
+    shape = found.shape
+    return {
+        "schema": 1,
+        "kind": KIND,
+        "command": found.command,
+        **found.machine,
+        "sizes": {"m": shape.m, "k": shape.k, "n": shape.n},
+        "flops": number(shape.flops),
+        "clock": found.clock,
+        "conditions": {"after": dict(found.conditions)},
+        "rows": [row.to_json(shape.flops) for row in found.rows],
+    }

@@ -1,0 +1,254 @@
+"""Measured steps: their times, on whatever device there is, and on a CUDA device their memory, beside what was derived of both.
+
+One training is set up for all sizes of a measurement, so that its runs differ in their inputs alone. Nothing stands in for a device
+that is not here: then nothing is measured, and that is what comes out. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import BadInputError, MeasurementError, NapkinError
+from calc.hardware.benchmark import How
+from calc.hardware.calibration import Calibration
+from calc.memory.device_memory import Memory, Predicted, fitting, largest_expected, predicted
+from calc.options import Options
+from calc.performance.mfu import TimedStep, Work, as_compiled, ceiling_of, throughput_of, timed_step, work_from
+from calc.performance.prediction import predict
+from calc.performance.records import KIND as KIND
+from calc.performance.roofline import RATES
+from calc.performance.step_operators import step_work
+from calc.pipeline.pipeline import derive
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure.cuda_memory import Fits
+    from calc.measure.training import Training
+
+Progress = Callable[[str], None]
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Seconds of a step as a calibration predicts them before it runs, with its band; where it does not, ``because`` says why."""
+
+    seconds: float | None
+    band: tuple[float, float] = (0.0, 0.0)
+    because: str = ""
+
+    def off(self, measured: Fraction) -> float | None:
+        """How far it lies from what was measured, as a share of the latter."""
+        return None if self.seconds is None else self.seconds / float(measured) - 1
+
+    def to_json(self, measured: Fraction) -> dict[str, Any]:
+        low, high = self.band
+        known = self.seconds is not None
+        band = {"low": low, "high": high} if known else None
+        return {"seconds": self.seconds, "band": band, "off": self.off(measured), "because": self.because or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One size: the time of its steps, what was expected of it, and their memory where the device's allocator tells it."""
+
+    sizes: Sizes
+    time: TimedStep
+    memory: Memory | None = None
+    expected: Expected | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        memory = None if self.memory is None else self.memory.to_json()
+        expected = None if self.expected is None else self.expected.to_json(self.time.seconds)
+        sizes = {name: number(value) for name, value in self.sizes.items()}
+        return {"sizes": sizes, "time": self.time.to_json(), "predicted": expected, "memory": memory}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model and recipe on one machine. ``expected`` is the largest B that was predicted to fit in ``room`` bytes."""
+
+    model: str
+    source: str
+    options: Mapping[str, str]
+    machine: Mapping[str, Any]
+    runs: tuple[Run, ...]
+    fits: Fits | None = None
+    expected: int | None = None
+    room: int | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to measure beside a model and its sizes.
+
+    ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
+    that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
+    ``work`` are the FLOPs of each case and ``before`` its predicted memory, where they were derived before; once ``enough`` says so, no
+    further case begins.
+    """
+
+    device: str = "cpu"
+    memory: int = 3
+    fit: bool = False
+    peak: Fraction | None = None
+    gpu: str | None = None
+    calibration: Calibration | None = None
+    how: How = field(default_factory=How)
+    work: Sequence[Work] | None = None
+    before: Sequence[Predicted] | None = None
+    enough: Callable[[], bool] = field(default=lambda: False)
+    progress: Progress = field(default=lambda _: None)
+
+    @property
+    def on_cuda(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether there is an allocator to ask, and it is asked."""
+        return self.on_cuda and self.memory > 0
+
+
+def absent() -> str:
+    """Why nothing is measured on a CUDA device here; empty where there is one."""
+    from calc.measure.cuda_memory import require_cuda
+
+    try:
+        require_cuda()
+    except MeasurementError as error:
+        return str(error)
+    return ""
+
+
+def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> Measured:
+    """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
+    depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
+    from calc.measure.cuda_memory import empty, require_cuda
+    from calc.measure.machine import machine
+    from calc.measure.room import require_room
+    from calc.measure.training import training
+
+    if asked.on_cuda:
+        require_cuda()
+        empty()
+    else:
+        require_room(spec, spec.sizes(cases[0]), options.trains)
+    facts = machine(asked.device)
+    _require_same_machine(asked.calibration, facts)
+    derivations = _derivations(spec, cases, options, asked)
+    before: Sequence[Predicted] = ()
+    if asked.reads_memory:
+        before = asked.before or [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations]
+    work = asked.work or [work_from(derivation) for derivation in derivations]
+    forecast = [_expected(spec, case, options, asked) for case in cases]
+    with training(spec, spec.sizes(cases[0]), options, asked.device) as run:
+        asked.progress(f"running on {facts['device']['name']}")
+        memory = _memory(run, cases, before, asked) or [None] * len(cases)
+        times = list(_times(run, cases, work, facts, asked))
+        fits = _fits(run, cases[-1], derivations[-1](), facts, asked) if asked.fit and asked.on_cuda else (None, None, None)
+    found = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
+    runs = tuple(Run(time.measured.sizes, time, read, expected) for time, read, expected in found)
+    return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
+
+
+def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> list[Callable[[], Derivation]]:
+    """Each made when it is first asked for, and once."""
+    return [cache(partial(derive, spec, case, options=options, progress=asked.progress)) for case in cases]
+
+
+def _require_same_machine(calibration: Calibration | None, facts: Mapping[str, Any]) -> None:
+    """Refuse a calibration of another device, or of another number of threads."""
+    if calibration is None:
+        return
+    there, here = (_device_of(machine) for machine in (calibration.machine, facts))
+    if there != here:
+        raise BadInputError(f"the calibration is of {there}, and this is {here}: calibrate here, napkin calibrate -o FILE")
+
+
+def _device_of(machine: Mapping[str, Any]) -> str:
+    device = machine["device"]
+    return f"{device['name']} with {device['threads']} threads" if device.get("threads") else str(device["name"])
+
+
+def _expected(spec: Spec, case: Sizes, options: Options, asked: Asked) -> Expected | None:
+    """What the calibration says of an eager step."""
+    if asked.calibration is None:
+        return None
+    if asked.how.compiled:
+        return Expected(None, because="a calibration is of eager steps")
+    try:
+        found = predict(step_work(spec, case, options=options, progress=asked.progress).works, asked.calibration)
+    except NapkinError as error:
+        return Expected(None, because=str(error))
+    return Expected(found.seconds, found.band)
+
+
+def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
+    major, minor = facts["device"]["capability"]
+    return major, minor
+
+
+def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted], asked: Asked) -> list[Memory | None]:
+    """The allocator's peaks at each size; the very first step of the module is read too, and stands with the first."""
+    from calc.measure.cuda_memory import fed, memory_of, stepped
+
+    if not expected:
+        return []
+    first, found = stepped(run, asked.device), []
+    for i, (case, before) in enumerate(zip(cases, expected, strict=True)):
+        read = memory_of(fed(run, run.spec.sizes(case)), repetitions=asked.memory)
+        found.append(Memory(before, replace(read, first=None if i else first)))
+    return [*found]
+
+
+def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], asked: Asked) -> Iterator[TimedStep]:
+    """Each size in turn, until it is enough; one is timed in any case."""
+    from calc.measure.cuda_memory import fed
+
+    for i, (case, does) in enumerate(zip(cases, work, strict=True)):
+        if i and asked.enough():
+            return
+        yield _timed(fed(run, run.spec.sizes(case)), does, facts, asked)
+
+
+def _timed(run: Training, work: Work, facts: Mapping[str, Any], asked: Asked) -> TimedStep:
+    from calc.measure.step_time import time_of_steps
+
+    asked.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
+    found = time_of_steps(run, asked.how)
+    seen = {} if asked.calibration is None else {RATES[dtype]: rate for dtype, rate in asked.calibration.peaks().items() if dtype in RATES}
+    ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak, seen=seen)
+    executed = as_compiled(work) if found.compiled else work
+    return timed_step(found, executed, throughput_of(run.sizes, run.batches), ceiling)
+
+
+def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], asked: Asked) -> tuple[Fits, int | None, int]:
+    """The largest B that runs, the one that was expected to, and the bytes that there were for it."""
+    from calc.measure.cuda_memory import room as free_room
+
+    room = free_room(asked.device)
+    most = largest_expected(derivation, room, _capability(facts), asked.progress)
+    return fitting(run, run.spec.sizes(case), most or 1, asked.progress), most, room
+
+
+def document(found: Measured) -> dict[str, Any]:
+    """The ``"schema": 1`` document of a measurement, as plain data."""
+    fits = None if found.fits is None else {**found.fits.to_json(), "predicted": found.expected, "room": number(found.room)}
+    return {
+        "schema": 1,
+        "kind": KIND,
+        "model": {"name": found.model, "source": found.source},
+        "options": dict(found.options),
+        "command": found.command,
+        **found.machine,
+        "runs": [run.to_json() for run in found.runs],
+        "fits": fits,
+    }

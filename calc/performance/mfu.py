@@ -1,0 +1,166 @@
+"""What a measured time means: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
+
+The FLOPs are those of the derivation, the time is that of a real run, the peak is published or given; each comes with where it is
+from. Only matrix products count, since peaks are of them: model FLOPs are those that forward and backward need, hardware FLOPs all
+that run, repeated ones and the optimizer's included (Chowdhery et al. 2022, arXiv 2204.02311, appendix B). Importing this module does
+not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.capacity.utilization import utilization
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import BadInputError, NapkinError
+from calc.hardware.accelerators import Accelerator, accelerator, of_device
+from calc.symbolic.worked import Reckoning
+
+if TYPE_CHECKING:
+    from calc.measure.step_time import StepTime
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """FLOPs of the matrix products of one step. Where one is not known, ``because`` says why."""
+
+    model: int | None
+    hardware: int | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The dense peak in one format, FLOP/s. Where it is not known, ``because`` says why. ``device`` is the entry that it is from."""
+
+    dtype: str
+    rate: Fraction | None
+    source: str = ""
+    device: Accelerator | None = None
+    because: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        rate = None if self.rate is None else float(self.rate)
+        return {"dtype": self.dtype, "flops_per_second": rate, "source": self.source or None, "because": self.because or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """How much one step gets done: so many tokens or samples."""
+
+    amount: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """A measured step with what follows from its time."""
+
+    measured: StepTime
+    work: Work
+    throughput: Throughput
+    ceiling: Ceiling
+    mfu: Reckoning | None
+    hfu: Reckoning | None
+
+    @property
+    def seconds(self) -> Fraction:
+        """The median of the whole step."""
+        return self.measured.times.whole.seconds
+
+    @property
+    def per_second(self) -> Fraction:
+        return self.throughput.amount / self.seconds
+
+    @property
+    def unknown(self) -> str:
+        """Why there is no MFU; empty where there is one."""
+        if self.mfu is not None:
+            return ""
+        return self.ceiling.because or self.work.because
+
+    def to_json(self) -> dict[str, Any]:
+        work = {"model": number(self.work.model), "hardware": number(self.work.hardware), "because": self.work.because or None}
+        shares = {name: None if found is None else float(found.value) for name, found in (("mfu", self.mfu), ("hfu", self.hfu))}
+        return {
+            "measured": self.measured.to_json(),
+            "throughput": {"amount": self.throughput.amount, "unit": self.throughput.unit, "per_second": float(self.per_second)},
+            "flops": {**work, "convention": "matrix products, one multiply-add = 2 FLOP"},
+            "peak": self.ceiling.to_json(),
+            "utilization": {**shares, "because": self.unknown or None},
+        }
+
+
+def timed_step(measured: StepTime, work: Work, throughput: Throughput, ceiling: Ceiling) -> TimedStep:
+    """The step with its shares of the peak. A share above 1 is refused, with the formats whose peak would explain it."""
+    seconds = measured.times.whole.seconds
+    shares = [_share(flops, seconds, ceiling) for flops in (work.model, work.hardware)]
+    return TimedStep(measured, work, throughput, ceiling, *shares)
+
+
+def _share(flops: int | None, seconds: Fraction, ceiling: Ceiling) -> Reckoning | None:
+    if not flops or ceiling.rate is None:
+        return None
+    return utilization(flops, seconds, ceiling.rate, ceiling.dtype, ceiling.device)
+
+
+def work_of(derivation: Derivation) -> Work:
+    """The products of a step as it was derived."""
+    trains = derivation.options.get("mode", "train") == "train"
+    names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
+    found = {name: derivation.quantities.get(f"flops.{name}") for name in names}
+    for name, quantity in found.items():
+        if quantity is None or quantity.value is None:
+            return Work(None, None, f"flops.{name} is unknown" if quantity is None else quantity.unknown)
+    values = {name: int(quantity.value) for name, quantity in found.items() if quantity is not None and quantity.value is not None}
+    again, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
+    executed = sum(values.values())
+    return Work(executed - again, executed + optimizer)
+
+
+def as_compiled(work: Work) -> Work:
+    """The same through torch.compile: the model needs what it needed, but what runs again is no longer known."""
+    return Work(work.model, None, work.because or "what torch.compile keeps and what it runs again is not recorded")
+
+
+def work_from(derive: Callable[[], Derivation]) -> Work:
+    """The products of what ``derive()`` gives; where the step is refused, unknown with the refusal."""
+    try:
+        return work_of(derive())
+    except NapkinError as error:
+        return Work(None, None, f"the step is not derived: {error}")
+
+
+def throughput_of(sizes: Mapping[str, int], accumulation: int = 1) -> Throughput:
+    """Tokens where a step has sequences of T, else samples; a step without a batch counts as one sample."""
+    batch = sizes.get("B", 1) * accumulation
+    return Throughput(batch * sizes["T"], "tokens") if "T" in sizes else Throughput(batch, "samples")
+
+
+def ceiling_of(
+    dtype: str,
+    machine: Mapping[str, Any],
+    *,
+    gpu: str | None = None,
+    peak: Fraction | None = None,
+    seen: Mapping[str, Fraction] | None = None,
+) -> Ceiling:
+    """The peak to compare with: the one given, else that of the accelerator named, else that of the machine by its driver's name, else
+    the highest rate that was ``seen`` of products in that format, on a machine for which none is published."""
+    if peak is not None:
+        return Ceiling(dtype, peak, "as asked")
+    device = machine["device"]
+    found = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
+    if found is None and seen and dtype in seen:
+        return Ceiling(dtype, seen[dtype], "the highest rate of a product in the calibration")
+    if found is None:
+        what = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
+        return Ceiling(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")
+    try:
+        return Ceiling(dtype, found.peak(dtype), found.source, found)
+    except BadInputError as error:
+        return Ceiling(dtype, None, device=found, because=str(error))

@@ -1,0 +1,323 @@
+"""The time of a training step before it runs: every operator of its graph timed as a calibration says, added up. Torch-free.
+
+    time of an operator = what the program takes for it
+        + the longest of its products at the rate of the nearest calibrated shapes, its bytes at the bandwidth of so many, a launch
+        + what its bytes take more that no cache holds: of tensors that the phase touches for the first time, where it touches more of
+          them than a cache holds
+        + the first touch of results so large that memory is fetched from the system for each of them
+
+On a CUDA device the program runs ahead of it: there a phase takes the longer of what its operators take on the device and what the
+program takes for all of them, launches and views included.
+
+Rates are interpolated in the logarithms of the sizes (weights: the inverse fourth power of the distance, of the eight nearest points);
+times of what memory bounds by straight lines in the logarithms of bytes and time. Nothing is fitted on a model.
+
+The band: each operator's error is the one with which its calibrated neighbours are told by the others (leaving one out) and the spread
+of their repetitions; operators timed as one primitive err together, different primitives independently.
+It does not cover what is not modelled: Python between operators, caches left warm by the operator before, other programs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from calc.derive.accumulate import PHASES
+from calc.derive.operators import Work
+from calc.errors import BadInputError
+from calc.hardware.calibration import BACKWARD, COPY, FORWARD, FRESH, LAUNCH, OPTIMIZER, PRODUCT, TOUCHED, VIEW, Calibration, Point
+from calc.performance.benchmark_proxy import Stand, as_product, by_bytes
+from calc.units import item_size
+
+_NEAREST = 8
+_POWER = 4
+_FLOAT = "float32"
+_SMALLEST = 1e-12  # of a squared distance: a point at the very sizes then has all the weight
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One operator, or ``times`` alike ones, with the time of one. ``error`` is a share of it.
+
+    ``like`` is the primitive that stands for it; ``exact`` is false where that one only moves or multiplies as much.
+    """
+
+    phase: str
+    site: str
+    name: str
+    times: int
+    like: str
+    exact: bool
+    seconds: float
+    error: float
+
+    @property
+    def total(self) -> float:
+        return self.times * self.seconds
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step's operators with their predicted times, in seconds."""
+
+    rows: tuple[Timed, ...]
+    product_flops: int
+    model_flops: int
+    product_dtype: str
+
+    @property
+    def seconds(self) -> float:
+        return sum(row.total for row in self.rows)
+
+    @cached_property
+    def phases(self) -> Mapping[str, float]:
+        """Seconds of each phase that the step has."""
+        found = {phase: sum(row.total for row in self.rows if row.phase == phase) for phase in PHASES}
+        return {phase: seconds for phase, seconds in found.items() if seconds}
+
+    @cached_property
+    def error(self) -> float:
+        """Half of the band, in seconds."""
+        together: dict[str, float] = {}
+        for row in self.rows:
+            together[row.like] = together.get(row.like, 0.0) + row.error * row.total
+        return math.sqrt(sum(error**2 for error in together.values()))
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The lowest and the highest time that the calibration's own errors leave."""
+        return max(0.0, self.seconds - self.error), self.seconds + self.error
+
+    @cached_property
+    def stand_ins(self) -> Mapping[str, float]:
+        """Operators that no primitive stands for exactly, with their share of the time, the largest first."""
+        found: dict[str, float] = {}
+        for row in self.rows:
+            if not row.exact:
+                found[row.name] = found.get(row.name, 0.0) + row.total / self.seconds
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
+    """Predicted times of operators at sizes (``StepWork.works``)."""
+    tables = Tables(calibration)
+    recorded = any(work.phase == "backward" for work in works)
+    cold = {phase for phase in PHASES if sum(w.times * w.cold for w in works if w.phase == phase) > tables.cache}
+    timed = [_timed(work, tables, recorded, work.cold if work.phase in cold else 0) for work in works]
+    rows = tuple(_ahead(timed) if calibration.device == "cuda" else (both.added for both in timed))
+    products = [work for work in works if work.matmul]
+    executed = sum(work.times * work.matmul for work in works)
+    model = sum(work.times * (work.matmul - work.recompute) for work in works if work.phase != "optimizer")
+    return Prediction(rows, executed, model, _most_flops(products))
+
+
+def _most_flops(products: Sequence[Work]) -> str:
+    """The dtype in which most FLOPs of products are done; empty where there are none."""
+    found: dict[str, int] = {}
+    for work in products:
+        dtype = as_product(work.operator, work.matmul).dtype
+        found[dtype] = found.get(dtype, 0) + work.times * work.matmul
+    return max(found, key=lambda dtype: found[dtype], default="")
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """An operator's time on the device, and what the program takes for it; ``extra`` is what it takes beyond launching a kernel."""
+
+    row: Timed
+    program: float
+    extra: float
+
+    @property
+    def added(self) -> Timed:
+        """One after the other, as on a CPU, where a launch is part of the operator's own time."""
+        return replace(self.row, seconds=self.row.seconds + self.extra)
+
+
+def _ahead(timed: Sequence[_Both]) -> Iterator[Timed]:
+    """Each phase by the device or by the program, whichever takes longer for all of its operators."""
+    for phase in dict.fromkeys(both.row.phase for both in timed):
+        mine = [both for both in timed if both.row.phase == phase]
+        on_device = sum(both.row.total for both in mine)
+        if on_device >= sum(both.row.times * both.program for both in mine):
+            yield from (both.row for both in mine)
+        else:
+            yield from (replace(both.row, like=both.row.like if both.row.like == VIEW else LAUNCH, seconds=both.program) for both in mine)
+
+
+def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
+    extra = tables.recording(work.phase) if recorded else 0.0
+    if not work.launches:
+        view = tables.once(VIEW)
+        return _Both(_row(work, VIEW, True, 0.0, tables.error_of(VIEW, {})), view + extra, view + extra)
+    if work.matmul:
+        stand = as_product(work.operator, work.matmul)
+        rate, error = tables.rate(stand)
+        seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.once(LAUNCH)) + tables.uncached(cold)
+    else:
+        stand = by_bytes(work.operator, work.moved, tables.known)
+        seconds, error = tables.seconds(stand, cold / work.moved)
+    return _Both(_row(work, stand.what, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
+
+
+def _row(work: Work, like: str, exact: bool, seconds: float, error: float) -> Timed:
+    return Timed(work.phase, work.site, work.name, work.times, like, exact, seconds, error)
+
+
+class Tables:
+    """A calibration, read at sizes between its points."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self._points = calibration.by_what
+        self.known = frozenset(what for what, _ in self._points)
+        self._bandwidth = float(calibration.bandwidth())
+        self._errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
+
+    # -- what the program takes ---------------------------------------------------------------------------------------
+
+    def once(self, what: str) -> float:
+        """Seconds of an overhead."""
+        return float(self._of(what, _FLOAT)[0].seconds)
+
+    def recording(self, phase: str) -> float:
+        """What the program adds to an operator: a module's call and its record in the forward, a node's turn in the backward, the loop
+        over parameters in the optimizer."""
+        if phase == "backward":
+            return self.once(BACKWARD)
+        return max(0.0, self.once(FORWARD if phase == "forward" else OPTIMIZER) - self.once(LAUNCH))
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def streamed(self, nbytes: int) -> float:
+        """Seconds to read and write so many bytes: at the speed of a copy of as many."""
+        return self._by_size(self._of(COPY, _FLOAT), nbytes)
+
+    def seconds(self, stand: Stand, cold: float) -> tuple[float, float]:
+        """Seconds of an operator by its bytes, of which a share is ``cold``, with their error.
+
+        Cold bytes go at the operator's bandwidth at its largest size, the others at that of as many bytes.
+        """
+        points, nbytes = self._of(stand.what, stand.dtype), stand.sizes["bytes"]
+        largest = max(points, key=lambda p: p.bytes)
+        warm = self._by_size(points, nbytes)
+        return warm + cold * max(0.0, nbytes / float(largest.bandwidth) - warm), self.error_of(stand.what, stand.sizes, points)
+
+    def uncached(self, nbytes: int) -> float:
+        """Seconds by which the bytes of a product take longer where no cache holds them. Of more than a cache holds, they never did."""
+        return max(0.0, nbytes / self._bandwidth - self.streamed(nbytes))
+
+    @cached_property
+    def cache(self) -> float:
+        """Bytes that a cache holds: half way, in logarithms, from the largest copy that is twice as fast as the largest of all to the
+        next; 0 where none is."""
+        copies = sorted(self._of(COPY, _FLOAT), key=lambda p: p.bytes)
+        slow = 2 * copies[-1].bandwidth
+        last = max((i for i, p in enumerate(copies) if p.bandwidth >= slow), default=None)
+        return 0.0 if last is None else math.sqrt(copies[last].bytes * copies[last + 1].bytes)
+
+    @cached_property
+    def fetched(self) -> tuple[float, float]:
+        """From how many bytes on memory is fetched anew for each result, and the seconds that each byte takes more then."""
+        more = [(f.bytes, max(0.0, float(f.seconds - t.seconds)) / f.bytes) for f, t in self._pairs()]
+        most = max((seconds for _, seconds in more), default=0.0)
+        above = [nbytes for nbytes, seconds in more if seconds > most / 2]
+        below = [nbytes for nbytes, seconds in more if seconds <= most / 2]
+        if not above or not below:
+            return (min(above, default=math.inf), most)
+        return math.sqrt(max(below) * min(above)), most
+
+    def _pairs(self) -> Iterator[tuple[Point, Point]]:
+        touched = {p.bytes: p for p in self._points.get((TOUCHED, _FLOAT), ())}
+        yield from ((p, touched[p.bytes]) for p in self._points.get((FRESH, _FLOAT), ()) if p.bytes in touched)
+
+    def first_touch(self, work: Work) -> float:
+        """Seconds that fetching memory for large new results takes."""
+        if work.operator.mutates:
+            return 0.0
+        least, each = self.fetched
+        sizes = [item_size(view.dtype) * int(view.distinct) for view in work.operator.outputs]
+        return each * sum(nbytes for nbytes in sizes if nbytes >= least)
+
+    def _by_size(self, points: Sequence[Point], nbytes: int) -> float:
+        """Straight lines in logarithms; below the first point its time, above the last its bandwidth."""
+        ordered = sorted(points, key=lambda p: p.bytes)
+        if nbytes <= ordered[0].bytes:
+            return float(ordered[0].seconds)
+        for low, high in itertools.pairwise(ordered):
+            if nbytes <= high.bytes:
+                share = math.log(nbytes / low.bytes) / math.log(high.bytes / low.bytes)
+                return math.exp((1 - share) * math.log(low.seconds) + share * math.log(high.seconds))
+        return nbytes / float(ordered[-1].bandwidth)
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def rate(self, stand: Stand) -> tuple[float, float]:
+        """FLOP/s of a product, with their error. What is not calibrated in a dtype goes by float32's rate."""
+        points = self._of(stand.what if stand.what in self.known else PRODUCT, stand.dtype)
+        return self._interpolated(points, stand.sizes), self.error_of(points[0].what, stand.sizes, points)
+
+    def _interpolated(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
+        total = weighted = 0.0
+        for i, distance in _nearest(points, sizes):
+            weight = _weight(distance)
+            total += weight
+            weighted += weight * math.log(float(points[i].rate))
+        return math.exp(weighted / total)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def error_of(self, what: str, sizes: Mapping[str, int], points: Sequence[Point] = ()) -> float:
+        """How far off what is read between the points near ``sizes`` may be, as a share: as far as they are missed by one another,
+        less where a point is nearer than they are to each other, and the spread of their repetitions."""
+        points = points or self._of(what, _FLOAT)
+        key = (points[0].what, points[0].dtype)
+        if key not in self._errors:
+            self._errors[key] = self._left_out(points)
+        total = missed = spread = 0.0
+        for i, distance in _nearest(points, sizes):
+            weight = _weight(distance)
+            error, apart = self._errors[key][i]
+            total += weight
+            missed += weight * error * min(1.0, math.sqrt(distance / max(apart, _SMALLEST)))
+            spread += weight * float(points[i].spread)
+        return math.hypot(missed / total, spread / total)
+
+    def _left_out(self, points: Sequence[Point]) -> list[tuple[float, float]]:
+        """By how much each point is missed by what the others say of its sizes, as a share, and how far the nearest of them is.
+
+        The smallest and the largest of what goes by bytes are never read from others, and a single point has none.
+        """
+        if len(points) == 1:
+            return [(0.0, 0.0)]
+        ends = () if points[0].flops else {min(p.bytes for p in points), max(p.bytes for p in points)}
+        read = self._interpolated if points[0].flops else self._by_bytes
+        found = []
+        for i, point in enumerate(points):
+            others = [p for j, p in enumerate(points) if j != i]
+            true = float(point.rate if point.flops else point.seconds)
+            error = 0.0 if point.bytes in ends else abs(read(others, point.sizes) / true - 1)
+            found.append((error, _nearest(others, point.sizes)[0][1]))
+        return found
+
+    def _by_bytes(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
+        return self._by_size(points, sizes["bytes"])
+
+    def _of(self, what: str, dtype: str) -> Sequence[Point]:
+        found = self._points.get((what, dtype)) or self._points.get((what, _FLOAT))
+        if not found:
+            raise BadInputError(f"the calibration has no {what}, which this step needs: calibrate the machine again")
+        return found
+
+
+def _nearest(points: Sequence[Point], sizes: Mapping[str, int]) -> list[tuple[int, float]]:
+    """The places of the eight points nearest to ``sizes``, each with the square of its distance in logarithms to the base 2."""
+    away = ((sum(math.log2(p.sizes[n] / size) ** 2 for n, size in sizes.items() if n in p.sizes), i) for i, p in enumerate(points))
+    return [(i, distance) for distance, i in sorted(away)[:_NEAREST]]
+
+
+def _weight(distance: float) -> float:
+    """Of a point, by the square of its distance: the inverse fourth power of the distance."""
+    return max(distance, _SMALLEST) ** -(_POWER // 2)

@@ -1,0 +1,181 @@
+"""Time at the peak of a device, operator by operator: what bounds each, and what dominates the step. Torch-free.
+
+An operator cannot take less than its products need at the device's dense rate in their number format, than its other arithmetic needs
+at the fp32 rate of the vector units, than its bytes need at the memory's bandwidth, or than the program needs to launch it. The longest
+of these is its time here and says what bounds it (Williams et al. 2009, "Roofline", CACM 52(4)). It is a bound from below, not a forecast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.derive.accumulate import PHASES
+from calc.derive.operators import Work
+from calc.errors import BadInputError
+from calc.hardware.accelerators import Accelerator
+from calc.rules.registry import Operator
+
+COMPUTE, MEMORY, LAUNCH = "compute", "memory", "launch"
+BOUNDS = (COMPUTE, MEMORY, LAUNCH)  # of two that are equal, the first names the bound: at the ridge an operator counts as compute
+LAUNCH_SECONDS = Fraction(5, 10**6)
+LAUNCH_SOURCE = "ASSUMPTION: 5 µs from one kernel to the next in eager PyTorch; measure it with napkin calibrate"
+
+RATES = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+    "complex64": "fp32",
+    "complex128": "fp64",
+}
+_VECTOR = "fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most that a device does: FLOP/s of products by format, of other arithmetic, bytes/s, seconds a launch.
+
+    ``vector`` is ``None`` where no rate is published: arithmetic that makes no product then takes no time of its own.
+    ``override`` is the format at whose rate all products run, e.g. tf32 for products of float32 tensors.
+    """
+
+    device: Accelerator
+    launch: Fraction = LAUNCH_SECONDS
+    override: str | None = None
+
+    @property
+    def vector(self) -> Fraction | None:
+        found = self.device.peaks.get(_VECTOR)
+        return None if found is None else found.dense
+
+    def format_of(self, operator: Operator) -> str:
+        """The name of the rate at which an operator's products run."""
+        if self.override is not None:
+            return self.override
+        dtype = product_dtype(operator)
+        if dtype not in RATES:
+            raise BadInputError(f"no rate is known for products of {dtype or 'no'} tensors ({operator.name}): name one with --dtype")
+        return RATES[dtype]
+
+    def products(self, operator: Operator) -> Fraction:
+        """FLOP/s of an operator's products, dense."""
+        return self.device.peak(self.format_of(operator))
+
+    def ridge(self, dtype: str) -> Fraction:
+        """FLOP per byte from which products in ``dtype`` are bound by compute."""
+        return self.device.peak(dtype) / self.device.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operator of the step, or ``times`` alike ones. ``seconds`` is of one of them.
+
+    ``bytes``, ``launches`` and what follows are those of eager execution or of the fused model, as the roofline was made.
+    """
+
+    phase: str
+    site: str
+    name: str
+    times: int
+    flops: int
+    bytes: int
+    launches: int
+    bound: str
+    seconds: Fraction
+
+    @property
+    def total(self) -> Fraction:
+        """Seconds of all of them."""
+        return self.times * self.seconds
+
+    @property
+    def intensity(self) -> Fraction | None:
+        """FLOP per byte moved; none where nothing is."""
+        return Fraction(self.flops, self.bytes) if self.bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What rows add up to. ``bounds`` are the seconds of the operators that each bound holds for."""
+
+    flops: int
+    bytes: int
+    launches: int
+    seconds: Fraction
+    bounds: Mapping[str, Fraction]
+
+    @property
+    def dominant(self) -> str:
+        """The bound under which most of the time is spent."""
+        return max(BOUNDS, key=lambda bound: self.bounds[bound])
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """All rows under one ceiling; ``fused`` says which traffic."""
+
+    ceiling: Ceiling
+    rows: tuple[Row, ...]
+    fused: bool
+
+    def phase(self, name: str) -> Sums:
+        return sums(row for row in self.rows if row.phase == name)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that the step has."""
+        return tuple(name for name in PHASES if any(row.phase == name for row in self.rows))
+
+    @property
+    def total(self) -> Sums:
+        return sums(self.rows)
+
+    def by_site(self) -> tuple[tuple[str, Sums], ...]:
+        """Forward and backward of each site together, and the optimizer as one; the longest first."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
+        return tuple(sorted(((site, sums(rows)) for site, rows in found.items()), key=lambda pair: -pair[1].seconds))
+
+
+def roofline(works: Sequence[Work], ceiling: Ceiling, *, fused: bool = False) -> Roofline:
+    """Rows for operators at sizes (``Operators.at``), in the order of the step."""
+    return Roofline(ceiling, tuple(_row(work, ceiling, fused) for work in works if work.launches), fused)
+
+
+def _row(work: Work, ceiling: Ceiling, fused: bool) -> Row:
+    nbytes, launches = (work.fused, work.fused_launches) if fused else (work.moved, work.launches)
+    times = {
+        COMPUTE: max(_products(work, ceiling), Fraction(work.elementwise) / ceiling.vector if ceiling.vector else Fraction(0)),
+        MEMORY: Fraction(nbytes, ceiling.device.bandwidth),
+        LAUNCH: launches * ceiling.launch,
+    }
+    bound = max(BOUNDS, key=lambda name: times[name])
+    flops = work.matmul + work.elementwise
+    return Row(work.phase, work.site, work.name, work.times, flops, nbytes, launches, bound, times[bound])
+
+
+def _products(work: Work, ceiling: Ceiling) -> Fraction:
+    return Fraction(work.matmul) / ceiling.products(work.operator) if work.matmul else Fraction(0)
+
+
+def product_dtype(operator: Operator) -> str:
+    """The type of the tensors that an operator multiplies: of its first argument that is no integer."""
+    return next((view.dtype for _, view in operator.tensors() if "int" not in view.dtype and view.dtype != "bool"), "")
+
+
+def sums(rows: Iterable[Row]) -> Sums:
+    """Rows added up, each as often as it runs."""
+    flops, nbytes, launches, seconds = 0, 0, 0, Fraction(0)
+    bounds = dict.fromkeys(BOUNDS, Fraction(0))
+    for row in rows:
+        flops += row.times * row.flops
+        nbytes += row.times * row.bytes
+        launches += row.times * row.launches
+        seconds += row.total
+        bounds[row.bound] += row.total
+    return Sums(flops, nbytes, launches, seconds, bounds)

@@ -1,0 +1,51 @@
+"""The operators of a model's step at sizes: from its closed forms, or from a record at those very sizes where there are none.
+
+How many alike operators run is a closed form as long as a loop only repeats them. Where its count is a size inside them too, the step
+is recorded once more at the sizes asked for, which takes torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from calc.derive.operators import Operators, Work, of_record, operators
+from calc.errors import UnlikeTurnsError
+from calc.graph.guards import resolve
+from calc.options import Options
+from calc.pipeline import pipeline
+from calc.spec import Spec
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """``works`` in integers at all ``sizes``; ``operators`` has the closed forms that hold there."""
+
+    sizes: Mapping[str, int]
+    operators: Operators
+    works: tuple[Work, ...]
+
+
+def step_work(
+    spec: Spec,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    options: Options | None = None,
+    cache: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> StepWork:
+    """What each operator of one training step of ``spec`` does and moves; sizes not given are the spec's defaults."""
+    spec.sizes(sizes or {})  # a size that cannot be is refused before the work begins
+    options = options or Options()
+    graph = pipeline.graph_at(spec, sizes, options, cache=cache, progress=progress)
+    values = resolve(graph, sizes or {})
+    found = operators(graph).in_force(values)
+    try:
+        return StepWork(values, found, found.at_all(values))
+    except UnlikeTurnsError:
+        progress("recording the step at these sizes")
+    from calc.trace import again
+
+    derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
+    record = again(derivation.spec, derivation.held, derivation.sizes, {}, options)
+    return StepWork(values, found, of_record(graph, record))

@@ -1,0 +1,251 @@
+"""A training run that is accounted for: real steps on made-up data, whose FLOPs and live bytes must equal what was derived of them.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calc.capacity.utilization import utilization
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.errors import BadInputError
+from calc.hardware.times import Times
+from calc.models.load import load
+from calc.options import Options
+from calc.performance.mfu import Ceiling, Throughput, ceiling_of, throughput_of, work_of
+from calc.pipeline.pipeline import derive
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure.train import Account, Done
+
+KIND = "training run"
+CHECKPOINT = "checkpoint.pt"
+_MOST_STEPS = 10**6
+_WARM_UP = 3  # timed steps that do not count
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A model of the catalogue at sizes that a CPU trains in seconds. ``data`` names its function in ``calc.measure.demonstrations``."""
+
+    model: str
+    sizes: Mapping[str, int]
+    options: Options
+    data: str
+
+
+# Attention in the plain way: no torch counter sees the products inside a fused kernel.
+DEMOS = {
+    "linear": Demo("cruncher", {"B": 64, "D": 32, "L": 3}, Options(optimizer="spec"), "linear"),
+    "gpt": Demo("gpt2", {"B": 8, "T": 32, "d": 64, "h": 4, "L": 2, "V": 97, "C": 32}, Options(attention="math"), "tokens"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run: ``steps`` in all, every ``every``-th of them accounted for, the first always. With ``folder``, a checkpoint at the end and
+    after each ``save_every`` steps; ``resume``: go on from the one that is there."""
+
+    demo: str = "gpt"
+    sizes: Mapping[str, int] | None = None
+    steps: int = 50
+    every: int = 10
+    folder: Path | None = None
+    save_every: int = 25
+    resume: bool = False
+    device: str = "cpu"
+    peak: Fraction | None = None
+    gpu: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.demo not in DEMOS:
+            raise BadInputError(f"unknown demonstration {self.demo[:40]!r}: known are {', '.join(DEMOS)}")
+        for name, value in (("--steps", self.steps), ("--every", self.every), ("--save-every", self.save_every)):
+            if not 1 <= value <= _MOST_STEPS:
+                raise BadInputError(f"{name} = {value} is no number of steps here: give 1 to {_MOST_STEPS:,}")
+        if self.resume and self.folder is None:
+            raise BadInputError("--resume needs the folder of the run to go on with: give it with -o")
+        if self.folder is not None and self.resume and not (self.folder / CHECKPOINT).is_file():
+            raise BadInputError(f"there is no {CHECKPOINT} in {self.folder} to resume from: train without --resume first")
+        if self.folder is not None and not self.resume and os.path.exists(self.folder / CHECKPOINT):
+            raise BadInputError(f"{self.folder} holds a run already: go on with it by --resume, or name another folder")
+
+    def accounts_for(self, step: int) -> bool:
+        """Whether a step is accounted for, and not timed."""
+        return step == 1 or step % self.every == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One accounted step beside the derivation: what is not equal, by quantity, as derived and as measured."""
+
+    step: int
+    account: Account
+    wrong: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: the step that is done, and what is known so far. ``mfu`` is none without a peak."""
+
+    done: Done
+    of: int
+    verdict: Verdict | None
+    per_second: Fraction | None
+    mfu: Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
+
+    demo: Demo
+    sizes: Mapping[str, int]
+    begun_at: int
+    losses: tuple[float, ...]
+    expected: Mapping[str, int]
+    verdicts: tuple[Verdict, ...]
+    times: Times | None
+    throughput: Throughput
+    ceiling: Ceiling
+    mfu: Fraction | None
+    machine: Mapping[str, Any]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every accounted step took what was derived."""
+        return not any(v.wrong or v.account.because for v in self.verdicts)
+
+    @property
+    def fell(self) -> tuple[float, float]:
+        """Mean loss of the first and of the last tenth of all steps."""
+        part = max(1, len(self.losses) // 10)
+        return sum(self.losses[:part]) / part, sum(self.losses[-part:]) / part
+
+    def to_json(self) -> dict[str, Any]:
+        share = None if self.mfu is None else float(self.mfu)
+        times = None if self.times is None else self.times.to_json()
+        per_second = None if self.times is None else float(self.throughput.amount / self.times.seconds)
+        return {
+            "schema": 1,
+            "kind": KIND,
+            "model": {"name": self.demo.model, "source": "built-in"},
+            "options": self.demo.options.to_json(),
+            **self.machine,
+            "sizes": {name: number(value) for name, value in self.sizes.items()},
+            "begun_at": self.begun_at,
+            "losses": list(self.losses),
+            "derived": {name: number(value) for name, value in self.expected.items()},
+            "accounts": [_account(verdict) for verdict in self.verdicts],
+            "agrees": self.agrees,
+            "times": times,
+            "throughput": {"amount": self.throughput.amount, "unit": self.throughput.unit, "per_second": per_second},
+            "peak": self.ceiling.to_json(),
+            "mfu": share,
+        }
+
+
+def _account(verdict: Verdict) -> dict[str, Any]:
+    flops = {f"flops.{phase}.matmul": number(value) for phase, value in verdict.account.flops.items()}
+    wrong = {name: {"derived": number(derived), "measured": number(found)} for name, (derived, found) in verdict.wrong.items()}
+    unread = verdict.account.because or None
+    return {"step": verdict.step, **flops, "memory.peak": number(verdict.account.peak), "wrong": wrong, "because": unread}
+
+
+def expected_of(derivation: Derivation) -> dict[str, int]:
+    """What an accounted step must take; the first step of all has a peak of its own."""
+    names = [f"flops.{phase}.matmul" for phase in ("forward", "backward", "optimizer")]
+    return {name: derivation[name].at() for name in (*names, "memory.peak", "memory.peak.first_step")}
+
+
+def judged(step: int, account: Account, expected: Mapping[str, int]) -> Verdict:
+    """An account beside what was derived: equal integers, or named with both."""
+    peak = "memory.peak.first_step" if step == 1 else "memory.peak"
+    found = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
+    wrong = {name: (expected[name], value) for name, value in found.items() if value is not None and value != expected[name]}
+    return Verdict(step, account, wrong)
+
+
+class _Tally:
+    """What a run knows so far: times after a few that do not count, and verdicts."""
+
+    def __init__(self, expected: Mapping[str, int], flops: int | None, throughput: Throughput, ceiling: Ceiling) -> None:
+        self.verdicts: list[Verdict] = []
+        self._expected, self._flops, self._throughput, self._ceiling = expected, flops, throughput, ceiling
+        self._nanoseconds: list[int] = []
+
+    @property
+    def times(self) -> Times | None:
+        counted = tuple(self._nanoseconds[_WARM_UP:])
+        return Times(counted, warm_up=tuple(self._nanoseconds[:_WARM_UP])) if counted else None
+
+    @property
+    def mfu(self) -> Fraction | None:
+        if self.times is None or not self._flops or self._ceiling.rate is None:
+            return None
+        return utilization(self._flops, self.times.seconds, self._ceiling.rate, self._ceiling.dtype, self._ceiling.device).value
+
+    def told(self, done: Done, of: int) -> Progress:
+        verdict = None
+        if done.account is not None:
+            verdict = judged(done.step, done.account, self._expected)
+            self.verdicts.append(verdict)
+        if done.nanoseconds is not None:
+            self._nanoseconds.append(done.nanoseconds)
+        times = self.times
+        return Progress(done, of, verdict, None if times is None else self._throughput.amount / times.seconds, self.mfu)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A run that can begin: its model, at sizes that can be, and its derivation."""
+
+    wanted: Wanted
+    spec: Spec
+    sizes: Mapping[str, int]
+    derivation: Derivation
+
+    @property
+    def throughput(self) -> Throughput:
+        return throughput_of(self.sizes)
+
+
+def prepared(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Ready:
+    """The step is derived before anything of it runs."""
+    demo = DEMOS[wanted.demo]
+    given = {**demo.sizes, **(wanted.sizes or {})}
+    spec = load(demo.model)
+    return Ready(wanted, spec, spec.sizes(given), derive(spec, given, options=demo.options, progress=say))
+
+
+def demonstrate(ready: Ready, progress: Callable[[Progress], None] = lambda _: None) -> Run:
+    """Train for real; ``progress`` is told of every step."""
+    from calc.measure import demonstrations
+    from calc.measure.machine import machine
+    from calc.measure.train import resumed, save, trained
+    from calc.measure.training import training
+
+    wanted, demo, sizes = ready.wanted, DEMOS[ready.wanted.demo], ready.sizes
+    facts, expected = machine(wanted.device), expected_of(ready.derivation)
+    ceiling = ceiling_of("fp32", facts, gpu=wanted.gpu, peak=wanted.peak)
+    tally = _Tally(expected, work_of(ready.derivation).model, ready.throughput, ceiling)
+    batch = getattr(demonstrations, demo.data)(sizes)
+    with training(ready.spec, sizes, demo.options, wanted.device) as run:
+        begun, losses = resumed(run, wanted.folder) if wanted.resume and wanted.folder is not None else (0, [])
+        if begun >= wanted.steps:
+            raise BadInputError(f"the checkpoint has done {begun} steps already: give more than that with --steps")
+        for done in trained(run, batch, range(begun + 1, wanted.steps + 1), wanted.accounts_for):
+            losses.append(done.loss)
+            progress(tally.told(done, wanted.steps))
+            if wanted.folder is not None and (done.step % wanted.save_every == 0 or done.step == wanted.steps):
+                save(run, done.step, losses, wanted.folder)
+    verdicts = tuple(tally.verdicts)
+    return Run(demo, sizes, begun, tuple(losses), expected, verdicts, tally.times, ready.throughput, ceiling, tally.mfu, facts)

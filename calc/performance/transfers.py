@@ -1,0 +1,137 @@
+"""How bytes come to a training step: expressions for a copy alone, before compute and beside it, and measurements of all three.
+
+A copy takes its bytes over the bandwidth. Before compute the two add up; beside it the longer one is what remains, as long as the copy
+leaves the program free: from pinned memory, not blocking, on a stream of its own. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.to_json import number
+from calc.errors import BadInputError, MeasurementError
+from calc.hardware.benchmark import Repeat
+from calc.symbolic.worked import Line, Number, Reckoning, given, reckon
+
+if TYPE_CHECKING:
+    from calc.measure.copies import Beside, Copied, Unmeasured
+
+KIND = "measurement of transfers"
+_LEAST, _MOST = 2**16, 2**34
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """What was moved and how long it took. ``beside`` is a copy beside compute."""
+
+    machine: Mapping[str, Any]
+    clock: str
+    copies: tuple[Copied, ...]
+    beside: Beside | None
+    unmeasured: tuple[Unmeasured, ...]
+    command: str = ""
+
+
+def copy_time(nbytes: Number, bandwidth: Number, source: str = "as asked") -> Reckoning:
+    """Seconds of one copy."""
+    return reckon(
+        "copy",
+        (given("n", nbytes, "bytes", "bytes moved"), given("w", bandwidth, "bytes/s", "bandwidth, in one direction", source)),
+        (Line("t", "n/w", "s", "time of the copy", "every byte passes once, at the rate of the narrowest part of the way"),),
+    )
+
+
+def beside(copy: Number, compute: Number) -> Reckoning:
+    """Seconds of a step that copies and computes: one after the other, and at the same time, which is the answer."""
+    return reckon(
+        "copy beside compute",
+        (given("c", copy, "s", "time of the copy alone", "measured"), given("k", compute, "s", "time of the compute alone", "measured")),
+        (
+            Line("a", "c + k", "s", "one after the other", "the device waits for its data: the call blocks, or both are on one stream"),
+            Line("o", "Max(c, k)", "s", "at the same time", "the copy engine and the processors work side by side; the longer one remains"),
+        ),
+        ("a bound: both use the memory of the device, and launches cost time of their own",),
+    )
+
+
+def batch_bytes(batch: Number, length: Number) -> Reckoning:
+    """Bytes of a batch of tokens with its targets, as it goes to the device."""
+    return reckon(
+        "batch",
+        (given("B", batch, "sequences", "sequences"), given("T", length, "tokens", "tokens of each")),
+        (Line("n", "2*8*B*T", "bytes", "bytes of a batch", "inputs and targets, 8 bytes each: embeddings and losses take int64"),),
+    )
+
+
+def measured(
+    nbytes: int, batch: int, length: int, device: str, repeat: Repeat, because: str = "", progress: Callable[[str], None] = lambda _: None
+) -> Transfers:
+    """Every way that this machine has. Without a device what needs one is not measured, ``because`` there is none."""
+    from calc.measure import copies
+    from calc.measure.machine import machine
+    from calc.measure.room import available_bytes
+    from calc.measure.timing import HostWatch
+
+    require_sizes(nbytes, batch, length)
+    if 4 * nbytes > available_bytes():
+        raise MeasurementError(f"{4 * nbytes:,} bytes are needed and {available_bytes():,} are free: give fewer --bytes")
+
+    def all_copies() -> Iterator[Copied | Unmeasured]:
+        progress("memory-mapped tokens")
+        yield from copies.mapped(nbytes, batch, length, repeat)
+        progress("copies in memory")
+        yield copies.host_copy(nbytes, repeat)
+        if device.startswith("cuda"):
+            progress(f"copies to and from {device}")
+            yield from copies.device_copies(nbytes, device, repeat)
+        if because:
+            yield copies.Unmeasured("copies to a device, and beside compute", because)
+
+    found = tuple(all_copies())
+    overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
+    copied = tuple(one for one in found if isinstance(one, copies.Copied))
+    unmeasured = tuple(one for one in found if isinstance(one, copies.Unmeasured))
+    return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured)
+
+
+def require_sizes(nbytes: int, batch: int, length: int) -> None:
+    """Refuse sizes that cannot be timed, or a batch that does not fit the file."""
+    if not _LEAST <= nbytes <= _MOST:
+        raise BadInputError(f"{nbytes:,} bytes are too few or too many to time a copy: give {_LEAST:,} to {_MOST:,}")
+    if batch < 1 or length < 1 or length + 1 > nbytes // 2 or batch * length > nbytes // 2:
+        raise BadInputError(f"a batch of {batch} × {length} tokens is not in a file of {nbytes // 2:,}: give a smaller batch or more bytes")
+
+
+def bandwidth(copied: Copied) -> Fraction:
+    """Bytes per second."""
+    return copied.nbytes / copied.times.seconds
+
+
+def document(found: Transfers) -> dict[str, Any]:
+    """The ``"schema": 1`` document of the transfers, as plain data."""
+    return {
+        "schema": 1,
+        "kind": KIND,
+        "command": found.command,
+        **found.machine,
+        "clock": found.clock,
+        "copies": [_copy(copied) for copied in found.copies],
+        "beside_compute": None if found.beside is None else _beside(found.beside),
+        "unmeasured": [{"name": one.name, "because": one.because} for one in found.unmeasured],
+    }
+
+
+def _copy(copied: Copied) -> dict[str, Any]:
+    returned = None if copied.returned is None else copied.returned.to_json()
+    made = {"name": copied.name, "bytes": number(copied.nbytes), "bytes_per_second": float(bandwidth(copied))}
+    return {**made, "times": copied.times.to_json(), "returned": returned}
+
+
+def _beside(found: Beside) -> dict[str, Any]:
+    expected = beside(found.copy.seconds, found.compute.seconds)
+    measured = {"copy": found.copy, "compute": found.compute, "one_after_the_other": found.after, "at_the_same_time": found.beside}
+    predicted = {"one_after_the_other": float(expected["a"]), "at_the_same_time": float(expected["o"])}
+    return {**{name: times.to_json() for name, times in measured.items()}, "predicted_seconds": predicted}

@@ -1,0 +1,58 @@
+"""Depths of a model of which only every so many blocks run again in the backward.
+
+Such a model repeats a pattern of ``every`` blocks, so its depth is a number of patterns and a rest: ``L = 2 n`` or ``L = 2 n + 1``
+with ``block/2``. Which of the two, the depth asked for says; the closed forms are of that kind of depth alone. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from calc.dimensions import Dim
+from calc.errors import SpecError
+from calc.options import Options
+from calc.spec import Spec
+
+
+def in_patterns(spec: Spec, sizes: Mapping[str, int], options: Options) -> Spec:
+    """``spec`` with the depths that ``options`` leave it, where ``sizes`` are asked for."""
+    if options.every == 1 or not options.trains:
+        return spec
+    dims = spec.dimensions
+    values = spec.sizes({name: value for name, value in sizes.items() if name in dims})
+    changed = {name: _in_pattern(spec, name, dims[name], values[name], options.every) for name in spec.pinned if not dims[name].tied}
+    changed = {name: dim for name, dim in changed.items() if dim != dims[name]}
+    if not changed:
+        return spec
+    check_at = {name: _fitting(changed[name], value) if name in changed else value for name, value in spec.check_at.items()}
+    kinds = ", ".join(f"{name} = {dim.multiple_of} n + {dim.plus}" for name, dim in changed.items())
+    return replace(spec, dims={**spec.dims, **changed}, check_at=check_at, key=f"{spec.key}, {kinds}" if spec.key else "")
+
+
+def _in_pattern(spec: Spec, name: str, dim: Dim, value: int, every: int) -> Dim:
+    """``dim`` as so many patterns, where it is ``value``: those of the model itself and those of ``every`` blocks meet in their common
+    multiple."""
+    if isinstance(dim.multiple_of, str):
+        raise SpecError(f"{spec.name}: {name} is a multiple of {dim.multiple_of}, so it is no number of patterns of {every} blocks")
+    period = dim.multiple_of or 1
+    together = math.lcm(period, every)
+    plus = dim.plus + (value - dim.plus) % together
+    if together == period:
+        return dim
+    if value <= plus:
+        raise SpecError(f"{spec.name}: one of {every} blocks can run again where there are {every} of them, and {name} is {value}")
+    default = dim.default if isinstance(dim.default, int) and _fits(dim.default, together, plus) else value
+    return replace(dim, default=default, multiple_of=together, plus=plus)
+
+
+def _fits(value: int, together: int, plus: int) -> bool:
+    return value > plus and (value - plus) % together == 0
+
+
+def _fitting(dim: Dim, value: int) -> int:
+    """The smallest size of this kind from ``value`` on."""
+    assert isinstance(dim.multiple_of, int)
+    patterns = max(1, -((dim.plus - value) // dim.multiple_of))
+    return dim.plus + patterns * dim.multiple_of

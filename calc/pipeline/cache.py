@@ -1,0 +1,92 @@
+"""Recordings kept on disk, so that a model is recorded once and not at every question. Torch-free.
+
+An entry is believed only where it is a graph as it was saved, of the very model, options and versions that are asked for; anything else
+is deleted and made again. What is no regular file was not made here: it is neither read nor replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from calc.errors import BadInputError
+from calc.graph import serialize
+from calc.graph.step import Graph
+from calc.options import Options
+from calc.platform import files
+from calc.spec import Spec
+
+_ENTRY = files.Kind(2**31)
+
+
+class Cache:
+    """A recording on disk, keyed by the model's content, the options and the versions. The general one is not keyed by sizes;
+    ``apart`` keys what was recorded for particular ones."""
+
+    def __init__(self, spec: Spec, options: Options, used: bool, apart: str = "") -> None:
+        self._path: Path | None = None
+        if not used or not spec.key or os.environ.get("NAPKIN_CACHE") == "off":
+            return
+        root = _root()
+        if root is None:
+            return
+        text = "\n".join([spec.key, repr(options), apart, *_versions()])
+        self._key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        self._path = root / f"{self._key[:32]}.graph"
+
+    def read(self, progress: Callable[[str], None]) -> Graph | None:
+        """The kept graph; ``None`` where there is none, or one that is damaged, which is said and deleted."""
+        if self._path is None or not os.path.isfile(self._path):  # a pipe would be waited for
+            return None
+        try:
+            key, _, text = _ENTRY.read_text(self._path).partition("\n")
+            if key != self._key:
+                raise BadInputError("of another model, or of other options or versions")
+            return serialize.loads(text)
+        except BadInputError:
+            self.discard(progress)
+            return None
+
+    def discard(self, progress: Callable[[str], None]) -> None:
+        """Delete an entry that cannot be believed, and say so."""
+        progress("recording in the cache damaged: deleted")
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def write(self, graph: Graph) -> None:
+        if self._path is None or (os.path.lexists(self._path) and not os.path.isfile(self._path)):
+            return
+        with contextlib.suppress(OSError, BadInputError):  # a cache that cannot be written is no reason to fail
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            files.write(files.Output(self._path, f"{self._key}\n{serialize.dumps(graph)}"))
+
+
+def _root() -> Path | None:
+    """The folder of the cache; none for a user who has no home."""
+    if os.environ.get("NAPKIN_CACHE"):
+        return Path(os.environ["NAPKIN_CACHE"])
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "napkin")
+    except RuntimeError:
+        return None
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    """Versions of what a recording depends on, and what this package's own files say, without importing torch."""
+    from importlib import metadata
+
+    from calc.pipeline.precomputed import code_here
+
+    found = []
+    for package in ("torch", "transformers"):
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{package} absent")
+    return (*found, code_here())

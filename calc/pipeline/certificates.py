@@ -1,0 +1,76 @@
+"""Where closed forms are known to stand: further concrete records that a graph's questions about sizes are answered by.
+
+A derivation is certified at the sizes asked for. Few turns of a loop, a batch of 1 and the like are certified once they are asked for,
+or where a graph goes on alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from calc.errors import CertificateError, SpecError, TraceError
+from calc.graph.specialization import degenerate
+from calc.graph.step import Condition, Graph
+from calc.rules.registry import REGISTRY
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.derive.analysis import Analysis
+
+Progress = Callable[[str], None]
+
+
+def analysed(graph: Graph) -> Analysis:
+    """The closed forms of a graph, by the package's rules."""
+    from calc.derive.analysis import analyse
+    from calc.rules import families  # noqa: F401  # registers the rules
+
+    return analyse(graph, REGISTRY)
+
+
+def with_certificate(spec: Spec, graph: Graph, analysis: Analysis, at: Mapping[str, int], progress: Progress) -> Graph:
+    """The graph with a further concrete record that its closed forms were compared with."""
+    from calc.trace import probe
+
+    progress("recording a certificate at " + ", ".join(f"{n} = {v}" for n, v in at.items()))
+    record = probe(spec, graph, at)
+    analysis.certify(record)
+    return replace(graph, certificates=(*graph.certificates, record))
+
+
+def with_one_certificate(spec: Spec, graph: Graph, analysis: Analysis, any_of: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
+    """The graph with one certificate more, at the first of the sizes that its closed forms meet. What the last fails is raised."""
+    for at in any_of[:-1]:
+        with contextlib.suppress(CertificateError):
+            return with_certificate(spec, graph, analysis, at, progress)
+    return with_certificate(spec, graph, analysis, any_of[-1], progress)
+
+
+def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
+    """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
+    failed: list[Condition] = []
+    for at in probes:
+        if any(not c.same_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.conditions):
+            continue  # what made an earlier one differ holds here too
+        try:
+            graph = with_certificate(spec, graph, analysis, at, progress)
+        except (CertificateError, TraceError, SpecError):
+            # Some models cannot even be built there, or have no parts to run again.
+            # Conditions that change there and at no certificate stay unmet.
+            failed += [c for c in graph.conditions if not c.each and not _is_told(c, at, graph)]
+    return graph
+
+
+def _is_told(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
+    return condition.same_at(at) or any(condition.told_by(r.sizes, at) for r in graph.certificates)
+
+
+def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
+    """The graph, and its special cases, certified at degenerate sizes too."""
+    analysis = analysis or analysed(graph)
+    found = probed(spec, graph, analysis, degenerate(graph), progress)
+    cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special)
+    return replace(found, special=tuple(cases))

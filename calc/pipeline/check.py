@@ -1,0 +1,280 @@
+"""Derived against measured: the same step run for real, and every quantity of the derivation judged by it.
+
+Integers are compared as integers; any difference fails. Where torch has no instrument of its own (the products inside
+fused attention) the verdict is "proved": the same products were counted one by one, and the rest is stated. What could
+not be measured is said to be so and never counts as passed. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.quantities import absent
+from calc.derive.result import Derivation, Quantity
+from calc.errors import BadInputError, MeasurementError
+from calc.graph.exchanges import headlines
+from calc.options import Options
+from calc.pipeline import check_sizes
+from calc.pipeline.observed import at_observed
+from calc.spec import Spec
+
+if TYPE_CHECKING:
+    from calc.measure import Measurement, Reading
+
+EXACT, PROVED, WITHIN, FAILED, NOT_MEASURED = "exact", "proved", "within", "failed", "not measured"
+PASSED = (EXACT, PROVED, WITHIN)
+
+OPERATORS = "operators"
+
+_FUSED = ("scaled_dot_product_flash", "scaled_dot_product_efficient")
+
+# Which measured numbers add up to a total. Totals have no instrument of their own.
+_PARTS: dict[str, tuple[str, ...]] = {
+    f"flops.{phase}.total": (f"flops.{phase}.matmul", f"flops.{phase}.elementwise") for phase in ("forward", "backward", "optimizer")
+}
+_PARTS["flops.step.total"] = tuple(part for parts in tuple(_PARTS.values()) for part in parts)
+
+
+def _parts(name: str, options: Mapping[str, str]) -> list[str]:
+    """What a total is made of in a step with ``options``: only what it runs."""
+    return [part for part in _PARTS.get(name, ()) if not absent(part, options)]
+
+
+_RECOMPUTE = "flops.backward.recompute"
+
+# Quantities that hold the products which fused attention's backward repeats.
+_REPEATING = ("flops.backward.matmul", "flops.backward.total", "flops.step.total")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One quantity judged. ``tolerance`` is the largest difference that passes: 0 for every integer."""
+
+    quantity: str
+    derived: int | None
+    measured: int | None
+    instrument: str
+    verdict: str
+    tolerance: int
+    because: str
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict in PASSED
+
+    def __str__(self) -> str:
+        numbers = f"derived {_number(self.derived)}, measured {_number(self.measured)}"
+        origin = "; ".join(part for part in (self.instrument, self.because) if part)
+        return f"{self.verdict:<12}  {self.quantity:<28}  {numbers}  [{origin}]"
+
+    def to_json(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All verdicts of one check, with the sizes and the software that it ran on. ``because`` says why at these sizes, ``exchanged`` where
+    torch runs other kernels by default, and by how much the default step differs."""
+
+    model: str
+    sizes: Mapping[str, int]
+    options: Mapping[str, str]
+    verdicts: tuple[Verdict, ...]
+    provenance: Mapping[str, str]
+    exchanged: tuple[str, ...] = ()
+    because: str = ""
+
+    @property
+    def passed(self) -> int:
+        return sum(v.passed for v in self.verdicts)
+
+    @property
+    def failed(self) -> int:
+        return sum(v.verdict == FAILED for v in self.verdicts)
+
+    @property
+    def not_measured(self) -> int:
+        return sum(v.verdict == NOT_MEASURED for v in self.verdicts)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed. What was not measured neither passes nor fails."""
+        return self.failed == 0
+
+    @property
+    def tally(self) -> str:
+        """``14 passed (12 exact, 2 proved), 0 failed, 3 not measured``."""
+        kinds = ", ".join(f"{n} {kind}" for kind in PASSED if (n := sum(v.verdict == kind for v in self.verdicts)))
+        return f"{self.passed} passed{f' ({kinds})' if kinds else ''}, {self.failed} failed, {self.not_measured} not measured"
+
+    def __getitem__(self, quantity: str) -> Verdict:
+        for verdict in self.verdicts:
+            if verdict.quantity == quantity:
+                return verdict
+        raise BadInputError(f"{quantity!r} was not checked: there are {', '.join(v.quantity for v in self.verdicts)}")
+
+    def lines(self) -> list[str]:
+        """The tally, what was exchanged, why at these sizes, then a line for each verdict."""
+        at = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        why = [f"these sizes: {self.because}"] if self.because else []
+        return [f"{self.model} at {at}: {self.tally}", *self.exchanged, *why, *map(str, self.verdicts)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def check(derivation: Derivation, *, device: str = "cpu", progress: Callable[[str], None] | None = None, **sizes: int) -> Report:
+    """Run the derived step for real at ``sizes`` and compare every quantity.
+
+    Sizes not given are those the spec names for checks, then the derivation's own.
+    """
+    spec = derivation.spec
+    if not isinstance(spec, Spec):
+        raise BadInputError(
+            f"{derivation.model} was loaded from a recorded graph, which cannot be run: derive it from its spec to check it"
+        )
+    chosen = check_sizes.chosen(derivation, spec, sizes)
+    at, whole = chosen.sizes, derivation
+    untied = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    derivation = derivation.at_sizes(untied)
+    derived = {name: quantity.value for name, quantity in derivation.quantities.items()}
+    _require_room(derived)
+
+    from calc.measure import measure
+
+    measurement = measure(spec, at, options=_options(derivation), device=device, progress=progress)
+    because = chosen.because + _other_closed_forms(whole, derivation)
+    if not any(dim.decided_at for dim in derivation.dims):
+        return replace(compare(derivation, derived, measurement), because=because)
+    observed = at_observed(derivation, at, measurement.decided, measurement.decided_first, lambda: _recounted(derivation, at, measurement))
+    return replace(compare(derivation, observed.numbers, measurement, observed.open_), because=because)
+
+
+def _other_closed_forms(derivation: Derivation, there: Derivation) -> str:
+    """What to say where the step runs otherwise at the sizes of the check: other closed forms are checked there."""
+    same = all(_closed_form(derivation[name]) == _closed_form(there[name]) for name in derivation)
+    return "" if same else "; there the step runs otherwise than at the sizes of the derivation, so what is checked was derived at these"
+
+
+def _closed_form(quantity: Quantity) -> object:
+    """Candidates of a peak are in the order of their values."""
+    return {candidate.expr for candidate in quantity.candidates} or quantity.text
+
+
+def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measurement) -> Mapping[str, int]:
+    """The quantities of a record, counted by the same rules, in which masks choose as many as in the real run's second step."""
+    from calc.trace import again
+
+    assert isinstance(derivation.spec, Spec)
+    assert derivation.recount is not None
+    # Both steps of the record run as the one that counts: what is saved is seen in the first.
+    met = {place: 2 * counts for place, counts in measurement.decided.items()}
+    return derivation.recount(again(derivation.spec, derivation.held, at, met, _options(derivation)))
+
+
+def _require_room(derived: Mapping[str, int | None]) -> None:
+    from calc.measure.room import available_bytes
+
+    needed, there = derived.get("memory.peak"), available_bytes()
+    if needed is not None and needed > there:
+        raise MeasurementError(f"the run would hold {needed:,} bytes at its peak and {there:,} are free: check at smaller sizes")
+
+
+def _options(derivation: Derivation) -> Options:
+    known = {f.name for f in fields(Options)}
+    return Options(**{name: value for name, value in derivation.options.items() if name in known})
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    derivation: Derivation, derived: Mapping[str, int | None], measurement: Measurement, open_: Mapping[str, str] | None = None
+) -> Report:
+    """The verdicts of a measurement on the numbers derived for its sizes. ``open_`` says why a derived quantity has no number there."""
+    open_ = open_ or {}
+    at = ", ".join(f"{name}={value}" for name, value in measurement.sizes.items())
+    covered = [row.operator for row in derivation.coverage]
+    fused = bool(_fused({*covered, *measurement.operators}))
+    # What the backward runs again is seen by the counter; what a fused kernel repeats inside is not.
+    repeated = (derived.get(_RECOMPUTE) or 0) - measurement.again if fused else 0
+    verdicts = [
+        _judge(name, derived[name], derivation[name].unknown or open_.get(name, ""), measurement, repeated if name in _REPEATING else 0)
+        for name in derivation
+        if not absent(name, derivation.options)  # nothing that does not run is open
+    ]
+    return Report(
+        model=derivation.model,
+        sizes=measurement.sizes,
+        options=measurement.options,
+        verdicts=(*verdicts, _judge_operators(measurement.operators, covered)),
+        provenance=measurement.provenance,
+        exchanged=tuple(headlines(derivation.assumptions, measurement.exchanged, at)),
+    )
+
+
+def _judge(name: str, derived: int | None, unknown: str, measurement: Measurement, inside: int) -> Verdict:
+    """``inside``: FLOPs that a fused kernel repeats, where the quantity holds them."""
+    if derived is None:
+        return Verdict(name, None, None, "", NOT_MEASURED, 0, f"not derived: {unknown}")
+    parts = [name] if name in measurement.readings else _parts(name, measurement.options)
+    missing = [part for part in parts if part not in measurement.readings]
+    if not parts or missing:
+        return Verdict(name, derived, None, "", NOT_MEASURED, 0, _no_instrument(name))
+    readings = [measurement[part] for part in parts]
+    instrument = _instrument(readings)
+    lacking = [r.because for r in readings if r.value is None]
+    if lacking:
+        return Verdict(name, derived, None, instrument, NOT_MEASURED, 0, "; ".join(dict.fromkeys(lacking)))
+    measured = sum(r.value for r in readings if r.value is not None)
+    return _verdict(name, derived, measured, instrument, inside, [r for r in readings if r.proxy])
+
+
+def _verdict(name: str, derived: int, measured: int, instrument: str, repeated: int, proxies: list[Reading]) -> Verdict:
+    because = "; ".join(dict.fromkeys(r.because for r in proxies))
+    if repeated:
+        repeats = f"the derived number also holds {repeated:,} FLOP of repeated forward work (flops.backward.recompute)"
+        because = f"{because}; {repeats}" if because else repeats
+    if measured + repeated == derived:
+        return Verdict(name, derived, measured, instrument, PROVED if proxies else EXACT, 0, because)
+    off = f"derived is off by {derived - measured - repeated:+,}"
+    return Verdict(name, derived, measured, instrument, FAILED, 0, f"{off}; {because}" if because else off)
+
+
+def _instrument(readings: list[Reading]) -> str:
+    return " + ".join(dict.fromkeys(r.instrument for r in readings))
+
+
+def _no_instrument(name: str) -> str:
+    if name.endswith(".causal"):
+        return "no instrument: torch counts attention in full and credits no mask"
+    if name.endswith(".recompute"):
+        return "no instrument tells repeated products from others; what executes in all is checked as flops.backward.matmul"
+    return "no instrument"
+
+
+def _judge_operators(executed: Iterable[str], covered: Iterable[str]) -> Verdict:
+    """Whether the derivation accounts for every operator that the real run executed."""
+    executed = tuple(executed)
+    foreign = sorted(name for name in set(executed) - set(covered) if not _is_registered(name))
+    because = f"neither counted nor stated free: {', '.join(foreign)}" if foreign else ""
+    verdict = FAILED if foreign else EXACT
+    return Verdict(OPERATORS, len(executed) - len(foreign), len(executed), "operators that the real run executed", verdict, 0, because)
+
+
+def _is_registered(operator: str) -> bool:
+    """Whether an operator has a rule or a reason to be free: the record may have taken one apart that the run did not."""
+    from calc.rules import families  # noqa: F401  importing it fills the registry
+    from calc.rules.registry import REGISTRY
+
+    return REGISTRY.find(operator) is not None
+
+
+def _fused(operators: Iterable[str]) -> list[str]:
+    return sorted(name for name in operators if any(fused in name for fused in _FUSED))
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"

@@ -1,0 +1,119 @@
+"""Stored closed forms: derivations of known models, kept as data, so that a question about them needs neither torch nor SymPy.
+
+    form = calc.pipeline.precomputed.stored("llama3-8b")          # None where there is none that holds here
+    form.quantity("flops.forward.matmul").at(B=8, T=1024)         # an exact integer
+    form.quantity("memory.peak").expr_text                        # its closed form
+
+``python -m calc.pipeline.precomputed.make`` re-derives them. A form is used only where it is what a derivation would give: the code says
+what it said when the form was made, and the torch and transformers installed here, if any, are of the versions it was traced with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calc.pipeline.precomputed.forms import Stored, StoredQuantity
+from calc.pipeline.precomputed.produced import differing, digest
+
+__all__ = ["Stored", "StoredQuantity", "form_of", "forms_elsewhere", "names", "stored", "why_not"]
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "data" / "stored"
+INDEX = "index.json"
+SCHEMA = 1
+
+
+def stored(name: str, options: Mapping[str, str] | None = None) -> Stored | None:
+    """The stored form of a model as ``calc.models.load`` names it, for ``options`` as ``Options.to_json`` gives them (none: the defaults).
+
+    ``None`` where there is none, or none that holds here: ``why_not`` says which.
+    """
+    return None if why_not(name, options) else _read(_entry(name, options)["file"])
+
+
+def form_of(
+    name: str, options: Mapping[str, str] | None = None, *, anew: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> Stored:
+    """The form of any model that ``calc.models.load`` knows: the stored one, else one derived now, which takes torch and SymPy."""
+    found = None if anew else stored(name, options)
+    if found is not None:
+        return found
+    from calc.options import made as chosen
+    from calc.pipeline.precomputed.writing import made
+
+    return Stored(made(name, chosen(**(options or {})), cache=not anew, progress=progress))
+
+
+def forms_elsewhere(
+    form: Stored, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> Callable[[Mapping[str, int]], Stored]:
+    """What gives the form of the same model that holds at other sizes: it is traced there, which takes torch and SymPy."""
+    from calc.options import made as chosen
+    from calc.pipeline.precomputed.writing import made_elsewhere
+
+    make = made_elsewhere(form.name, chosen(**form.options), cache=cache, progress=progress)
+    return lambda sizes: Stored(make(sizes))
+
+
+def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
+    """Why there is no stored form to use, or nothing."""
+    entry = _entry(name, options)
+    if not entry:
+        return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
+    if _here() != entry["sha256"] and not _says_the_same(entry["name"], tuple(entry["rules"]), entry["code"]):
+        return "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
+    other = differing(entry["versions"])
+    return f"the stored closed forms are of {other}" if other else ""
+
+
+def names() -> tuple[str, ...]:
+    """The models of which closed forms are stored for the default options."""
+    return tuple(dict.fromkeys(entry["name"] for entry in _index()["forms"]))
+
+
+def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
+    """The line of the index, or an empty one. Without options, a model's first form is the one of the defaults."""
+    found = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
+    return next(found, {})
+
+
+@cache
+def _index() -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+    except FileNotFoundError:  # before they are first made
+        return {"schema": SCHEMA, "sources": [], "code": "", "forms": []}
+    return found
+
+
+@cache
+def _here() -> str:
+    """The digest of the bytes of the code that would derive the forms now."""
+    return digest(_index()["sources"])
+
+
+@cache
+def _says_the_same(name: str, rules: tuple[str, ...], made_by: str) -> bool:
+    """Whether the files that derive a model say what they said, though not byte for byte."""
+    from calc.pipeline.precomputed import code
+
+    return code.combined(code.meanings(code.sources_of(name, rules)).values()) == made_by
+
+
+@cache
+def code_here() -> str:
+    """A digest of what the code that derives says; a second's work where its files are not those of the index."""
+    index = _index()
+    if index["forms"] and all(entry["sha256"] == _here() for entry in index["forms"]):
+        return str(index["code"])
+    from calc.pipeline.precomputed import code
+
+    return code.combined(code.meanings(code.sources()).values())
+
+
+@cache
+def _read(file: str) -> Stored:
+    return Stored(json.loads((FOLDER / file).read_text(encoding="utf-8")))

@@ -1,0 +1,259 @@
+"""A derivation that was made before and kept as data: its closed forms, evaluated by plain integers, without torch or SymPy.
+
+A form says for which sizes it holds. At others the step may run otherwise: there the model is derived anew, which takes torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from calc.derive.quantities import Definition, definitions, require_count
+from calc.errors import UnknownQuantityError
+from calc.graph.guards import Assumption, Condition, DimRecord, applies, settable, unchecked, unmet_at
+from calc.symbolic.folds import Basis, Fold
+from calc.symbolic.polynomials import Point, Polynomial, Table
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from calc.derive.result import Candidate, Derivation, Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment at which memory may peak; its live bytes by role add up to ``polynomial``."""
+
+    at: str
+    polynomial: Polynomial
+    parts: tuple[tuple[str, Polynomial], ...]
+
+
+class StoredQuantity:
+    """A quantity of a stored form: a polynomial, or the largest of several moments. ``unknown`` holds the reason where there is none."""
+
+    def __init__(self, definition: Definition, form: Stored, entry: Mapping[str, Any]) -> None:
+        known = form.table.polynomials
+        self.definition, self.form = definition, form
+        self.unknown: str = entry.get("unknown", "")
+        self.whole: Polynomial | None = known[entry["is"]] if "is" in entry else None
+        self.terms: list[tuple[str, Polynomial, str]] = [(site, known[i], because) for site, i, because in entry.get("terms", ())]
+        self.moments = tuple(_moment(form.table, at, parts) for at, parts in entry.get("moments", ()))
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def at(self, **sizes: int) -> int:
+        """The exact integer; dimensions not given are the model's own. Where the form does not hold, the model is derived there."""
+        every = self.sizes(sizes)
+        return require_count(self.name, self.value(every), every)
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the model has them. Sizes that the model cannot have are refused."""
+        return unchecked(self.form, given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the form holds at all ``sizes``."""
+        return not self.form.unmet(sizes)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The quantity at all sizes, as ``sizes`` gives them."""
+        if not self.holds(sizes):
+            return self.form.derived_anew[self.name].at(**settable(self.form, sizes))
+        case = self.form.case_at(sizes)
+        if case is not None and self.name in case.differing:
+            return case.form.quantity(self.name).value(sizes)
+        self._require_known()
+        point = self.form.point(sizes)
+        return max(point(p) for p in self.polynomials)
+
+    @property
+    def polynomials(self) -> tuple[Polynomial, ...]:
+        """What the quantity is the largest of in general: one polynomial, of a peak one for each moment, of an unknown quantity none."""
+        return tuple(m.polynomial for m in self.moments) if self.moments else () if self.whole is None else (self.whole,)
+
+    @cached_property
+    def expr_text(self) -> str:
+        """The closed form as SymPy reads it; of a peak, moments stand in the order of a derivation at the model's own sizes."""
+        self._require_known()
+        return self.form.derived(self.name, self.form.sizes({})).text or ""
+
+    def expr(self) -> sp.Expr:
+        """The closed form as a SymPy expression, which imports SymPy."""
+        from calc.symbolic.algebra import to_sympy
+
+        return to_sympy(self.expr_text)
+
+    def _require_known(self) -> None:
+        if self.unknown:
+            raise UnknownQuantityError(f"{self.name} is unknown: {self.unknown}")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The form at sizes where the step runs otherwise: ``equal`` says which are 1 or equal there.
+
+    Quantities that are not among the ``differing`` are as in general.
+    """
+
+    equal: Mapping[str, str]
+    form: Stored
+    differing: frozenset[str]
+
+
+class Stored:
+    """A stored derivation, as its file holds it: its closed forms, and for which sizes they stand.
+
+    ``basis``, ``conditions``, ``certified`` and ``held`` are those of the recording. ``versions`` are the libraries' that it is of.
+    ``calls`` are the operators of a step by kind and how often they run, ``thumbs`` the rules of thumb that apply to the model.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name: str = data["name"]
+        self.model: str = data["model"]
+        self.source: str = data["source"]
+        self.options: Mapping[str, str] = data["options"]
+        self.versions: Mapping[str, str] = data["versions"]
+        self.dims = tuple(DimRecord(*d) for d in data["dims"])
+        self.assumptions = tuple(Assumption(*a) for a in data["assumptions"])
+        self.notes: tuple[str, ...] = tuple(data["notes"])
+        decided = tuple(d.name for d in self.dims if d.decided_at)
+        self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
+        self.conditions = tuple(Condition(*c) for c in data["conditions"])
+        self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])
+        self.held: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["held"].items()}
+        self.table = table_of(data)
+        self.calls = {kind: (operators, self.table.polynomials[i]) for kind, (operators, i) in data["calls"].items()}
+        self.thumbs: tuple[Mapping[str, Any], ...] = tuple(data["thumbs"])
+        self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
+        self._entries: Mapping[str, Any] = data["quantities"]
+
+    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
+        """Conditions of the recording that come out otherwise at all ``sizes``."""
+        case = self.case_at(sizes)
+        if case is not None:
+            return case.form.unmet(sizes)
+        return unmet_at(sizes, self.held, self.basis, self.conditions, self.certified)
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes. Those that the model cannot have are refused."""
+        return unchecked(self, given)
+
+    @cached_property
+    def derived_anew(self) -> Derivation:
+        """The derivation of the same model from its spec, for sizes at which the form does not hold."""
+        import calc
+        from calc.options import made
+        from calc.pipeline.pipeline import derive
+
+        return derive(calc.load(self.name), options=made(**self.options))
+
+    def covers(self, given: Mapping[str, int]) -> bool:
+        """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
+        return not self.unmet(unchecked(self, given))
+
+    def case_at(self, sizes: Mapping[str, int]) -> Case | None:
+        """The special case that applies at all ``sizes``, if there is one."""
+        return next((case for case in self.cases if applies(case.equal, sizes)), None)
+
+    def point(self, sizes: Mapping[str, int]) -> Point:
+        """Evaluates polynomials at all ``sizes``, as ``self.sizes`` gives them."""
+        return Point(self.table, {**self.basis.values(sizes), **sizes})
+
+    @cached_property
+    def quantities(self) -> dict[str, StoredQuantity]:
+        """Every quantity, in the order of a derivation."""
+        return {d.name: StoredQuantity(d, self, self._entries[d.name]) for d in definitions(self.options)}
+
+    def quantity(self, name: str) -> StoredQuantity:
+        """One quantity by name."""
+        found = self.quantities.get(name)
+        if found is None:
+            import difflib
+
+            near = difflib.get_close_matches(name, self.quantities, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UnknownQuantityError(f"no quantity {name[:60]!r}: there are {', '.join(self.quantities)}{hint}")
+        return found
+
+    def calls_at(self, sizes: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """(kind, operators, how often they run) of a step at all ``sizes``. Every operator is counted or free, else there were no form."""
+        case, point = self.case_at(sizes), self.point(sizes)
+        if case is not None:
+            return case.form.calls_at(sizes)
+        return [(kind, operators, point(polynomial)) for kind, (operators, polynomial) in self.calls.items()]
+
+    def derivation(self, given: Mapping[str, int]) -> Derivation:
+        """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps. Where the form
+        does not hold, the model is derived there."""
+        from calc.derive.by_cases import held
+        from calc.derive.result import Derivation
+
+        sizes = self.sizes(given)
+        if self.unmet(sizes):
+            return self.derived_anew.at_sizes(settable(self, sizes))
+        case = self.case_at(sizes)
+        fixed = {name: value for name, (value, _) in self.held.items()}
+        return Derivation(
+            model=self.model,
+            source=self.source,
+            dims=tuple(replace(d, value=sizes[d.name]) for d in self.dims),
+            options=self.options,
+            assumptions=self.assumptions,
+            quantities={name: self.derived(name, sizes) for name in self.quantities},
+            steps=(),
+            coverage=(),
+            certificates=(),
+            provenance=self.versions,
+            notes=self.notes,
+            held=fixed if case is None else held(fixed, sizes, case.equal),
+            specialized={name: why for name, (_, why) in self.held.items()},
+        )
+
+    def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:
+        """One quantity at all ``sizes``, as ``self.sizes`` gives them."""
+        case, general = self.case_at(sizes), self._general(self.quantity(name), self.point(sizes))
+        if case is None or name not in case.differing:
+            return general
+        from calc.derive.by_cases import by_cases
+
+        return by_cases(general, case.form.derived(name, sizes), case.equal)
+
+    def _general(self, q: StoredQuantity, point: Point) -> Quantity:
+        from calc.derive.result import Quantity, QuantityTerm
+
+        d = q.definition
+        if q.unknown:
+            return Quantity(d.name, d.unit, d.meaning, None, None, unknown=q.unknown)
+        if not q.moments:
+            whole = q.polynomials[0]
+            terms = tuple(QuantityTerm(site, self.table.text(p), point(p), because) for site, p, because in q.terms)
+            return Quantity(d.name, d.unit, d.meaning, self.table.text(whole), point(whole), terms, _evaluator=q)
+        moments = tuple(sorted((self._candidate(m, point) for m in q.moments), key=lambda c: -c.value))
+        text = moments[0].expr if len(moments) == 1 else f"Max({', '.join(m.expr for m in moments)})"
+        return Quantity(d.name, d.unit, d.meaning, text, moments[0].value, candidates=moments, _evaluator=q)
+
+    def _candidate(self, moment: Moment, point: Point) -> Candidate:
+        from calc.derive.result import Candidate
+
+        parts = {role: self.table.text(p) for role, p in moment.parts}
+        return Candidate(
+            self.table.text(moment.polynomial), moment.at, point(moment.polynomial), parts, {r: point(p) for r, p in moment.parts}
+        )
+
+
+def table_of(data: Mapping[str, Any]) -> Table:
+    """The polynomials of a form. Of a monomial a file has [name, power, name, power, …], of a polynomial [over, monomial, numerator, …]."""
+    return Table(
+        tuple(data["names"]),
+        tuple(tuple(zip(m[::2], m[1::2], strict=True)) for m in data["monomials"]),
+        tuple(Polynomial(p[0], tuple(zip(p[1::2], p[2::2], strict=True))) for p in data["polynomials"]),
+    )
+
+
+def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> Moment:
+    found = tuple((role, table.polynomials[i]) for role, i in parts)
+    return Moment(at, table.added([p for _, p in found]), found)

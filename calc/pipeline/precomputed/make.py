@@ -1,0 +1,113 @@
+"""``python -m calc.pipeline.precomputed.make``: derives the stored closed forms anew, which takes torch and minutes for each large model.
+
+A form is kept, and only the digest of the files' bytes written anew, if the files that its derivation runs say what they said
+(``calc.pipeline.precomputed.code``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from calc.models.catalogue import CATALOGUE, configs
+from calc.options import Options
+from calc.pipeline.precomputed import FOLDER, INDEX, SCHEMA, code
+from calc.pipeline.precomputed.produced import LIBRARIES, digest
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model, and how its step runs."""
+
+    name: str
+    options: Options
+
+    @property
+    def file(self) -> str:
+        changed = [v for k, v in self.options.to_json().items() if v != Options().to_json().get(k)]
+        return "-".join([self.name.replace(":", "-"), *changed]) + ".json"
+
+
+def wanted() -> list[Wanted]:
+    """Every built-in model and every configuration that travels with the package; the large language models also as they are used."""
+    names = [*CATALOGUE, *(f"transformers:{name}" for name in configs())]
+    used = ("gpt2", "llama3-8b", "llama3-70b", "mixtral")
+    return [*(Wanted(name, Options()) for name in names), *(Wanted(name, Options(mode="infer")) for name in used)]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Derive the stored closed forms anew.")
+    parser.add_argument("names", nargs="*", help="models to derive; none: all. The forms of others are kept as they are")
+    parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
+    asked = parser.parse_args(words)
+    FOLDER.mkdir(exist_ok=True)
+    # Taken before anything of it is run: if a file changes meanwhile, what is written is of the code that was loaded, and is noticed.
+    here = Here(tuple(code.sources()), digest(code.sources()), code.meanings(code.sources()))
+    for one in wanted():
+        if not asked.names or one.name in asked.names:
+            before = {} if asked.all else next((line for line in _kept() if line["file"] == one.file), {})
+            _write_index(_brought_up_to_date(one, before, here), here)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The code that derives: its files, the digest of their bytes, and what each of them says."""
+
+    sources: tuple[str, ...]
+    sha256: str
+    meanings: Mapping[str, str]
+
+    def code(self, name: str, rules: Sequence[str]) -> str:
+        """A digest of what those files say that the derivation of one model runs."""
+        return code.combined(self.meanings[file] for file in code.sources_of(name, rules))
+
+
+def _brought_up_to_date(one: Wanted, before: dict[str, Any], here: Here) -> dict[str, Any]:
+    """The line of the index of a form, which is derived unless the line ``before`` still says the same."""
+    if "rules" in before and (FOLDER / one.file).exists():
+        line = _line(one, before["rules"], here)
+        if {**before, "sha256": ""} == {**line, "sha256": ""}:
+            return line
+    from calc.pipeline.precomputed.writing import made_with_rules
+
+    print(f"{one.file} …", file=sys.stderr, flush=True)
+    form, rules = made_with_rules(one.name, one.options)
+    _write(FOLDER / one.file, json.dumps(form, separators=(",", ":")))
+    return _line(one, rules, here)
+
+
+def _write_index(line: dict[str, Any], here: Here) -> None:
+    """The index with one line brought up to date, whatever another process has written to it meanwhile."""
+    lines = {kept["file"]: kept for kept in _kept()} | {line["file"]: line}
+    ordered = [lines[one.file] for one in wanted() if one.file in lines]
+    everything = code.combined(here.meanings.values())
+    _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": here.sources, "code": everything, "forms": ordered}, indent=1))
+
+
+def _kept() -> list[dict[str, Any]]:
+    """The lines of forms that are there."""
+    index = FOLDER / INDEX
+    return [*json.loads(index.read_text(encoding="utf-8"))["forms"]] if index.exists() else []
+
+
+def _line(one: Wanted, rules: Sequence[str], here: Here) -> dict[str, Any]:
+    versions = {name: metadata.version(name) for name in LIBRARIES if name == "torch" or one.name.startswith("transformers:")}
+    made_by = {"sha256": here.sha256, "rules": [*rules], "code": here.code(one.name, rules), "versions": versions}
+    return {"name": one.name, "options": one.options.to_json(), "file": one.file, **made_by}
+
+
+def _write(path: Path, text: str) -> None:
+    """The file, whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What a stored form was made with: a digest of the code and tables that produced it, and the versions of the libraries recorded.
+
+Read at every start, so it asks the files themselves and not the machinery of packages, which takes longer than the answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LIBRARIES = ("torch", "transformers")
+
+
+def digest(sources: Iterable[str]) -> str:
+    """A digest of files of this package, by their paths in it. A file that is gone makes a digest that no other set has."""
+    found = hashlib.sha256()
+    for source in sources:
+        try:
+            with open(os.path.join(ROOT, source), "rb") as file:
+                content = file.read()
+        except OSError:
+            content = b"\0absent"
+        found.update(f"{source} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def differing(versions: Mapping[str, str]) -> str:
+    """The libraries among ``versions`` that are installed here in another one, in words; nothing where all agree or are absent."""
+    installed = dict(_installed())
+    other = [f"{name} {version}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
+    here = [f"{name} {installed[name]}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
+    return f"{', '.join(other)}, and here is {', '.join(here)}" if other else ""
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    """Versions by the names of the folders that installers leave beside packages; of several, the first on the path counts."""
+    for folder in reversed(sys.path):
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in entries:
+            name, _, version = entry.removesuffix(".dist-info").partition("-")
+            if entry.endswith(".dist-info") and name in LIBRARIES:
+                yield name, version
+
+
+def _public(version: str) -> str:
+    """Without the build: 2.13.0+cpu and 2.13.0+cu130 run the same operators under a recording."""
+    return version.partition("+")[0]

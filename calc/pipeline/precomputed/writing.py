@@ -1,0 +1,212 @@
+"""A derivation as a stored form: what ``calc.pipeline.precomputed`` reads without torch or SymPy is written here, with both.
+
+Every number that a form will give comes from the table that is written here, so each is compared with the derivation before it is
+used: the texts of all closed forms, and the values at the model's own sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Any
+
+import calc
+from calc.derive import derive as derived
+from calc.derive import derived_alone
+from calc.derive.analysis import Analysis, analyse
+from calc.derive.cases import differences
+from calc.derive.peak import moment_name
+from calc.derive.result import Derivation, Quantity
+from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable
+from calc.derive.rules_of_thumb.rules import RULES
+from calc.errors import NapkinError
+from calc.graph.step import Graph, Special
+from calc.options import Options
+from calc.pipeline import pipeline
+from calc.pipeline.precomputed import SCHEMA, Stored
+from calc.pipeline.precomputed.produced import LIBRARIES
+from calc.rules.registry import REGISTRY
+from calc.spec import Spec
+from calc.symbolic.algebra import Algebra, Poly
+
+_NOT_ONE = 8
+
+
+def made(name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """The form of a model as its file holds it, derived now."""
+    spec = calc.load(name)
+    return _made(name, _certified_in_general(spec, pipeline.trace(spec, options=options, cache=cache, progress=progress), options, cache))
+
+
+def made_with_rules(name: str, options: Options) -> tuple[dict[str, Any], list[str]]:
+    """The form of a model, derived now, and the modules of the rules that it was counted by."""
+    spec = calc.load(name)
+    graph = _certified_in_general(spec, pipeline.trace(spec, options=options, cache=True), options, True)
+    return _made(name, graph), sorted({entry.module for operator in _operators(graph) if (entry := REGISTRY.find(operator))})
+
+
+def _operators(graph: Graph) -> set[str]:
+    """The operators of every record, those of special cases included."""
+    own = {op.name for record in (*graph.records, *graph.certificates) for op in record.ops}
+    return own.union(*(_operators(special.graph) for special in graph.special))
+
+
+def made_elsewhere(
+    name: str, options: Options, *, cache: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> Callable[[Mapping[str, int]], dict[str, Any]]:
+    """What makes the form that holds at given sizes."""
+    graph_at = pipeline.graphs(calc.load(name), options, cache=cache, progress=progress)
+    return lambda sizes: _made(name, graph_at(sizes))
+
+
+def _made(name: str, graph: Graph) -> dict[str, Any]:
+    analysis = analysed(graph)
+    derivation = derived(graph, analysis=analysis)
+    data = {"schema": SCHEMA, **_written(name, graph, analysis, derivation)}
+    compare(data, derivation)
+    return data
+
+
+def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: bool) -> Graph:
+    """The graph certified also at the model's own sizes with a batch beside: where these are a special case, only that is known to hold."""
+    ones = [name for special in graph.special for name, to in special.equal.items() if to == "1"]
+    if not ones:
+        return graph
+    beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options, cache=cache)
+    known = [record.sizes for record in graph.certificates]
+    return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in known)))
+
+
+def analysed(graph: Graph) -> Analysis:
+    """The analysis of a graph, with that of its special case; every certificate is met once more, as they come from several recordings."""
+    found = analyse(graph, REGISTRY)
+    for record in graph.certificates:
+        found.certify(record)
+    return replace(found, special=analysed(graph.special[0].graph)) if graph.special else found
+
+
+def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
+    """Refuse a form that does not say exactly what the derivation says."""
+    found = Stored(data).derivation({})
+    for name in derivation:
+        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (found[name], derivation[name]))
+        if ours != theirs:
+            raise NapkinError(f"internal error: the stored form of {data['name']} differs from its derivation in {name}; please report it")
+
+
+def _plain(quantity: Quantity) -> tuple[Any, ...]:
+    return tuple(replace(term, parts=()) for term in quantity.terms)
+
+
+def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
+    """One form: the closed forms of ``graph`` alone, then those of its special case."""
+    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis, in_general=True)
+    writer = _Writer(analysis.fold.outer)
+    return {
+        **_standing(name, graph),
+        "quantities": {quantity: _quantity(general[quantity], analysis, writer) for quantity in general},
+        "calls": {
+            kind: [len({row.operator for row in rows}), writer.sum(row.runs for row in rows)] for kind, rows in _by_kind(general).items()
+        },
+        "thumbs": _thumbs(derivation),
+        **writer.table(),
+        "cases": [_case(name, special, general, analysis) for special in graph.special],
+    }
+
+
+def _standing(name: str, graph: Graph) -> dict[str, Any]:
+    """What is recorded, and for which sizes it stands."""
+    return {
+        "name": name,
+        "model": graph.model,
+        "source": graph.source,
+        "options": dict(graph.options),
+        # A library that happens to be loaded has no part in a model of our own.
+        "versions": {n: v for n, v in graph.provenance.items() if n in LIBRARIES and (n == "torch" or graph.source != "built-in")},
+        "dims": [[getattr(d, field.name) for field in fields(d)] for d in graph.dims],
+        "assumptions": [[a.expr, a.because] for a in graph.assumptions],
+        "notes": list(graph.notes),
+        "symbols": list(graph.symbols),
+        "basis": dict(graph.basis),
+        "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
+        "conditions": [c.to_json() for c in graph.conditions],
+        "certified": [dict(record.sizes) for record in graph.certificates],
+        "held": {name: list(kept) for name, kept in graph.held.items()},
+    }
+
+
+def _case(name: str, special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
+    assert analysis.special is not None  # it was just analysed
+    case = derived_alone(special.graph, general.sizes, analysis.special, in_general=True)
+    form = _written(name, special.graph, analysis.special, case)
+    return {"equal": dict(special.equal), "differing": sorted(differences(general, case, special)), "form": form}
+
+
+def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in derivation.coverage:
+        found.setdefault(row.kind, []).append(row)
+    return found
+
+
+def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[str, Any]:
+    if quantity.text is None:
+        return {"unknown": quantity.unknown}
+    if quantity.candidates:
+        peaks = ((moment_name(peak), peak.parts.items()) for peak in analysis.peaks[quantity.name])
+        return {"moments": [[at, [[role, writer.add(analysis.fold(part))] for role, part in parts if part != 0]] for at, parts in peaks]}
+    return {"is": writer(quantity.text), "terms": [[t.site, writer(t.expr), t.because] for t in quantity.terms]}
+
+
+def _thumbs(derivation: Derivation) -> list[dict[str, Any]]:
+    """Rules of thumb that say something about the model."""
+    return [
+        {
+            "name": rule.name,
+            "unit": rule.unit.value,
+            "stands_for": rule.stands_for,
+            "expr": rule.expr,
+            "exact": [list(part) for part in rule.exact],
+            "size": Exact(rule, derivation).size,
+        }
+        for rule in RULES
+        if not (inapplicable(rule, derivation) or incomparable(rule, derivation))
+    ]
+
+
+class _Writer:
+    """Collects polynomials; the table has each once, over monomials in the order in which a sum is written."""
+
+    def __init__(self, ring: Algebra) -> None:
+        self._ring = ring
+        self._polys: dict[Poly, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.add(self._ring.parse(text))
+
+    def sum(self, texts: Iterable[str]) -> int:
+        return self.add(sum((self._ring.parse(text) for text in texts), start=self._ring.constant(0)))
+
+    def add(self, poly: Poly) -> int:
+        return self._polys.setdefault(poly, len(self._polys))
+
+    def table(self) -> dict[str, Any]:
+        """Exponents from the highest down are the ring's order of terms, so that sums of polynomials can be written without it."""
+        exponents = sorted({exponent for poly in self._polys for exponent, _ in poly.terms()}, reverse=True)
+        used = [i for i, _ in enumerate(self._ring.names) if any(e[i] for e in exponents)]
+        number = {exponent: i for i, exponent in enumerate(exponents)}
+        return {
+            "names": [self._ring.names[i] for i in used],
+            "monomials": [[n for at, i in enumerate(used) if e[i] for n in (at, e[i])] for e in exponents],
+            "polynomials": [_numbers(poly, number) for poly in self._polys],
+        }
+
+
+def _numbers(poly: Poly, number: Mapping[tuple[int, ...], int]) -> list[int]:
+    """``[over, monomial, numerator, monomial, numerator, …]``."""
+    terms = [(number[e], Fraction(int(c.numerator), int(c.denominator))) for e, c in poly.terms()]
+    over = 1
+    for _, c in terms:
+        over *= Fraction(c.denominator, over).numerator
+    return [over, *(n for m, c in terms for n in (m, int(c * over)))]

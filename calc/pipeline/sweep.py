@@ -1,0 +1,516 @@
+"""Any quantity over many sizes at once: the exact integer at every point of a grid, or of a list of points, or why there is none.
+
+    found = calc.sweep("llama3-8b", {"B": range(1, 9), "T": range(1024, 8193, 1024)}, ["memory.peak"])
+    found.values["memory.peak"]      # an array of (8, 8) integers
+    found.gaps                       # points that the model cannot have, counted, with the reason
+
+The closed forms are those of ``calc.pipeline.precomputed``, or are derived first. Points at which the step runs otherwise (a batch of one)
+are evaluated case by case: the step is traced at one of them, its closed forms have all points at which they hold, and so on. A quantity
+without a closed form is counted in a trace at each point.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calc import dimensions as dims
+from calc.derive.quantities import require_count
+from calc.dimensions import LARGEST, Dim, names_in
+from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
+from calc.graph.guards import Condition, dimensions
+from calc.options import Options
+from calc.pipeline.grid import MOST, require_few
+from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
+from calc.platform.arguments import given as as_given
+from calc.symbolic.arrays import Array, Mesh, UnevenError, evaluate, holds, side
+from calc.symbolic.folds import Basis
+
+if TYPE_CHECKING:
+    from calc.derive.result import Derivation
+
+# Points worked out together: so many that Python's own work on them is little, so few that the processor keeps them at hand.
+CHUNK = 1 << 17
+_OF_LISTS = 1 << 15
+# Cases of a step that are traced for one sweep, half a minute each for a large model.
+CASES = 12
+# Points at which a quantity without a closed form is traced, a second or more each.
+TRACED = 1000
+
+Trace = Callable[[Mapping[str, int]], Stored]
+Count = Callable[[str, Mapping[str, int]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Points without a value: how many, the first of them, and why. ``possible``: the model can have these sizes."""
+
+    points: int
+    first: Mapping[str, int]
+    because: str
+    possible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """``axes`` are the sizes that were given: those of a grid span it, those of a list (``listed``) go together.
+
+    ``values`` are arrays of the shape of the grid, of integers of 64 bits or, where those do not hold them, of Python's. ``valid`` says
+    where they stand; ``None``: everywhere.
+    """
+
+    axes: Mapping[str, Array]
+    listed: bool
+    values: Mapping[str, Array]
+    units: Mapping[str, str]
+    valid: Array | None
+    gaps: tuple[Gap, ...]
+
+    @property
+    def points(self) -> int:
+        return next(iter(self.values.values())).size
+
+    def rows(self) -> Iterator[tuple[tuple[int, ...], tuple[int | None, ...]]]:
+        """Each point: its sizes, and the values in the order of ``values``; ``None`` where there is none."""
+        columns = [np.ravel(array) for array in self.values.values()]
+        valid = None if self.valid is None else np.ravel(self.valid)
+        lists = [axis.tolist() for axis in self.axes.values()]
+        for i, sizes in enumerate(zip(*lists, strict=True) if self.listed else itertools.product(*lists)):
+            there = valid is None or valid[i]
+            yield sizes, tuple(int(column[i]) if there else None for column in columns)
+
+
+def of_model(
+    name: str,
+    given: Mapping[str, Sequence[int]],
+    quantities: Sequence[str],
+    options: Options,
+    *,
+    listed: bool = False,
+    most: int = MOST,
+    cases: int = CASES,
+    cache: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Sweep:
+    """The quantities of a model, as ``calc.load`` names it, at every point. Where its step runs otherwise than in general it is traced."""
+    form = form_of(name, options.to_json(), anew=not cache, progress=progress)
+    elsewhere = functools.cache(lambda: forms_elsewhere(form, cache=cache, progress=progress))
+
+    def trace(sizes: Mapping[str, int]) -> Stored:
+        progress(f"the step runs otherwise at {', '.join(f'{n} = {size}' for n, size in sizes.items())}: tracing it there")
+        return elsewhere()(sizes)
+
+    @functools.cache
+    def derivation() -> Derivation:
+        from calc.models.load import load
+        from calc.pipeline.pipeline import derive
+
+        return derive(load(name), options=options, cache=cache, progress=progress)
+
+    def count(quantity: str, sizes: Mapping[str, int]) -> int:
+        found = derivation()[quantity]
+        progress(f"{quantity} has no closed form: tracing the step at {', '.join(f'{n} = {size}' for n, size in sizes.items())}")
+        return found.at(**sizes)
+
+    return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases, count=count)
+
+
+def sweep(
+    form: Stored,
+    given: Mapping[str, Sequence[int]],
+    quantities: Sequence[str] = ("memory.peak",),
+    *,
+    listed: bool = False,
+    most: int = MOST,
+    trace: Trace | None = None,
+    cases: int = CASES,
+    count: Count | None = None,
+) -> Sweep:
+    """The quantities of a form at every point. ``given`` sizes span a grid, or go together point by point where they are ``listed``.
+
+    Sizes not given are the model's own, or follow from those given. More than ``most`` points are refused. ``trace`` gives the form that
+    holds at sizes at which ``form`` does not, and is asked for at most ``cases`` of them; without it such points have no value. ``count``
+    gives the value of a quantity without a closed form at given sizes; without it such a quantity is refused.
+    """
+    wanted = {name: form.quantity(name) for name in dict.fromkeys(quantities)}
+    if not wanted:
+        raise BadInputError("nothing to sweep: name a quantity, e.g. memory.peak")
+    axes = _axes(form, given, listed)
+    shape = (next(iter(axes.values())).size,) if listed and axes else tuple(axis.size for axis in axes.values())
+    require_few(shape, most)
+    grid = _Grid(axes, shape, listed)
+    mesh, impossible = _all_sizes(form, grid.spread)
+    possible, gaps = grid.gaps(impossible)
+    known = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
+    valid, otherwise = grid.gaps(_unmet(form, mesh) if known else [], possible)
+    values = {name: _evaluated(_known(quantity), mesh, shape, valid) for name, quantity in known.items()}
+    if trace is not None and otherwise:
+        assert valid is not None  # there are points at which the form does not hold
+        left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
+        otherwise = _by_cases(grid, values, valid, left, trace, cases, count)
+    for name in [name for name in wanted if name not in known]:
+        assert count is not None  # all quantities were taken for known without it
+        values[name], valid, failed = _counted(grid, name, np.ones(shape, dtype=bool) if valid is None else valid, count)
+        otherwise += failed
+    units = {name: str(q.definition.unit) for name, q in wanted.items()}
+    return Sweep(axes, listed, {name: values[name] for name in wanted}, units, valid, (*gaps, *otherwise))
+
+
+def _counted(grid: _Grid, name: str, where: Array, count: Count) -> tuple[Array, Array, tuple[Gap, ...]]:
+    """The values of a quantity without a closed form at the points ``where``, at which of them there is one, and the gaps."""
+    there = where.copy()
+    points = int(np.count_nonzero(there))
+    if points > TRACED:
+        raise BadInputError(f"{name} has no closed form, so each of {points:,} points would be traced: give at most {TRACED:,}")
+    values, failed = np.zeros(grid.shape, dtype=object), dict[str, Gap]()
+    for index in map(tuple, np.argwhere(there)):
+        try:
+            values[index] = count(name, grid.sizes(index))
+        except (UnknownQuantityError, NegativeCountError):
+            raise  # at every size: nothing counts it; or an error of ours
+        except NapkinError as error:
+            why, there[index] = str(error), False
+            before = failed.get(why, Gap(0, grid.sizes(index), why, possible=True))
+            failed[why] = replace(before, points=before.points + 1)
+    return values, there, tuple(failed.values())
+
+
+def _by_cases(
+    grid: _Grid, values: dict[str, Array], valid: Array, left: Array, trace: Trace, most: int, count: Count | None
+) -> tuple[Gap, ...]:
+    """Fills in ``values``, and where they are ``valid``, at the points ``left``: by the form that holds at the first of these, everywhere
+    where it holds, until there is none or ``most`` forms were made. What is left has no value."""
+    gaps: list[Gap] = []
+    for _ in range(most):
+        if not np.any(left):
+            return tuple(gaps)
+        first = np.unravel_index(int(np.argmax(left)), grid.shape)
+        try:
+            form = trace(grid.sizes(first))
+            mesh, trouble = _all_sizes(form, grid.spread)
+            here, others = grid.gaps([*trouble, *_unmet(form, mesh)], left)
+            covered = left if here is None else here
+            if not covered[first]:
+                raise DimensionError(next(gap.because for gap in others if gap.first == grid.sizes(first)))
+            counted, found = covered, {}
+            for name in values:
+                quantity = form.quantity(name)
+                if count is not None and quantity.unknown:
+                    found[name], counted, failed = _counted(grid, name, counted, count)
+                    gaps += failed
+                else:
+                    found[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
+        except NegativeCountError:
+            raise  # an error of ours, and no gap
+        except NapkinError as error:
+            gaps.append(Gap(1, grid.sizes(first), str(error), possible=True))
+            left = left.copy()
+            left[first] = False
+            continue
+        for name, array in found.items():
+            values[name] = np.where(covered, array, values[name])
+        valid |= counted
+        left = left & ~covered
+    points = int(np.count_nonzero(left))
+    if points:
+        first = np.unravel_index(int(np.argmax(left)), grid.shape)
+        why = f"the step runs otherwise there than in the cases that were traced, {most} at most: give fewer sizes, or --cases {2 * most}"
+        gaps.append(Gap(points, grid.sizes(first), why, possible=True))
+    return tuple(gaps)
+
+
+def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: bool = False, most: int = MOST) -> Sweep:
+    """An expression of sizes at every point, e.g. ``"12*L*d**2"``."""
+    axes = {name: np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64) for name, sizes in given.items()}
+    if not axes or not all(axis.size for axis in axes.values()):
+        raise BadInputError("no sizes: give each letter of the expression some, e.g. -d L=12 -d d=768,1024")
+    lengths = [axis.size for axis in axes.values()]
+    _require_equal_lengths(axes, listed)
+    shape = tuple(lengths[:1] if listed else lengths)
+    require_few(shape, most)
+    try:
+        found = evaluate(text, _Grid(axes, shape, listed).spread)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise BadInputError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
+    return Sweep(axes, listed, {text: np.broadcast_to(found, shape)}, {text: ""}, None, ())
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _known(quantity: StoredQuantity) -> StoredQuantity:
+    if quantity.unknown:
+        raise UnknownQuantityError(f"{quantity.name} is unknown: {quantity.unknown}")
+    return quantity
+
+
+def _axes(form: Stored, given: Mapping[str, Sequence[int]], listed: bool) -> dict[str, Array]:
+    table = dimensions(form)
+    for name in given:
+        if name not in table or table[name].tied:
+            dims.resolve(table, {name: 1})  # which says why not
+    axes = {name: _axis(name, sizes) for name, sizes in given.items()}
+    _require_equal_lengths(axes, listed)
+    return axes
+
+
+def _axis(name: str, sizes: Sequence[int]) -> Array:
+    if not isinstance(sizes, Sequence | np.ndarray) or isinstance(sizes, str):
+        raise BadInputError(f"{as_given(name[:40], sizes)}: give a list of its sizes, e.g. [1, 2, 4]")
+    if not sizes if isinstance(sizes, range) else not len(sizes):
+        raise BadInputError(f"{name} has no sizes: give at least one")
+    if isinstance(sizes, range) and not sizes[: MOST + 1][-1] == sizes[-1]:  # of which there may be more than a length can say
+        raise BadInputError(f"{name[:40]} has more than {MOST:,} sizes: give fewer")
+    axis = np.asarray(sizes)
+    if axis.ndim != 1 or axis.dtype.kind not in "iu":  # one by one: millions of plain integers need not be
+        return np.asarray([dims.check_size(name, size) for size in sizes], dtype=np.int64)
+    for size in (axis.min(), axis.max()):
+        dims.check_size(name, int(size))
+    return axis.astype(np.int64)
+
+
+def _require_equal_lengths(axes: Mapping[str, Array], listed: bool) -> None:
+    if listed and len({axis.size for axis in axes.values()}) > 1:
+        raise BadInputError("sizes that go together point by point must be of one number: give each dimension as many")
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The points of a sweep: its axes, and the shape of an array with a value for each."""
+
+    axes: Mapping[str, Array]
+    shape: tuple[int, ...]
+    listed: bool
+
+    @property
+    def spread(self) -> dict[str, Array]:
+        """Each axis as an array that broadcasts with the others."""
+        if self.listed:
+            return dict(self.axes)
+        directions = range(len(self.axes))
+        return {name: axis.reshape([-1 if i == j else 1 for j in directions]) for i, (name, axis) in enumerate(self.axes.items())}
+
+    def sizes(self, index: tuple[Any, ...]) -> dict[str, int]:
+        """The sizes at a point."""
+        return {name: int(axis[index[0] if self.listed else index[i]]) for i, (name, axis) in enumerate(self.axes.items())}
+
+    def gaps(self, trouble: Trouble, among: Array | None = None) -> tuple[Array | None, tuple[Gap, ...]]:
+        """Of the points ``among`` (all, if none are given) those without trouble, or ``None`` for all points of the grid; and what stands
+        at the others: of several reasons at a point, the first."""
+        bad, gaps = None if among is None else ~among, []
+        for here, why in trouble:
+            if not np.any(here):
+                continue
+            bad = np.zeros(self.shape, dtype=bool) if bad is None else bad
+            new = np.broadcast_to(here, self.shape) & ~bad
+            if np.any(new):
+                first = np.unravel_index(int(np.argmax(new)), self.shape)
+                gaps.append(Gap(int(np.count_nonzero(new)), self.sizes(first), why))
+                bad |= new
+        return None if bad is None else ~bad, tuple(gaps)
+
+
+Trouble = list[tuple[Array, str]]
+
+
+def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Array], Trouble]:
+    """All dimensions on the mesh, and where one of them cannot be, with the reason. There it stands as 1."""
+    table, trouble = dimensions(form), Trouble()
+    found: dict[str, Array] = {}
+    while len(found) < len(table):
+        for name, dim in table.items():
+            needed = names_in(dim.default) if isinstance(dim.default, str) and name not in given else []
+            if name not in found and all(other in found for other in needed):
+                found[name] = given[name] if name in given else _default(name, dim, found, trouble)
+    for name, dim in table.items():
+        trouble += _misfits(name, dim, found)
+    return found, trouble
+
+
+def _default(name: str, dim: Dim, found: Mapping[str, Array], trouble: Trouble) -> Array:
+    if not isinstance(dim.default, str):
+        return np.asarray(dim.default, dtype=np.int64)
+    match ast.parse(dim.default, mode="eval").body:
+        case ast.BinOp(left=over, op=ast.Div(), right=under):
+            top, bottom = (evaluate(ast.unparse(part), found) for part in (over, under))
+            value: Array = -(-top // np.maximum(bottom, 1))
+            if not dim.decided_at:
+                trouble.append((top % np.maximum(bottom, 1) != 0, f"{name} = {dim.default} is not an integer"))
+        case _:
+            try:
+                value = evaluate(dim.default, found)
+            except UnevenError:
+                value = _one_by_one(name, dim.default, found, trouble)
+    trouble.append(((value < 1) | (value > LARGEST), f"{name} = {dim.default} is not from 1 to 2**63 - 1"))
+    return np.maximum(np.minimum(value, LARGEST), 1).astype(np.int64)
+
+
+def _one_by_one(name: str, default: str, found: Mapping[str, Array], trouble: Trouble) -> Array:
+    """A default with a quotient inside, which is whole at some of the points alone."""
+    names = names_in(default)
+    meshes = np.broadcast_arrays(*(found[n] for n in names))
+    points = zip(*(map(int, mesh.flat) for mesh in meshes), strict=True)
+    values = [dims.evaluate(default, dict(zip(names, point, strict=True))) for point in points]
+    trouble.append((np.reshape([v.denominator != 1 for v in values], meshes[0].shape), f"{name} = {default} is not an integer"))
+    return np.reshape(np.asarray([math.ceil(v) for v in values], dtype=object), meshes[0].shape)
+
+
+def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+    match dim.multiple_of:
+        case int() as divisor if dim.plus:
+            several = f"a multiple of {divisor} and {dim.plus} more" if divisor > 1 else f"more than {dim.plus}"
+            yield (found[name] <= dim.plus) | ((found[name] - dim.plus) % divisor != 0), f"{name} has to be {several}"
+        case int() as divisor:
+            yield found[name] % divisor != 0, f"{name} is not divisible by {divisor}"
+        case str() as part:
+            yield found[name] % found[part] != 0, f"{name} is not divisible by {part}"
+    if dim.at_most is not None:
+        yield found[name] > evaluate(dim.at_most, found), f"{name} is more than {dim.at_most}"
+
+
+def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
+    """The basis symbols on the mesh: quotients beside dimensions, also as closed forms write them (``S / P``). Where a size does not divide
+    is a gap."""
+    found = {name: mesh[name] for name in basis.symbols if name in mesh}
+    for fold in basis.folds:
+        part = fold.part if isinstance(fold.part, int) else mesh[fold.part]
+        found[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
+    written = {of: found[name] for name, of in basis.hidden.items()}
+    return {name: found[name] for name in basis.symbols} | written
+
+
+# -- where the closed forms stand -----------------------------------------------------------------------------------------
+
+
+def _unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
+    """Where the step may run otherwise than as it was recorded. At a special case, its own conditions count."""
+    there: Array = np.zeros((), dtype=bool)
+    trouble = Trouble()
+    for case in form.cases:
+        applies = _applies(case.equal, mesh) & ~there
+        trouble += [(bad & applies, why) for bad, why in _unmet(case.form, mesh) if np.any(applies)]
+        there = there | applies
+    return trouble + [(bad & ~there, why) for bad, why in _changed(form, mesh)]
+
+
+def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
+    found: Array = np.ones((), dtype=bool)
+    for name, to in equal.items():
+        found = found & (mesh[name] == evaluate(to, mesh))
+    return found
+
+
+def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+    for name, (value, _) in form.held.items():
+        yield mesh[name] != value, f"the closed forms are of {name} = {value} alone"
+    symbols = _symbols(form.basis, mesh)
+    for condition in form.conditions:
+        bad = holds(condition.expr, symbols) != condition.holds
+        if np.any(bad):
+            bad = bad & ~_told(condition, form.certified, symbols)
+        recorded = f"the step was recorded where {condition.expr} is {condition.holds}"
+        yield bad, f"{recorded}, and is not known to run alike where it is not"
+
+
+def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
+    """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
+    found: Array = np.zeros((), dtype=bool)
+    if condition.each:
+        names = names_in(condition.expr)
+        for at in certified:
+            found = found | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
+        return found
+    here = side(condition.expr, symbols)
+    for at in certified:
+        if not condition.same_at(at):
+            there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})
+            found = found | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
+    return found
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...], valid: Array | None) -> Array:
+    found = np.empty(shape, dtype=np.int64)
+    for block in _blocks(shape):
+        if valid is not None and not np.any(valid[block]):
+            continue
+        here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
+        part = _at(quantity, here, True if valid is None else valid[block])
+        _require_counts(quantity.name, part, here, True if valid is None else valid[block])
+        if part.dtype == object and found.dtype != object:
+            found = found.astype(object)
+        found[block] = part
+    return found
+
+
+def _require_counts(name: str, values: Array, mesh: Mapping[str, Array], valid: Array | bool) -> None:
+    """Refuses a count below 0 at a ``valid`` point."""
+    below = (values < 0) & valid
+    if np.any(below):
+        first = np.unravel_index(int(np.argmax(below)), below.shape)
+        sizes = {dim: int(np.broadcast_to(array, below.shape)[first]) for dim, array in mesh.items()}
+        require_count(name, int(np.broadcast_to(values, below.shape)[first]), sizes)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Parts of a mesh of at most so many points that they stay at hand."""
+    most = _OF_LISTS if len(shape) == 1 else CHUNK
+    inner, size = len(shape), 1
+    while inner and size * shape[inner - 1] <= most:
+        inner -= 1
+        size *= shape[inner]
+    if not inner:
+        yield (slice(None),) * len(shape)
+        return
+    step = max(most // size, 1)
+    for outer in itertools.product(*(range(n) for n in shape[: inner - 1])):
+        for first in range(0, shape[inner - 1], step):
+            yield (*(slice(i, i + 1) for i in outer), slice(first, first + step), *(slice(None) for _ in shape[inner:]))
+
+
+def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
+    """The part of a mesh array in a block: along directions in which it does not change it is whole."""
+    if array.ndim < directions:
+        return array
+    return array[tuple(s if n > 1 else slice(None) for s, n in zip(block, array.shape, strict=True))]
+
+
+def _at(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
+    """The quantity on a part of the mesh, by cases where the step runs otherwise. Where it is not ``valid`` it may be any number."""
+    form = quantity.form
+    found = None
+    for case in form.cases:
+        if quantity.name in case.differing:
+            applies = _applies(case.equal, mesh)
+            if np.all(applies):
+                return _at(case.form.quantity(quantity.name), mesh, valid)
+            if np.any(applies):
+                found = (applies, _at(case.form.quantity(quantity.name), mesh, valid & applies))
+                valid = valid & ~applies
+    general = _in_general(quantity, mesh, valid)
+    return general if found is None else np.where(found[0], found[1], general)
+
+
+def _in_general(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
+    points = Mesh(quantity.form.table, {**_symbols(quantity.form.basis, mesh), **mesh})
+    largest: Array | None = None
+    for polynomial in quantity.polynomials:
+        value = points(polynomial)
+        if polynomial.over != 1:
+            if np.any((value % polynomial.over != 0) & valid):
+                text = quantity.form.table.text(polynomial)
+                raise NapkinError(f"{quantity.name}: {text[:80]} is not an integer at some of the points: choose sizes that divide")
+            value = value // polynomial.over
+        largest = value if largest is None else np.maximum(largest, value)
+    assert largest is not None  # the quantity is known
+    return largest

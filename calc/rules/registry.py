@@ -1,0 +1,230 @@
+"""What an operator costs: named addends, and the one registry of rules that state them.
+
+A rule is a small function from an operator's shapes to a ``Cost``. Each addend is a product of factors, in the order a
+person would write them, so a derivation can show ``2*(B*T)*d*(3*d)`` before it shows ``6*B*T*d**2``. An operator
+without a rule is refused; one that costs nothing says why (``free``). Zero is never a default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
+
+Factor = Any  # int or polynomial
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One addend: ``name`` says what is computed, the product of ``factors`` how many FLOPs it takes."""
+
+    name: str
+    factors: tuple[Factor, ...]
+
+    @property
+    def count(self) -> Factor:
+        return math.prod(self.factors)
+
+
+def term(name: str, *factors: Factor) -> Term:
+    """``term("A B", 2, m, k, n)``: the addend named "A B", 2·m·k·n."""
+    return Term(name, factors)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """FLOPs of one operator, and the elements it reads and writes.
+
+    ``matmul``       products of matrix-multiplication kind, 2 FLOP a multiply-add.
+    ``elementwise``  result elements of the arithmetic in torch's own reference decomposition.
+    ``recompute``    the part of ``matmul`` that only repeats forward work.
+    ``causal``       (query, key): lengths of a declared causal mask, when every matmul term spans query x key.
+    ``reads``/``writes``  ((elements, dtype), …); ``None`` means every tensor argument read, every result written.
+    """
+
+    matmul: tuple[Term, ...] = ()
+    elementwise: tuple[Term, ...] = ()
+    recompute: tuple[Term, ...] = ()
+    causal: tuple[Factor, Factor] | None = None
+    reads: tuple[tuple[Factor, str], ...] | None = None
+    writes: tuple[tuple[Factor, str], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor argument or result as a rule sees it: its shape in polynomials (or ints), and its dtype."""
+
+    shape: tuple[Factor, ...]
+    dtype: str
+    distinct: Factor
+
+    @property
+    def numel(self) -> Factor:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One recorded operator with its sizes made computable. Arguments go by their schema names (``mat1``)."""
+
+    name: str
+    args: Mapping[str, Any]
+    outputs: tuple[View, ...]
+    mutates: tuple[str, ...] = ()
+
+    def shape(self, name: str) -> tuple[Factor, ...]:
+        return self.tensor(name).shape
+
+    def tensor(self, name: str) -> View:
+        found = self.args.get(name)
+        if not isinstance(found, View):
+            raise NapkinError(f"{self.name} was recorded without the tensor argument {name!r}: the rule does not fit this call")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the optional tensor argument ``name`` was given."""
+        return isinstance(self.args.get(name), View)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        return self.args.get(name, default)
+
+    @property
+    def out(self) -> View:
+        return self.outputs[0]
+
+    def tensors(self) -> list[tuple[str, View]]:
+        """All tensor arguments, those in lists too, with the schema name they came under."""
+        found: list[tuple[str, View]] = []
+        for name, value in self.args.items():
+            items = value if isinstance(value, tuple) else (value,)
+            found += [(name, item) for item in items if isinstance(item, View)]
+        return found
+
+
+RuleFunction = Callable[[Operator], Cost]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is known of an operator. ``statement`` is its definition, ``source`` where the count comes from, ``shapes`` of what shapes its
+    arguments and results are. Reports print all of them, so none is a docstring, which ``python -OO`` drops. ``module`` states the rule."""
+
+    op: str
+    function: RuleFunction
+    statement: str
+    source: str
+    convention: str = ""
+    shapes: str = ""
+    module: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """An operator that costs nothing. ``moves`` is true where it still reads and writes memory (a copy)."""
+
+    op: str
+    because: str
+    moves: bool = False
+    module: str = ""
+
+
+# Overloads in place, or with a number in the place of a tensor, and those that take the same arguments by another overload's name.
+_LIKE = {"Scalar": ("Tensor", "default"), "Tensor": ("default", "Tensor_Tensor"), "default": ("Tensor",)}
+_BY_NUMBER = ("Scalar", "Scalar_Tensor", "Tensor_Scalar", "Scalar_Self", "Scalar_Other", "self_scalar", "other_scalar")
+_LIKE |= dict.fromkeys(_BY_NUMBER, ("Tensor", "default", "Tensor_Tensor"))
+
+
+@dataclass
+class Registry:
+    """All operators with a rule, and those that are free. There is one, ``REGISTRY``; tests make altered copies."""
+
+    rules: dict[str, Rule] = field(default_factory=dict)
+    frees: dict[str, Free] = field(default_factory=dict)
+
+    def add(self, entry: Rule | Free) -> None:
+        known = self.rules.get(entry.op) or self.frees.get(entry.op)
+        if known is not None:
+            owner = known.function.__qualname__ if isinstance(known, Rule) else f"free: {known.because}"
+            raise DuplicateRuleError(f"operator {entry.op} already has a rule ({owner}): keep one of them")
+        if isinstance(entry, Rule):
+            self.rules[entry.op] = entry
+        else:
+            self.frees[entry.op] = entry
+
+    def find(self, op: str) -> Rule | Free | None:
+        """What is known of ``op``. An operator in place (``aten.erf_.default``) without an entry of its own costs what the one does that
+        makes a new result: it reads its argument and writes as many elements. Where it touches fewer, it has an entry of its own. One
+        that is given a number (``aten.xlogy.Scalar_Other``) costs what it does with a tensor, which it does not read."""
+        return self.rules.get(op) or self.frees.get(op) or self._alike(op)
+
+    def _alike(self, op: str) -> Rule | Free | None:
+        library, _, rest = op.partition(".")
+        name, _, overload = rest.partition(".")
+        in_place = name.endswith("_") and not name.endswith("__")
+        if not in_place and overload not in _BY_NUMBER:
+            return None
+        names = [f"{library}.{name[:-1] if in_place else name}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
+        return next((entry for other in names if (entry := self.rules.get(other) or self.frees.get(other))), None)
+
+    def with_rule(self, op: str, function: RuleFunction) -> Registry:
+        """A copy in which ``op`` is counted by ``function``: how tests plant errors."""
+        old = self.rules[op]
+        return Registry({**self.rules, op: replace(old, function=function)}, dict(self.frees))
+
+    def without(self, op: str) -> Registry:
+        return Registry({k: v for k, v in self.rules.items() if k != op}, {k: v for k, v in self.frees.items() if k != op})
+
+
+REGISTRY = Registry()
+
+
+def rule(*ops: str, statement: str, source: str, convention: str = "", shapes: str = "") -> Callable[[RuleFunction], RuleFunction]:
+    """Register a function as the rule of the named ATen operators, e.g. ``"aten.mm.default"``."""
+
+    module = _calling()
+
+    def register(function: RuleFunction) -> RuleFunction:
+        for op in ops:
+            REGISTRY.add(Rule(op, function, statement, source, convention, shapes, module))
+        return function
+
+    return register
+
+
+def free(*ops: str, because: str, moves: bool = False) -> None:
+    """State that the named operators cost no FLOP, and why. ``moves``: they still read and write elements."""
+    module = _calling()
+    for op in ops:
+        REGISTRY.add(Free(op, because, moves, module))
+
+
+def _calling() -> str:
+    """The module in which ``rule`` or ``free`` is called."""
+    return str(sys._getframe(2).f_globals["__name__"])
+
+
+def cost_of(operator: Operator, site: str, registry: Registry) -> Cost:
+    """The cost of ``operator``; an operator nobody has stated the cost of is refused."""
+    entry = registry.find(operator.name)
+    if entry is None:
+        raise UnknownOperatorError(_refusal(operator, site, registry))
+    if isinstance(entry, Free):
+        return Cost() if entry.moves else Cost(reads=(), writes=())
+    return entry.function(operator)
+
+
+def _refusal(operator: Operator, site: str, registry: Registry) -> str:
+    known: Sequence[str] = [*registry.rules, *registry.frees]
+    inputs = ", ".join(f"{name} ({', '.join(str(s) for s in view.shape)}) {view.dtype}" for name, view in operator.tensors())
+    near = difflib.get_close_matches(operator.name, known, n=2)
+    hint = f" Nearest known: {', '.join(near)}." if near else ""
+    return (
+        f"no cost rule for operator {operator.name} at {site or 'the top level'}, inputs: {inputs or 'none'}."
+        f"{hint} An operator without a rule is never counted as zero: state its cost with @calc.rules.rule({operator.name!r}, …),"
+        f" or, if it truly costs nothing, say so and why with calc.rules.free({operator.name!r}, because=…)."
+    )

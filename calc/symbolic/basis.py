@@ -1,0 +1,218 @@
+"""From a model's dimensions to the free symbols a trace runs on, and back.
+
+A model that needs ``d`` divisible by ``h`` is traced with ``d = h*k``: every size is then a polynomial and no guard on
+divisibility remains. Afterwards ``h*k`` is written ``d`` again (*folding*). Torch-free.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import sympy as sp
+
+from calc.dimensions import Dim, names_in
+from calc.errors import NapkinError, SpecError
+from calc.symbolic.algebra import Algebra, Poly, to_sympy
+from calc.symbolic.folds import Basis as Basis
+from calc.symbolic.folds import Fold as Fold
+
+
+def in_dimensions(text: str, basis: Basis) -> str:
+    """An expression in basis symbols, with quotients that are no dimension written as such."""
+    return str(sp.cancel(to_sympy(_substitute(text, basis.hidden))))
+
+
+def basis_of(dims: Mapping[str, Dim], equal: Mapping[str, str] | None = None) -> Basis:
+    """The basis of a model's dimensions. ``equal`` adds ties of one regime (``{"g": "h"}``, ``{"B": "1"}`` or ``{"d": "h*k"}``)."""
+    equal = equal or {}
+    define: dict[str, str] = {}
+    symbols: list[str] = []
+    folds: list[Fold] = []
+    quotients = {ends: name for ends, name in _tied_quotients(dims).items() if ends[0] not in equal}
+
+    def visit(name: str) -> str:
+        if name in define:
+            return define[name]
+        dim = dims[name]
+        if name in equal:
+            to = equal[name]
+            define[name] = visit(to) if to in dims else _substitute(to, {n: visit(n) for n in names_in(to)})
+        elif dim.tied and name not in quotients.values() and isinstance(dim.default, str):
+            define[name] = _simplest(_substitute(dim.default, {n: visit(n) for n in names_in(dim.default)}))
+        elif dim.tied and isinstance(dim.default, int):
+            define[name] = str(dim.default)
+        elif dim.multiple_of is not None and (dim.plus or not _divides_itself(dim.multiple_of, name)):
+            part = dim.multiple_of
+            quotient = quotients.get((name, part), f"{name}_per_{part}")
+            inner = visit(quotient) if quotient in dims else _new(quotient)
+            outer = str(part) if isinstance(part, int) else visit(part)
+            define[name] = f"({outer})*({inner}) + {dim.plus}" if dim.plus else f"({outer})*({inner})"
+            folds.append(Fold(name, part, quotient, dim.plus))
+        else:
+            define[name] = _new(name)
+        return define[name]
+
+    def _new(name: str) -> str:
+        if name not in symbols:
+            symbols.append(name)
+        return name
+
+    for name in dims:
+        visit(name)
+    decided = tuple(name for name, dim in dims.items() if dim.decided_at)
+    return Basis(tuple(symbols), {name: define[name] for name in dims}, tuple(folds), decided)
+
+
+def _simplest(text: str) -> str:
+    """A quotient of equal dimensions is a number: ``k = d/h`` is 1 where ``d = h``."""
+    return str(sp.cancel(to_sympy(text))) if "/" in text and "//" not in text else text
+
+
+def _divides_itself(part: int | str, name: str) -> bool:
+    return part in (1, name)
+
+
+def _tied_quotients(dims: Mapping[str, Dim]) -> dict[tuple[str, int | str], str]:
+    """``(whole, part) -> name`` for tied dimensions whose default is the quotient ``whole/part`` of two dimensions."""
+    found: dict[tuple[str, int | str], str] = {}
+    for name, dim in dims.items():
+        if not dim.tied or not isinstance(dim.default, str):
+            continue
+        match ast.parse(dim.default, mode="eval").body:
+            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)):
+                _require_multiple(dims, name, whole, part)
+                found[whole, part] = name
+            case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Constant(value=int() as number)):
+                _require_multiple(dims, name, whole, number)
+                found[whole, number] = name
+    return found
+
+
+def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int | str) -> None:
+    if whole not in dims or dims[whole].multiple_of != part:
+        raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
+
+
+def _substitute(text: str, known: Mapping[str, str]) -> str:
+    class Names(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
+
+    return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
+
+
+def with_quotients(text: str, basis: Basis) -> str:
+    """``text`` with the symbol of a quotient that is no dimension in place of ``S / P``."""
+    symbols = {of: symbol for symbol, of in basis.hidden.items()}
+
+    class Quotients(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+            symbol = symbols.get(ast.unparse(node))
+            self.generic_visit(node)
+            return node if symbol is None else ast.Name(symbol)
+
+    return ast.unparse(Quotients().visit(ast.parse(text, mode="eval").body)) if "/" in text and symbols else text
+
+
+def _with_number(fold: Fold, basis: Basis) -> Fold:
+    """The fold with its part as a number, where this basis fixes that dimension to one."""
+    if isinstance(fold.part, str) and basis.define[fold.part].isdigit():
+        return replace(fold, part=int(basis.define[fold.part]))
+    return fold
+
+
+class Folding:
+    """Rewrites polynomials in basis symbols to polynomials in the model's own dimensions."""
+
+    def __init__(self, basis: Basis, algebra: Algebra, loops: Sequence[str] = ()) -> None:
+        self.inner = algebra
+        self.folds = [_with_number(fold, basis) for fold in basis.folds]
+        names = [n for n, text in basis.define.items() if text == n or any(f.whole == n for f in basis.folds)]
+        self._written = {n: _written(n, basis, algebra) for n in algebra.names if n not in names}
+        self._unfolded = {written: n for n, written in self._written.items()}
+        written = self._written.values()
+        self.outer = Algebra([*names, *filter(str.isidentifier, written)], [text for text in written if not text.isidentifier()])
+        self._cache: dict[Any, Poly] = {}
+
+    def in_basis(self, name: str) -> str:
+        """What a symbol or an atom of ``outer`` is called in ``inner``."""
+        return self._unfolded.get(name, name)
+
+    def __call__(self, poly: Poly) -> Poly:
+        if isinstance(poly, int):
+            return self.outer.constant(poly)
+        found = self._cache.get(poly)
+        if found is None:
+            found = self._cache[poly] = self._fold(poly)
+        return found
+
+    def _fold(self, poly: Poly) -> Poly:
+        total = self.outer.constant(0)
+        for coefficient, powers in self.inner.terms(poly):
+            total += self._monomial(coefficient, dict(powers))
+        return total
+
+    def _monomial(self, coefficient: Fraction, powers: dict[str, int]) -> Poly:
+        wholes = self.outer.constant(1)
+        for fold in self.folds:
+            there = powers.get(fold.quotient, 0)
+            if not there:
+                continue
+            if fold.plus:
+                assert isinstance(fold.part, int)
+                wholes *= (self.outer.gen(fold.whole) - fold.plus) ** there * self.outer.constant(Fraction(1, fold.part**there))
+                powers[fold.quotient] = 0
+                continue
+            if isinstance(fold.part, int):
+                moved = there
+                coefficient /= fold.part**there
+            else:
+                moved = min(there, powers.get(fold.part, 0))
+                powers[fold.part] = powers.get(fold.part, 0) - moved
+            powers[fold.quotient] -= moved
+            powers[fold.whole] = powers.get(fold.whole, 0) + moved
+        product = self.outer.constant(coefficient) * wholes
+        for name, power in powers.items():
+            if power:
+                product *= self.outer.parse(self._written.get(name, name)) ** power
+        return product
+
+
+def _written(name: str, basis: Basis, algebra: Algebra) -> str:
+    """A symbol or an atom of ``algebra`` in the model's dimensions: a quotient that is none as such, sizes inside an atom folded."""
+    quotients = {fold.quotient: fold for fold in basis.folds}
+    if name in quotients:
+        return name if name in basis.define or isinstance(quotients[name].part, int) else basis.hidden[name]
+    if name.isidentifier() or not quotients.keys() & set(names_in(name)):
+        return name
+    match ast.parse(name, mode="eval").body:
+        case ast.Call(func=ast.Name(id=function), args=args):
+            text = f"{function}({', '.join(_folded(a, basis, algebra) for a in args)})"
+        case ast.BinOp(op=ast.Div()):
+            text = in_dimensions(name, basis)
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _folded(left, basis, algebra), _folded(right, basis, algebra)
+            text = f"({a}) {'//' if isinstance(op, ast.FloorDiv) else '%'} ({b})"
+        case _:
+            return name
+    return ast.unparse(ast.parse(text, mode="eval"))
+
+
+def _folded(size: ast.expr, basis: Basis, algebra: Algebra) -> str:
+    """A size inside an atom in the model's dimensions, over one denominator."""
+    text = ast.unparse(size)
+    inner = Algebra([n for n in algebra.names if n.isidentifier()], [text])
+    try:
+        poly = inner.parse(text)
+    except (NapkinError, KeyError):  # a logarithm, or a quotient of sizes
+        return _substitute(text, basis.hidden)
+    fold = Folding(basis, inner)
+    folded = fold(poly)
+    terms = fold.outer.terms(folded)
+    over = math.lcm(*(coefficient.denominator for coefficient, _ in terms))
+    return fold.outer.text(folded) if over == 1 or len(terms) == 1 else f"({fold.outer.text(folded * over)})/{over}"

@@ -1,0 +1,55 @@
+"""What a basis is: a model's dimensions in the free symbols a trace ran on, and values of the one at values of the other. SymPy-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from calc.symbolic.exact import evaluate_text
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``whole = part * quotient + plus``: in a result, ``part*quotient`` is written ``whole``. ``part`` may be an integer, and
+    is one where ``plus`` is not 0."""
+
+    whole: str
+    part: str | int
+    quotient: str
+    plus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """``symbols`` are free; ``define`` writes each dimension in them; ``folds`` are in the order to apply them. Those of ``decided``
+    are decided by data, so that each is at most a product of others."""
+
+    symbols: tuple[str, ...]
+    define: Mapping[str, str]
+    folds: tuple[Fold, ...]
+    decided: tuple[str, ...] = ()
+
+    def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Values of the symbols at given values of the dimensions."""
+        found = {name: sizes[name] for name in self.symbols if name in sizes}
+        for fold in self.folds:
+            part = fold.part if isinstance(fold.part, int) else sizes[fold.part]
+            found[fold.quotient] = (sizes[fold.whole] - fold.plus) // part
+        return {name: found[name] for name in self.symbols}
+
+    def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
+        """Values of the dimensions at given values of the symbols."""
+        return {name: int(evaluate_text(text, values)) for name, text in self.define.items()}
+
+    def dimension(self, symbol: str) -> str:
+        """The dimension that a symbol is, or is a quotient of."""
+        return symbol if symbol in self.define else next((f.whole for f in self.folds if f.quotient == symbol), symbol)
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Quotients that are no dimension of the model, with the expression they stand for, as ``ast.unparse`` writes it."""
+        return {f.quotient: _quotient(f) for f in self.folds if f.quotient not in self.define}
+
+
+def _quotient(fold: Fold) -> str:
+    return f"({fold.whole} - {fold.plus}) / {fold.part}" if fold.plus else f"{fold.whole} / {fold.part}"

@@ -1,0 +1,220 @@
+"""The command ``napkin``: data on standard output, talk on standard error, one line for every refusal.
+
+Exit status: 0 all held, 1 a check failed, 2 bad usage or input, or that of the shell's own for an interrupt (130) and a closed pipe (141).
+Whatever is heavy is imported inside the commands.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from calc.errors import NapkinError
+from reports.cli.common import given_once
+from reports.cli.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
+from reports.cli.process import main as main
+
+# Each command, with its file and function: read when it is asked for, so that a short question stays short.
+COMMANDS = {
+    "ask": "ask:ask",
+    "bytes-per-parameter": "recipes:bytes_per_parameter",
+    "calibrate": "calibrate:calibrate",
+    "check": "check:check",
+    "checkpoint": "memory:checkpoint",
+    "checkpointing": "memory:checkpointing",
+    "compare": "compare:compare",
+    "derive": "derive:derive",
+    "dtype": "dtype:dtype",
+    "einsum": "einsum:einsum",
+    "gradients": "gradients:gradients",
+    "inference": "memory:inference",
+    "initialisation": "initialization:initialisation",
+    "layout": "sharding:layout",
+    "lecture": "lecture:lecture",
+    "list": "list:list_",
+    "measure": "measure:measure",
+    "measure-matmul": "measure_matmul:measure_matmul",
+    "optimizer": "optimizer:optimizer",
+    "predict": "predict:predict",
+    "report": "check:report",
+    "roofline": "roofline:roofline",
+    "shard": "sharding:shard",
+    "storage": "storage:storage",
+    "sweep": "sweep:sweep",
+    "train-demo": "train_demo:train_demo",
+    "transfers": "transfers:transfers",
+    "verify": "verify:verify",
+}
+
+
+class Napkin(click.Group):
+    """Imports a command when it is asked for, and turns every refusal, click's own included, into one line on standard error."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        file, _, name = COMMANDS[cmd_name].partition(":")
+        found: click.Command = getattr(importlib.import_module(f"reports.cli.{file}"), name)
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            given_once(command, rest)
+        return name, command, rest
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _past_click():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _past_click():
+            return super().invoke(ctx)
+
+    def main(  # type: ignore[override]  # click tells its results apart by standalone_mode, which is always off here
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        extra.pop("standalone_mode", None)
+        try:
+            found = super().main(args, prog_name or "napkin", standalone_mode=False, **extra)
+            status = found if isinstance(found, int) else HELD
+        except BaseException as error:
+            status = _status_of(error)
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BaseException as error:
+            status = _status_of(error)
+        sys.exit(status)
+
+
+class _Raised(Exception):
+    """Carries an error through click, which has other exit statuses in mind for some."""
+
+
+@contextlib.contextmanager
+def _past_click() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, EOFError, OSError) as error:
+        raise _Raised from error
+
+
+def _status_of(error: BaseException) -> int:
+    """The exit status of an error, once its one line is on standard error. 1 is never among them: it means that a check failed."""
+    if isinstance(error, _Raised) and error.__cause__ is not None:
+        error = error.__cause__
+    match error:
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(error.format_message(), err=True)
+            return REFUSED
+        case click.ClickException():
+            return _refuse(error.format_message())
+        case NapkinError():
+            return _refuse(str(error))
+        case click.Abort() | KeyboardInterrupt():
+            return INTERRUPTED
+        case BrokenPipeError() if not _of_user(error):
+            _drop_output()
+            return PIPE_CLOSED
+    # What an import that was interrupted raises may be of any type.
+    return INTERRUPTED if interrupted() else _refuse(_unexpected(error))
+
+
+def _of_user(error: BaseException) -> str:
+    from calc.models.load import line_of_user
+
+    return line_of_user(error)
+
+
+def _drop_output() -> None:
+    """Whoever read us has seen enough; Python would complain again while closing the stream."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse(message: str) -> int:
+    from reports.typeset.escape import brief
+
+    shown = brief(message)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[: _LONGEST // 2]}…{shown[-_LONGEST // 2 :]}"
+    with contextlib.suppress(OSError, ValueError):  # a user's code may have closed it
+        click.echo(f"napkin: {shown}", err=True)
+    return REFUSED
+
+
+def _unexpected(error: BaseException) -> str:
+    """What to say of an error that nothing turned into a refusal: of a user's code, of the machine, or of ours."""
+    import traceback
+
+    from calc.errors import text_of, words_of
+
+    if os.environ.get(_DEBUG):
+        traceback.print_exception(error)
+    words, line = words_of(error), _of_user(error)
+    if line:
+        return f"{line}: {words}"
+    if isinstance(error, MemoryError) or "can't allocate memory" in text_of(error):  # the latter of torch
+        return _NO_MEMORY
+    match error:
+        case RecursionError():
+            return f"something is nested too deeply to be followed: make it flatter ({words})"
+        case OSError() if error.strerror:
+            return f"{error.strerror}{f': {error.filename}' if error.filename is not None else ''}"
+        case UnicodeEncodeError():
+            return f"{error.object[max(error.start - 30, 0) : error.end + 30]!r} is no text that UTF-8 can write: choose another name"
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    at = "".join(f" at {os.path.basename(frame.filename)} line {frame.lineno}" for frame in place)
+    return f"a bug of Napkin's own: {words}{at}; please report it, with the traceback that {_DEBUG}=1 shows"
+
+
+_DEBUG = "NAPKIN_DEBUG"
+_NO_MEMORY = "there is not enough memory for this: choose smaller sizes, or a machine with more"
+_LONGEST = 1_500  # characters of a refusal, whatever names are in it
+
+# Objects between two searches for cycles. What a command makes it mostly keeps to its end, and a search goes through all of it;
+# at the default of 700 a derivation spends a fifth of its time on them.
+_BETWEEN_COLLECTIONS = 200_000
+
+
+def run() -> int:
+    """The exit status of the command of this process."""
+    gc.set_threshold(_BETWEEN_COLLECTIONS)
+    atexit.register(gc.freeze)  # nor a last one: what is alive then goes with the process
+    try:
+        napkin.main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else REFUSED
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from reports.cli.request import version
+
+        click.echo(f"napkin {version()}")
+        context.exit()
+
+
+@click.group(cls=Napkin, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit.")
+def napkin() -> None:
+    """The resource accounting of a PyTorch training step: closed forms by visible steps, each checked against a real run.
+
+    MODEL is a built-in name (napkin list models), hf:PATH of a Hugging Face config.json, or FILE.py:NAME of your own spec.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""``napkin ask``: capacity questions, both ways. Imports neither torch nor SymPy, so that the answer is there at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+@click.command()
+@click.argument("question", metavar="QUESTION")
+@click.argument("given", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="Write the answer, its steps and notes as JSON.")
+def ask(question: str, given: Sequence[str], as_json: bool) -> None:
+    """Answer a capacity question: how long, how many, what fits, what it costs. See napkin list questions.
+
+    \b
+    napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5
+    napkin ask training-time parameters=70e9 tokens=15T gpu=h100-sxm mfu=50% days=30 solve=gpus
+    napkin ask largest-model devices=8 memory=80GB optimizer=adamw precision=fp32
+    napkin ask sharding parameters=7.5e9 data=64 zero=3
+    napkin ask fewest-ranks parameters=70e9 zero=3 gpu=h100-sxm
+
+    solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s. devices is another word for
+    gpus.
+
+    
+    gpu=ID         gives peak, memory, bandwidth, link, power and price of a device: napkin list hardware
+    dtype=FORMAT   the number format whose peak counts: bf16 if nothing is said
+    sparse=yes     the peak with two of every four weights zero
+    hardware=FILE  a TOML file with devices of your own beside the catalogue's
+    model=NAME     gives exact counts of a model: napkin list models. Its own sizes go with it: T=4096, L=12, batch=8
+    """
+    from calc.capacity.questions import answered
+    from calc.capacity.questions.registry import question as named
+
+    asked, values = named(question), _pairs(given)
+    if "model" in values:
+        from reports.cli.common import talk
+
+        with talk() as say:
+            found = answered(asked, values, say)
+    else:
+        found = answered(asked, values)
+    if as_json:
+        from reports.cli.request import json_text
+
+        click.echo(json_text(found.to_json()), nl=False)
+        return
+    from reports.views.asked import text
+
+    click.echo(text(found), nl=False)
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key or not value.strip():
+            raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
+        if key in found:
+            from reports.cli.request import twice
+
+            raise click.UsageError(twice(key, found[key], value))
+        found[key] = value
+    return found

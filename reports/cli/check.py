@@ -1,0 +1,73 @@
+"""``napkin check`` and ``napkin report``: what was derived beside a real run, shown or written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from reports.cli.common import FAILED, HELD, model_arguments, output_folder, request_of, require_device, say_written, talk
+
+
+@click.command()
+@model_arguments
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the real run takes place: cpu or cuda.")
+@click.option("--json", "as_json", is_flag=True, help="Write the verdicts as JSON.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
+    """Run the step for real and compare every quantity with what was derived."""
+    request = request_of(**words)
+    from reports.cli import job
+
+    require_device(device)
+    with talk() as say:
+        derivation = job.derive(request, say)
+        checks = job.check(derivation, request.sizes, device, say)
+    if as_json:
+        from calc.derive.to_json import specialized_document
+
+        click.echo(job.json_text(job.check_json(checks, specialized_document(derivation))), nl=False)
+    else:
+        from reports.writers import terminal
+
+        terminal.show_checks(job.page(request, derivation, checks), terminal.console())
+    return _status(checks, strict)
+
+
+@click.command()
+@model_arguments
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
+@click.option("--gpu", default="", metavar="ID", help="Whose memory and rates the figures show: see napkin list hardware.")
+@click.option("--template", default="", metavar="NAME", help="How it is laid out: report, homework, design-section, or one of your own.")
+@click.option("--templates", default="", metavar="DIR", help="A folder of your own templates and report.css, which go before ours.")
+@click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
+@click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
+def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
+    """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
+    request = request_of(**words)
+    from reports.cli import job
+    from reports.writers import terminal
+    from reports.writers.render import look_of
+
+    require_device(device)
+    look, folder = look_of(template, templates), output_folder(output)
+    with talk() as say:
+        outcome = job.report(request, folder, device, say, latex, look, gpu)
+    out = terminal.console()
+    terminal.show_derivation(outcome.page, out)
+    out.print()
+    if outcome.checks is not None:
+        terminal.show_checks(outcome.page, out)
+    else:
+        out.print(terminal.tally(outcome.page.tally))
+    say_written(*outcome.files)
+    return _status(outcome.checks, strict)
+
+
+def _status(checks: Any, strict: bool) -> int:
+    """0 when nothing failed; with ``strict``, what was not measured fails too."""
+    if checks is None:
+        return FAILED if strict else HELD
+    verdicts = [v.verdict for v in checks.verdicts]
+    return FAILED if "failed" in verdicts or (strict and "not measured" in verdicts) else HELD

@@ -1,0 +1,241 @@
+"""What commands share: the arguments that say which step is meant, where a real run takes place, progress on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from reports.cli.process import FAILED as FAILED
+from reports.cli.process import HELD as HELD
+from reports.cli.process import REFUSED as REFUSED
+
+if TYPE_CHECKING:
+    from reports.cli.request import Request
+
+
+class Integer(click.IntRange):
+    """An integer of a range, by a name that people use: click's own is "integer range"."""
+
+    name = "integer"
+
+
+class Number(click.FloatRange):
+    """A number of a range, likewise."""
+
+    name = "number"
+
+
+def option_of(command: click.Command, name: str) -> click.Option:
+    """An option of a command, which shares it with others, to say what it is there."""
+    return next(p for p in command.params if isinstance(p, click.Option) and p.name == name)
+
+
+def given_once(command: click.Command, args: Sequence[str]) -> None:
+    """Refuse an option that is given twice, of which click takes the last, and one that is given nothing."""
+    params = [copy.copy(param) for param in command.params]
+    options = {p.name: p for p in params if isinstance(p, click.Option) and not p.is_flag}
+    once = {name for name, option in options.items() if not option.multiple}
+    for option in options.values():
+        option.multiple = True  # so that every value is seen
+    gathering = click.Command(command.name, params=params, context_settings=command.context_settings)
+    try:
+        values, _, _ = gathering.make_parser(click.Context(gathering, **command.context_settings)).parse_args(list(args))
+    except click.UsageError:
+        return  # which click says in its own words
+    for name, option in options.items():
+        several, shown = values.get(str(name), ()), max(option.opts, key=len)
+        if name in once and len(several) > 1:
+            raise click.UsageError(f"{shown} is given twice, {several[0][:40]!r} and {several[1][:40]!r}: give it once")
+        if any(isinstance(value, str) and not value.strip() for value in several):
+            raise click.UsageError(f"{shown} is given an empty value: leave it out, or say which")
+
+
+def refuse_idle(because: str, *names: str) -> None:
+    """Refuse options of this call, by their parameters' names, that it would not look at."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = option_of(context.command, name)
+            raise click.UsageError(f"{max(option.opts, key=len)} has no effect {because}: leave it out")
+
+
+def say_idle(file: Path, kind: str, *names: str) -> None:
+    """Say of options of this call that they have no effect on one of its files."""
+    from reports.typeset.escape import brief
+
+    context = click.get_current_context()
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    for name in given:
+        option = max(option_of(context.command, name).opts, key=len)
+        click.echo(brief(f"{file}: {option} has no effect: the file is {kind}"), err=True)
+
+
+def output_folder(text: str) -> Path:
+    """The folder that ``-o`` names, refused before any work where none can be written to there; nothing is made yet."""
+    from calc.errors import BadInputError
+
+    folder = Path(text)
+    try:
+        above = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    except OSError as error:
+        raise BadInputError(f"cannot write a report to {folder}: {error.strerror}") from None
+    if not above.is_dir():
+        raise BadInputError(f"cannot write a report to {folder}: {above} is a file; -o names a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise BadInputError(f"cannot write a report to {folder}: nothing may be written to {above}")
+    return folder
+
+
+def model_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments that say which step is meant."""
+    sizes = click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
+    return click.argument("model")(sizes(step_options(command)))
+
+
+def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how a step runs."""
+    for decorate in (
+        click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
+        click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
+        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Forwards and backwards to a step."),
+        click.option(
+            "--checkpointing", default="none", show_default=True, metavar="WHAT", help="What runs again: none, block, block/2, attention."
+        ),
+        click.option(
+            "--implementation", default="loop", show_default=True, metavar="WAY", help="Of the optimizer: loop, foreach or fused."
+        ),
+        click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
+        click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),
+        click.option("--precision", default="fp32", show_default=True, metavar="NAME", help="Number format of weights and arithmetic."),
+        click.option("--optimizer", default="adamw", show_default=True, metavar="NAME", help="See napkin list optimizers."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def measuring_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments of whatever is measured: where, and what becomes of it."""
+    for decorate in (
+        click.option("--strict", is_flag=True, help="Fail where the device asked for is not here."),
+        click.option("--json", "as_json", is_flag=True, help="Show it as JSON."),
+        click.option("-o", "--output", metavar="FILE", help="Write it as JSON, with machine, versions and every repetition."),
+        click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
+    """Say that nothing was measured, and why; that is no failure unless it is to be one."""
+    from reports.cli import job
+
+    text = job.json_text({"schema": 1, "kind": kind, "verdict": "not measured", "because": because})
+    click.echo(text if as_json else because, nl=not as_json)
+    return FAILED if strict else HELD
+
+
+def say_written(*files: str | Path) -> None:
+    """What was written, on standard error. A file's name is text of somebody's own."""
+    from reports.typeset.escape import brief
+
+    for file in files:
+        click.echo(f"wrote {brief(str(file))}", err=True)
+
+
+def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[], None]) -> None:
+    """A measurement into its file, whole or not at all, and onto standard output."""
+    from reports.cli import job
+
+    if output is not None:
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)}))
+    if as_json:
+        click.echo(job.json_text(made), nl=False)
+    else:
+        show()
+
+
+_OF_TRAINING = ("optimizer", "implementation", "accumulation", "zero_grad", "checkpointing")
+
+
+def refuse_untrained(mode: str) -> None:
+    """Refuse what only a step that trains has, of one that does not."""
+    if mode in ("eval", "infer"):
+        refuse_idle(f"in mode {mode}, which trains nothing", *_OF_TRAINING)
+
+
+def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
+    from calc.options import made
+    from reports.cli.request import Request, sizes_from
+
+    refuse_untrained(options["mode"])
+    return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
+
+
+def device_here(asked: str | None) -> tuple[str, str]:
+    """The device to measure on, CUDA where nothing is asked for and there is one; and why it is not here, empty where it is."""
+    from reports.cli import job
+
+    if asked is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", asked):
+        raise click.UsageError(f"unknown device {asked[:40]!r}: use cpu, cuda, or cuda:1 and so on")
+    if asked == "cpu":
+        return asked, ""
+    absent = job.no_cuda()
+    return ("cpu", "") if asked is None and absent else (asked or "cuda", absent)
+
+
+def require_gpu(gpu: str | None, device: str) -> None:
+    """Refuse an accelerator that is not known, or that is no peak of what is measured."""
+    from calc.hardware.accelerators import accelerator
+
+    if gpu is None:
+        return
+    accelerator(gpu)
+    if device == "cpu":
+        raise click.UsageError("--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9")
+
+
+def rate_of(text: str | None) -> Fraction | None:
+    """A peak as it is typed, in FLOP/s."""
+    from calc.capacity.questions.values import read
+
+    return None if text is None else read("--peak", text, "FLOP/s").value
+
+
+def command_line() -> str:
+    """The command as it was typed, for the record of a measurement."""
+    return shlex.join(["napkin", *sys.argv[1:]])
+
+
+def require_device(device: str) -> None:
+    if device not in ("cpu", "cuda"):
+        raise click.UsageError(f"unknown device {device!r}: use cpu or cuda")
+
+
+@contextlib.contextmanager
+def talk() -> Iterator[Callable[[str], None]]:
+    """Progress on standard error: one moving line on a terminal, plain lines elsewhere.
+
+    What a model prints while it is built or run goes there too, so that standard output holds data only.
+    """
+    from reports.typeset.escape import brief
+
+    with contextlib.redirect_stdout(sys.stderr):
+        if not sys.stderr.isatty():
+            yield lambda words: click.echo(f"{brief(words)} …", err=True)
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        with Console(stderr=True).status(Text("starting")) as status:
+            yield lambda words: status.update(Text(brief(words)))

@@ -1,0 +1,47 @@
+"""``napkin compare``: two models, recipes or sizes beside one another, and their difference term by term."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from calc.errors import BadInputError
+from reports.cli.common import refuse_idle, say_written, talk
+
+
+@click.command()
+@click.argument("left")
+@click.argument("right")
+@click.argument("both", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--explain", metavar="NAME", help="Show one quantity with every term that differs.")
+@click.option("-o", "--output", metavar="DIR", help="Write compare.md, .html and .json there: napkin verify makes them again.")
+@click.option("--no-cache", is_flag=True, help="Record the steps anew, and keep no recording.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, output: str | None, no_cache: bool, as_json: bool) -> None:
+    """Derive two steps and their difference.
+
+    LEFT and RIGHT are a model with what is set for it, in one word: "gpt2 B=8 optimizer=adamw". KEY=VALUE behind them is set for both.
+    A RIGHT that begins with no model is the left one with those changes: napkin compare llama3-8b g=32 compares with the usual 8.
+    """
+    if as_json:
+        refuse_idle("beside --json, which has every quantity", "explain")
+    from calc.derive.compare import document
+    from reports.cli import job
+    from reports.cli.request import pairs
+    from reports.page import compared
+    from reports.views import compare as page
+    from reports.writers import terminal
+
+    asked = compared.sides(left, right, pairs(both), not no_cache)
+    asked.requests()  # what cannot be asked for is refused before any work
+    with talk() as say:
+        found, inputs = compared.compare(asked, say)
+    if explain is not None and explain not in [change.quantity for change in found.changes]:
+        raise BadInputError(f"no quantity {explain[:60]!r}: see napkin list quantities")
+    if output is not None:
+        say_written(*job.write_all(Path(output), compared.texts(found, inputs)))
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        page.show(found, explain, terminal.console())

@@ -1,0 +1,150 @@
+"""``napkin derive``: every quantity of a training step in closed form, or one of them with its steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reports.cli.common import model_arguments, request_of, talk
+
+if TYPE_CHECKING:
+    from reports.cli.job import Request
+
+
+_MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule of thumb"
+
+
+@click.command()
+@model_arguments
+@click.option("--explain", metavar="NAME", help="Show the steps of one quantity or rule of thumb (napkin list quantities|thumbs).")
+@click.option("--coverage", is_flag=True, help="Show every operator: counted, free or refused. Also for a model that is refused.")
+@click.option("--saved", is_flag=True, help="Show the tensors kept for the backward, one by one, and why.")
+@click.option("--peak", is_flag=True, help="Show live bytes over the step, what is alive at the peak, what moves it, how CUDA rounds it.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+@click.option("--values", is_flag=True, help="With --json: the quantities with their terms, and no steps, operators or rules of thumb.")
+def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json: bool, values: bool, **words: Any) -> None:
+    """Derive every quantity of a training step in closed form."""
+    request = request_of(**words)
+    if values and (saved or peak or coverage or explain is not None or not as_json):
+        raise click.UsageError("--values goes with --json alone: it leaves out what --explain, --coverage, --saved and --peak show")
+    if not (saved or peak or coverage or explain is not None or (as_json and not values)) and _show_stored(request, as_json):
+        return
+    if saved or peak:
+        if explain is not None or coverage or (saved and peak):
+            raise click.UsageError("--explain, --coverage, --saved and --peak each show one thing: give one of them")
+        _show_memory(request, peak, as_json)
+        return
+    if coverage:
+        _show_coverage(request, explain, as_json)
+        return
+    from reports.cli import job
+
+    if explain is not None:
+        job.require_explained(explain, request.options.to_json())
+    with talk() as say:
+        derivation = job.derive(request, say)
+    if values:
+        click.echo(job.json_text(_values(derivation)), nl=False)
+        return
+    comparisons = job.comparisons(derivation, explain)
+    if as_json:
+        click.echo(job.json_text(_document(derivation, comparisons, explain)), nl=False)
+        return
+    from reports.typeset.escape import brief
+    from reports.writers import terminal
+
+    page, out = job.page(request, derivation, comparisons=comparisons), terminal.console()
+    if explain is None:
+        terminal.show_derivation(page, out)
+        click.echo(_MORE.format(brief(request.model)), err=True)
+    elif explain in derivation:
+        terminal.show_quantity(page, explain, out)
+    else:
+        terminal.show_thumb(page, explain, out)
+
+
+def _show_stored(request: Request, as_json: bool) -> bool:
+    """The answers from a stored form, where there is one that stands for these sizes: says so on standard error."""
+    from calc.pipeline.precomputed import stored
+
+    form = stored(request.model, request.options.to_json()) if request.cache else None
+    if form is None or not form.covers(request.sizes):
+        return False
+    of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
+    click.echo(f"closed forms stored with this version of napkin, recorded with {of}; --no-cache records the step anew", err=True)
+    if as_json:
+        from reports.cli.request import json_text
+
+        click.echo(json_text(_values(form.derivation(request.sizes))), nl=False)
+        return True
+    from reports.typeset.folded import width
+    from reports.views.brief import lines
+
+    click.echo("\n".join(lines(form, request.sizes, width())))
+    click.echo(_MORE.format(request.model), err=True)
+    return True
+
+
+def _values(derivation: Any) -> dict[str, Any]:
+    """The quantities alone, and the notes."""
+    from calc.derive.to_json import values_document
+
+    return {**values_document(derivation), "notes": list(derivation.notes)}
+
+
+def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
+    """The tensors kept for the backward, or live bytes over the step."""
+    from calc.derive.to_json import to_json
+    from reports.cli import job
+    from reports.writers import terminal
+
+    with talk() as say:
+        derivation = job.derive(request, say)
+        live, untimed = job.timeline(derivation, say) if peak else (None, "")
+    if as_json:
+        document = to_json(derivation, live=live)
+        quantity, shown = ("memory.peak", ("takeovers", "timeline")) if peak else ("activations.bytes", ("saved",))
+        head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+        parts = {key: document.get(key) for key in shown}
+        click.echo(job.json_text({**head, "quantities": {quantity: document["quantities"][quantity]}, **parts}), nl=False)
+        return
+    page, out = job.page(request, derivation, live=live, untimed=untimed), terminal.console()
+    (terminal.show_peak if peak else terminal.show_saved)(page, out)
+
+
+def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None:
+    """The ledger on standard output; a refusal comes after it."""
+    if explain is not None:
+        raise click.UsageError("--coverage shows operators and --explain a quantity: give one of them")
+    from calc.derive.to_json import ledger_document
+    from reports.cli import job
+    from reports.page import coverage
+    from reports.writers import terminal
+
+    with talk() as say:
+        found = job.covered(request, say)
+    if as_json:
+        because = str(found.refusal or "")
+        click.echo(job.json_text(ledger_document(found.model, request.options.to_json(), found.sizes, found.ledger, because)), nl=False)
+    else:
+        terminal.show_coverage(found.model, coverage.coverage(found.ledger), terminal.console())
+    if found.refusal is not None:
+        sys.stdout.flush()
+        raise found.refusal
+
+
+def _document(derivation: Any, comparisons: Sequence[Any], explain: str | None) -> dict[str, Any]:
+    """The whole document, or of one quantity or rule of thumb what explains it."""
+    from calc.derive.to_json import to_json
+
+    document = to_json(derivation, comparisons=comparisons)
+    if explain is None:
+        return document
+    head = {key: document[key] for key in ("schema", "model", "dims", "options")}
+    if explain not in derivation:
+        return {**head, "textbook": document["textbook"]}
+    steps = [step for step in document["steps"] if step["quantity"] == explain]
+    return {**head, "quantities": {explain: document["quantities"][explain]}, "steps": steps}

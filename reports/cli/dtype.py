@@ -1,0 +1,36 @@
+"""``napkin dtype``: the limits of a number format, and what a number becomes in it."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -0 and -1e-8 are numbers, no options
+@click.argument("name", metavar="FORMAT")
+@click.argument("number", required=False)
+@click.option("--bits", metavar="BITS", help="Read a number from its bits instead: '0 01000 0100011111', 0x211f.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> None:
+    """What a number format can hold, derived from its layout; with NUMBER, what that becomes in it, bit by bit.
+
+    FORMAT is a name of napkin list dtypes, one of torch's, or a layout such as e3m4. NUMBER is exact: 0.01, 1e-8, -0, 0x1.8p3, inf.
+    """
+    from calc.mathematics.formats.bits import of_bits
+    from calc.mathematics.formats.document import document
+    from calc.mathematics.formats.encode import encode
+    from calc.mathematics.formats.layouts import named
+    from calc.mathematics.formats.numbers import read
+
+    layout = named(name)
+    if number is not None and bits is not None:
+        raise click.UsageError("NUMBER and --bits both say which number is meant: give one of them")
+    found = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
+    if as_json:
+        from reports.cli import job
+
+        click.echo(job.json_text(document(layout, found)), nl=False)
+        return
+    from reports.views import formats
+    from reports.writers import terminal
+
+    formats.show(layout, found, terminal.console())

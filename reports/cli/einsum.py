@@ -1,0 +1,46 @@
+"""``napkin einsum``: an operation over named dimensions, its counts, gradients and order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # "-> a" is a pattern, no option
+@click.argument("pattern")
+@click.argument("sizes", nargs=-1, metavar="[NAME=INTEGER]...")
+@click.option("--reduce", "reduction", default="", metavar="HOW", help="Of one operand: sum (if nothing is said), mean, max, min or prod.")
+@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Of the elements, for bytes.")
+@click.option("--check", "checked", is_flag=True, help="Run it for real: torch's FLOP counter, and autograd beside the gradient equations.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, checked: bool, as_json: bool) -> int:
+    """Count an operation over named dimensions: result, FLOPs, bytes, intensity, gradients, the least order of several operands.
+
+    PATTERN is einops': "b s d, d f -> b s f" contracts, "b s d -> b d" reduces, "b (h k) -> b h k" rearranges, "b d -> b t d" repeats.
+    Without its size a dimension stays a symbol. "...=6" is the product of the sizes that an ellipsis stands for.
+    """
+    from calc.errors import BadInputError
+    from calc.mathematics.einsum.check import check
+    from calc.mathematics.einsum.document import document
+    from calc.mathematics.einsum.operation import operation
+    from calc.mathematics.einsum.pattern import read, sizes_of
+    from calc.mathematics.formats.layouts import element_bytes, named
+    from calc.pipeline.check import FAILED as FAILED_VERDICT
+
+    item_size = element_bytes(named(dtype))
+    if item_size.denominator != 1:
+        raise BadInputError(f"{dtype[:40]} has no whole bytes for an element: choose a format of 8 bits or more")
+    asked = read(pattern)
+    found = operation(asked, sizes_of(asked, sizes), int(item_size), reduction)
+    verdicts = check(found) if checked else None
+    if as_json:
+        from reports.cli import job
+
+        click.echo(job.json_text(document(found, dtype, verdicts)), nl=False)
+    else:
+        from reports.views import einsum as view
+        from reports.writers import terminal
+
+        view.show(found, dtype, verdicts, terminal.console())
+    return 1 if any(v.verdict == FAILED_VERDICT for v in verdicts or ()) else 0

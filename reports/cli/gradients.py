@@ -1,0 +1,58 @@
+"""``napkin gradients``: the equations of a model's gradients, beside autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from reports.cli.common import refuse_idle, talk
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "-d",
+    "--dim",
+    "sizes",
+    multiple=True,
+    metavar="NAME=INTEGER",
+    help="Depths stand as numbers (2 if nothing is said); with --check, sizes to run at.",
+)
+@click.option("--parameter", metavar="NAME", help="Only what the gradient of this parameter rests on.")
+@click.option("--notation", default="index", show_default=True, metavar="KIND", help="index (with labels) or matrix.")
+@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math.")
+@click.option("--steps", is_flag=True, help="Before that, the chain rule link by link, with the rule of each primitive.")
+@click.option("--check", "checked", is_flag=True, help="Run them in numpy at three random sizes beside autograd and central differences.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON: both notations, text and LaTeX.")
+def gradients(
+    model: str, sizes: Sequence[str], parameter: str | None, notation: str, attention: str, steps: bool, checked: bool, as_json: bool
+) -> int:
+    """Derive the gradients of a model's loss by the chain rule: equations with shapes and FLOPs, in the form of textbooks.
+
+    MODEL is as for napkin derive. What repeats from layer to layer is shown once. Exit status 1: a comparison failed.
+    """
+    import calc
+    from calc.mathematics.gradients import check
+    from calc.mathematics.gradients import gradients as derive
+    from calc.options import made
+    from reports.cli import job
+    from reports.views import gradients as view
+    from reports.writers import terminal
+
+    if as_json:
+        refuse_idle("beside --json, which has both notations and every step", "notation", "steps")
+    if notation not in ("index", "matrix"):
+        raise click.UsageError(f"unknown notation {notation[:40]!r}: use index or matrix")
+    options, given = made(attention=attention), job.sizes_from(sizes)
+    with talk() as say:
+        spec = calc.load(model)
+        found = derive(spec, given, options, say)
+        if parameter is not None:
+            found.parameter(parameter)
+        compared = check(found, spec, given, options, say) if checked else None
+    if as_json:
+        click.echo(job.json_text(view.document(found, parameter, compared)), nl=False)
+    else:
+        view.show(found, notation == "matrix", parameter, compared, terminal.console(), steps)
+    return 1 if compared is not None and not compared.ok else 0

@@ -1,0 +1,46 @@
+"""``napkin initialisation``: what a model's values look like before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from reports.cli.common import Integer
+
+
+@click.command()
+@click.argument("model")
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=8 -d T=1024.")
+@click.option("--draws", type=Integer(30, 100_000), metavar="INTEGER", help="Sample so many real modules (at least 30) beside it.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json: bool) -> int:
+    """Second moments of every module's result at initialisation, from the laws the model's own initialisers draw from.
+
+    Sizes are the small ones of the model's checks unless they are given. With --draws, real modules are built and run; exit 1 where a
+    derived moment is neither inside the sample's 99.9 % interval nor as near as what it rests on allows.
+    """
+    import calc
+    from calc.mathematics.initialization import initial
+    from calc.mathematics.initialization.comparison import FAILED, compare
+    from reports.cli import job
+
+    spec = calc.load(model)
+    found = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})
+    samples: dict[str, Any] = {}
+    if draws is not None:
+        from calc.measure.sampling import sample
+
+        samples = sample(spec, found.sizes, draws)
+    lines = compare(found, samples) if draws is not None else []
+    if as_json:
+        body = {"schema": 1, **asdict(found), "draws": draws, "compared": [asdict(line) for line in lines]}
+        click.echo(job.json_text(body), nl=False)
+    else:
+        from reports.views import initialization as page
+        from reports.writers import terminal
+
+        page.show(found, lines, terminal.console())
+    return int(any(line.verdict == FAILED for line in lines))

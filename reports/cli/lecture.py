@@ -1,0 +1,26 @@
+"""``napkin lecture``: every claim of public notes on CS336 lecture 2 computed anew, and the lecture's systems worked out."""
+
+from __future__ import annotations
+
+import click
+
+from reports.cli.common import output_folder, say_written, talk
+
+
+@click.command()
+@click.option("-o", "--output", default=".", show_default=True, metavar="DIR", help="Where the three files go.")
+@click.option("--json", "as_json", is_flag=True, help="Write the audit to standard output as JSON as well.")
+def lecture(output: str, as_json: bool) -> int:
+    """Write lecture.md, lecture.html and lecture.json: claims of a lecture's notes with verdicts, and its systems, derived and checked.
+
+    Takes a few minutes: models are recorded, and steps run for real. A claim found wrong is no failure; a failed check of a system is.
+    """
+    from reports.cli import job
+    from reports.lecture.writing import document, lecture, summary
+
+    folder = output_folder(output)
+    with talk() as say:
+        outcome = lecture(folder, say)
+    click.echo(job.json_text(document(outcome)) if as_json else f"{len(outcome.audit.claims)} claims: {summary(outcome.audit)}\n", nl=False)
+    say_written(*outcome.files)
+    return 0 if outcome.ok else 1

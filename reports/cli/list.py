@@ -1,0 +1,46 @@
+"""``napkin list``: what there is to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from calc.errors import BadInputError
+
+LISTS = ("models", "hardware", "dtypes", "optimizers", "rules", "quantities", "thumbs", "questions")
+
+
+@click.command("list")
+@click.argument("what", metavar="|".join(LISTS))
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@click.option("--hardware", "file", metavar="FILE", help="Accelerators of your own beside the catalogue's (TOML); also NAPKIN_HARDWARE.")
+@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> None:
+    """List what there is: models, hardware, dtypes, optimizers, rules of operators, quantities, rules of thumb or questions.
+
+    With WORDs, only entries that hold every one of them: napkin list rules convolution. What an optimizer keeps is per parameter
+    tensor, of n elements of s bytes; r and c are its last two sizes, N the elements of all tensors.
+    """
+    if what not in LISTS:
+        raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
+    from reports.cli import job
+    from reports.views import hardware, listing, rules
+    from reports.writers import terminal
+
+    if file is not None and what != "hardware":
+        raise click.UsageError("--hardware goes with: napkin list hardware")
+    if as_json:
+        written = hardware.document(words, file) if what == "hardware" else listing.document(what, words)
+        click.echo(job.json_text(written), nl=False)
+        return
+    out = terminal.console()
+    match what:
+        case "rules":
+            found = terminal.show_rules(rules.table(words), out)
+        case "hardware":
+            found = hardware.show(words, out, file)
+        case _:
+            found = terminal.show_rows(listing.rows(what, words), out)
+    if not found:
+        raise BadInputError(f"no entry of {what} holds {' and '.join(repr(word[:40]) for word in words)}: napkin list {what} shows all")

@@ -1,0 +1,88 @@
+"""``napkin measure``: real steps on this machine, timed; on a CUDA device their memory too, beside what was predicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from reports.cli.common import (
+    HELD,
+    Integer,
+    Number,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    model_arguments,
+    rate_of,
+    request_of,
+    require_gpu,
+    talk,
+    unmeasured,
+)
+
+_OF_MEASURING = ("repeat", "seconds", "warm_up", "peak", "gpu", "calibrated", "tf32", "compiled", "fit")
+
+
+@click.command()
+@model_arguments
+@measuring_arguments
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps timed, at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--warm-up", default=3, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Steps that do not count.")
+@click.option("--peak", metavar="RATE", help="FLOP/s in the format of the products, for MFU: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
+@click.option("--calibration", "calibrated", metavar="FILE", help="Of napkin calibrate -o FILE: predicts the step, and is a peak on a CPU.")
+@click.option("--tf32", is_flag=True, help="Products and convolutions of fp32 in tf32, on a CUDA device.")
+@click.option("--compile", "compiled", is_flag=True, help="The model goes through torch.compile.")
+@click.option("--fit", is_flag=True, help="Also find the largest B that runs, by running out of memory on a CUDA device.")
+@click.pass_context
+def measure(context: click.Context, /, device: str | None, output: str | None, as_json: bool, strict: bool, **words: Any) -> int:
+    """Time real steps: forward, backward and optimizer apart, tokens per second, MFU and HFU, the modules that take longest.
+
+    On a CUDA device the allocator's peaks stand beside their prediction, and the optimizer runs as foreach, torch's default there,
+    unless --implementation says otherwise. Without the device asked for nothing is measured, and nothing is written.
+    """
+    from calc.performance.measuring import KIND, document
+    from reports.cli import job
+    from reports.views import measuring
+    from reports.writers import terminal
+
+    device, absent = device_here(device)
+    asked = _asked(device, **{name: words.pop(name) for name in _OF_MEASURING})
+    if asked.on_cuda:
+        _foreach(context, words)
+    request = request_of(**words)
+    if absent:
+        return unmeasured(KIND, absent, as_json, strict)
+    with talk() as say:
+        found = job.measure(request, replace(asked, progress=say), command_line())
+    hand_over(document(found), output, as_json, lambda: measuring.show(found, terminal.console()))
+    return HELD
+
+
+def _asked(device: str, repeat: int, seconds: float, warm_up: int, peak: str | None, **words: Any) -> Any:
+    """What to measure, refused before anything runs where it cannot be."""
+    from calc.hardware.benchmark import How, Repeat
+    from calc.hardware.calibration import read
+    from calc.performance.measuring import Asked
+
+    if device == "cpu" and (words["tf32"] or words["fit"]):
+        raise click.UsageError(f"--{'tf32' if words['tf32'] else 'fit'} is of CUDA devices, and not of {device}: leave it out")
+    require_gpu(words["gpu"], device)
+    calibration = None if words["calibrated"] is None else read(Path(words["calibrated"]))
+    how = How(Repeat(warm_up, repeat, seconds, max(repeat, 1000)), tf32=words["tf32"], compiled=words["compiled"])
+    return Asked(device, repeat, words["fit"], rate_of(peak), words["gpu"], calibration, how)
+
+
+def _foreach(context: click.Context, words: dict[str, Any]) -> None:
+    """The optimizer as torch runs it on CUDA by default."""
+    from calc.options import KNOWN
+
+    known = KNOWN.get(words["optimizer"])
+    if context.get_parameter_source("implementation") is ParameterSource.DEFAULT and known is not None and "foreach" in known.ways:
+        words["implementation"] = "foreach"

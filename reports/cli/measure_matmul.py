@@ -1,0 +1,72 @@
+"""``napkin measure-matmul``: one matrix product, timed in every number format of the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from reports.cli.common import (
+    HELD,
+    Integer,
+    Number,
+    command_line,
+    device_here,
+    hand_over,
+    measuring_arguments,
+    rate_of,
+    require_gpu,
+    talk,
+    unmeasured,
+)
+
+_SIZE: dict[str, Any] = {"type": Integer(1, 2**24), "metavar": "INTEGER"}
+
+
+@click.command("measure-matmul")
+@measuring_arguments
+@click.option("--m", **_SIZE, help="Rows of the first matrix: 16384, and 512 on a CPU.")
+@click.option("--k", **_SIZE, help="Its columns, the rows of the second: 32768, and 1024 on a CPU.")
+@click.option("--n", **_SIZE, help="Columns of the second: 8192, and 256 on a CPU.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="fp32, tf32, bf16, fp16 or fp8; may be repeated. By default all.")
+@click.option("--repeat", default=5, show_default=True, type=Integer(1, 1000), metavar="INTEGER", help="Repetitions, at least.")
+@click.option("--seconds", default=1.0, show_default=True, type=Number(0, 3600), metavar="NUMBER", help="… for so long at least.")
+@click.option("--peak", metavar="RATE", help="FLOP/s to compare with, of the one format given: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="The accelerator whose peaks count, where it is not known by its name (napkin list hardware).")
+def measure_matmul(
+    m: int | None,
+    k: int | None,
+    n: int | None,
+    dtypes: tuple[str, ...],
+    device: str | None,
+    repeat: int,
+    seconds: float,
+    peak: str | None,
+    gpu: str | None,
+    output: str | None,
+    as_json: bool,
+    strict: bool,
+) -> int:
+    """Time A (m, k) times B (k, n) in each number format: FLOPs, seconds, FLOP/s, and the share of that format's peak.
+
+    The sizes are those of the lecture's experiment on a CUDA device, and a 32nd of each on a CPU, where they would take minutes.
+    """
+    from calc.hardware.benchmark import Repeat
+    from calc.performance.matmul import DTYPES, KIND, document, products, sizes_for
+    from reports.views import matmul
+    from reports.writers import terminal
+
+    here, absent = device_here(device)
+    if peak is not None and len(set(dtypes)) != 1:
+        raise click.UsageError("--peak is of one number format: give that format with --dtype")
+    require_gpu(gpu, here)
+    rate, sizes = rate_of(peak), sizes_for(here, m, k, n)
+    if absent:
+        return unmeasured(KIND, absent, as_json, strict)
+    with talk() as say:
+        found = products(sizes, dtypes or DTYPES, here, Repeat(3, repeat, seconds, max(repeat, 1000)), gpu=gpu, peak=rate, progress=say)
+    default = sizes == sizes_for(here, None, None, None)
+    made = document(replace(found, command=command_line()))
+    hand_over(made, output, as_json, lambda: matmul.show(found, default, terminal.console()))
+    return HELD

@@ -1,0 +1,86 @@
+"""``napkin inference``, ``checkpointing`` and ``checkpoint``: memory beyond the plain training step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from reports.cli.common import FAILED, HELD, model_arguments, option_of, request_of, talk
+
+
+@click.command()
+@click.argument("model")
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension: T is the tokens kept, B the sequences.")
+@click.option("--weights", "weights_in", default="bf16", show_default=True, metavar="FORMAT", help="fp32, bf16, fp8, int8, int4, …")
+@click.option("--group", type=int, metavar="INTEGER", help="Weights that share a scale in int4: 128 if nothing is said.")
+@click.option("--cache-format", "cache_in", default="bf16", show_default=True, metavar="FORMAT", help="Of keys and values.")
+@click.option("--no-cache", is_flag=True, help="Record the forward anew, and keep no recording.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, **formats: Any) -> None:
+    """What using a model takes: weights in a number format, keys and values of T tokens, both in closed form."""
+    from calc.memory.inference import document
+    from reports.cli import job
+
+    with talk() as say:
+        found = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+        return
+    from reports.writers import terminal
+
+    terminal.show_inference(found, terminal.console())
+
+
+@click.command()
+@model_arguments
+@click.option("--memory", metavar="BYTES", help="What there is: 80GB, 80GiB. Says which choice fits and runs the least again.")
+@click.option("--json", "as_json", is_flag=True, help="Write the comparison as JSON.")
+def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
+    """Compare the choices of checkpointing: what each holds at its peak and runs again."""
+    if words["checkpointing"] != "none":
+        raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
+    from calc.memory.recomputing import document
+    from calc.units import bytes_in
+    from reports.cli import job
+    from reports.views import recomputing
+    from reports.writers import terminal
+
+    limit = None if memory is None else bytes_in(memory)
+    with talk() as say:
+        found = recomputing.compare(request_of(**words), limit, say)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        recomputing.show(found, terminal.console())
+
+
+option_of(checkpointing, "checkpointing").hidden = True  # refused, in words that name it
+
+
+@click.command()
+@model_arguments
+@click.option("--save-seconds", type=float, metavar="SECONDS", help="How long a checkpoint takes to write, for how often to save.")
+@click.option("--failure-hours", type=float, metavar="HOURS", help="Mean time between failures, for how often to save.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json: bool, **words: Any) -> int:
+    """What a checkpoint takes on disk, and whether training resumes from one bit for bit, in a real run."""
+    if (save_seconds is None) != (failure_hours is None):
+        raise click.UsageError("how often to save needs both --save-seconds and --failure-hours")
+    for name, value in (("--save-seconds", save_seconds), ("--failure-hours", failure_hours)):
+        if value is not None and not 0 < value < math.inf:
+            raise click.UsageError(f"{name} is {value:g}: give a number above 0")
+    from calc.memory.saving import document
+    from reports.cli import job
+
+    with talk() as say:
+        found = job.saving(request_of(**words), say, save_seconds, failure_hours)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        from reports.writers import terminal
+
+        terminal.show_saving(found, terminal.console())
+    return HELD if found.ok else FAILED

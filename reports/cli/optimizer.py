@@ -1,0 +1,68 @@
+"""``napkin optimizer``: the rule of an optimizer as equations, its state, FLOPs and bytes, and torch's own steps beside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.argument("values", nargs=-1, metavar="[LETTER=NUMBER]...")
+@click.option("--implementation", default="loop", show_default=True, metavar="WAY", help="What is executed: loop, foreach or fused.")
+@click.option("--check", "checked", is_flag=True, help="Run ten steps of the equations and of torch's class, and compare.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def optimizer(name: str, values: Sequence[str], implementation: str, checked: bool, as_json: bool) -> int:
+    """The update rule of an optimizer as equations, with its state, FLOPs and bytes per parameter.
+
+    NAME is one of napkin list optimizers, or adagrad-lecture. LETTER=NUMBER sets a letter for --check, e.g. lr=0.1 beta1=0.8.
+    """
+    from calc.errors import BadInputError
+    from calc.mathematics.updates.check import check
+    from calc.mathematics.updates.cost import executed
+    from calc.mathematics.updates.document import document
+    from calc.mathematics.updates.run import letters
+    from calc.mathematics.updates.table import WITHOUT, rule
+    from calc.options import KNOWN, made
+
+    found = None if name in WITHOUT else rule(name)
+    made(implementation=implementation)
+    given = _numbers(values)
+    if found is None and (checked or given):
+        raise BadInputError(f"{WITHOUT[name]}; leave --check and values out")
+    if found is not None:
+        letters(found, given)
+        if given and not checked:
+            raise BadInputError(f"values such as {values[0][:40]} are for a comparison with torch: add --check")
+    cost = executed(name, implementation) if name in KNOWN else None
+    verdict = check(found, given) if checked and found is not None else None
+    if as_json:
+        from reports.cli import job
+
+        click.echo(job.json_text(document(name, cost, verdict)), nl=False)
+    else:
+        from reports.views import optimizers
+        from reports.writers import terminal
+
+        optimizers.show(name, cost, verdict, terminal.console())
+    return 0 if verdict is None or verdict.ok else 1
+
+
+def _numbers(values: Sequence[str]) -> dict[str, float]:
+    from calc.errors import BadInputError
+    from calc.mathematics.formats.numbers import read
+    from reports.cli.request import twice
+
+    found: dict[str, float] = {}
+    given: dict[str, str] = {}
+    for text in values:
+        name, equals, number = text.partition("=")
+        value = read(number).value if equals else None
+        if value is None or not name or abs(value) > sys.float_info.max:
+            raise BadInputError(f"cannot read {text[:40]!r}: write a letter and its number, e.g. lr=0.1")
+        if name in found:
+            raise BadInputError(twice(name, given[name], number))
+        found[name], given[name] = float(value), number
+    return found

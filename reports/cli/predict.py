@@ -1,0 +1,39 @@
+"""``napkin predict``: the time of a training step from its graph and a calibration, before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reports.cli.common import device_here, model_arguments, request_of, talk
+
+
+@click.command()
+@model_arguments
+@click.option("--calibration", "file", metavar="FILE", help="Of napkin calibrate -o FILE; else this machine is calibrated now.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def predict(file: str | None, as_json: bool, **words: Any) -> None:
+    """Predict the time of a training step: forward, backward and optimizer, with its band, tokens per second, MFU and HFU.
+
+    Every operator goes by a primitive one that was timed at sizes around it; nothing is fitted on a model.
+    """
+    from calc.hardware.calibration import read
+    from reports.cli import job
+    from reports.views import prediction
+    from reports.writers import terminal
+
+    request = request_of(**words)
+    known = None if file is None else read(Path(file))
+    with talk() as say:
+        step = prediction.step_work(request, say)
+        if known is None:
+            from calc.measure.calibration import calibrate
+
+            known = calibrate(device_here(None)[0], progress=say)
+    found = prediction.compute(request, step, known)
+    if as_json:
+        click.echo(job.json_text(prediction.document(found)), nl=False)
+    else:
+        prediction.show(found, terminal.console())

@@ -1,0 +1,38 @@
+"""``napkin bytes-per-parameter``: what every recipe of number formats keeps of a parameter, term by term."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from reports.cli.common import Integer, model_arguments, option_of, request_of, talk
+
+
+@click.command("bytes-per-parameter")
+@model_arguments
+@click.option("--devices", type=Integer(1), metavar="INTEGER", help="Also bytes on each of so many devices, in the stages of ZeRO.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+@click.pass_context
+def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **words: Any) -> None:
+    """What each recipe keeps of a parameter: weights, fp32 copies, gradients and optimizer state, derived term by term.
+
+    All recipes, or the one of --precision. Beside them stand optimizer state in 8 bits and recipes in fp8, as published formulas.
+    """
+    asked = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
+    from calc.memory.recipes import document
+    from reports.cli import job
+    from reports.views import recipes
+    from reports.writers import terminal
+
+    with talk() as say:
+        found = recipes.compare(request_of(**words), asked, devices, say)
+    if as_json:
+        click.echo(job.json_text(document(found)), nl=False)
+    else:
+        recipes.show(found, terminal.console())
+
+
+_PRECISION = option_of(bytes_per_parameter, "precision")
+_PRECISION.show_default, _PRECISION.help = False, "The one recipe to show; without it, all."

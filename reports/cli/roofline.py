@@ -1,0 +1,49 @@
+"""``napkin roofline``: each operator of a training step under the ceilings of a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reports.cli.common import model_arguments, refuse_idle, request_of, say_written, talk
+
+
+@click.command()
+@model_arguments
+@click.option("--gpu", required=True, metavar="ID", help="The device: see napkin list hardware.")
+@click.option("--hardware", "file", metavar="FILE", help="Accelerators of your own beside the catalogue's (TOML); also NAPKIN_HARDWARE.")
+@click.option("--dtype", metavar="NAME", help="Rate at which all products run, e.g. tf32; else that of their tensors.")
+@click.option("--launch", metavar="SECONDS", help="From one kernel to the next, e.g. 5e-6; else an assumption.")
+@click.option("--top", default=15, show_default=True, metavar="INTEGER", help="Sites and operators to show.")
+@click.option("-o", "--output", metavar="FILE", help="Write a page with the figure and all of its numbers (HTML).")
+@click.option("--json", "as_json", is_flag=True, help="Show everything as JSON.")
+def roofline(
+    gpu: str, file: str | None, dtype: str | None, launch: str | None, top: int, output: str | None, as_json: bool, **words: Any
+) -> None:
+    """What bounds each operator of a training step on a device: compute, memory or launches, and how long it takes at least.
+
+    Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
+    """
+    from reports.cli import job
+    from reports.views import roofline as made
+
+    if as_json:
+        refuse_idle("beside --json, which has every operator", "top")
+    if top < 1:
+        raise click.UsageError(f"--top {top} shows nothing: give 1 or more")
+    ceiling = made.ceiling(gpu, file, dtype, launch)
+    request = request_of(**words)
+    with talk() as say:
+        found = made.compute(request, ceiling, say)
+    if output is not None:
+        from reports.page import roofline as roofline_page
+
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)}))
+    if as_json:
+        click.echo(job.json_text(made.document(found)), nl=False)
+        return
+    from reports.writers import terminal
+
+    made.show(found, top, terminal.console())

@@ -1,0 +1,90 @@
+"""``napkin shard`` and ``napkin layout``: a training step on several devices, laid out as asked, and the best of all layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from reports.cli.common import talk
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="Write every line, collective and condition as JSON.")
+def shard(words: Sequence[str], as_json: bool) -> None:
+    """What each device holds and sends of a training step, and how long the step takes at least, with steps.
+
+    \b
+    napkin shard llama3-8b data=8 zero=3 gpu=h100-sxm
+    napkin shard llama3-70b data=16 tensor=8 sequence=again zero=1 micro=1 batch=512 gpu=h100-sxm
+    napkin shard L=126 d=16384 h=128 g=8 f=53248 V=128256 T=8192 data=128 tensor=8 pipeline=16 batch=2048
+    napkin shard parameters=7.5e9 data=64 zero=2
+
+    The layout: data, tensor, pipeline, context, expert (ranks), interleave, micro, batch (sequences of a step), zero=0..3,
+    sequence=off|kept|again, checkpointing=none|attention|block, exchange=ring|gather, rank; devices checks their product.
+    The machine: gpu, hardware (a file of them), dtype, efficiency, node, memory, link, network, price. What is kept: precision,
+    optimizer, attention.
+    Other letters are sizes of the model; a decoder by its letters also takes gated, bias, tied, dropout = yes or no.
+    """
+    from calc.capacity.sharding.asking import shard as asked
+
+    name, given = _read(words)
+    with talk() as say:
+        found = asked(name, given, say)
+    if as_json:
+        from calc.capacity.sharding.document import of_account
+        from reports.cli.job import json_text
+
+        click.echo(json_text(of_account(found)), nl=False)
+        return
+    from reports.views import sharding
+    from reports.writers import terminal
+
+    sharding.show(found, terminal.console())
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, metavar="[MODEL] [KEY=VALUE]...")
+@click.option("--json", "as_json", is_flag=True, help="Write the winner with all its lines, the front and the runners-up as JSON.")
+def layout(words: Sequence[str], as_json: bool) -> None:
+    """The best layout of a model on so many devices: every valid one is evaluated, the fastest that fits is explained.
+
+    \b
+    napkin layout llama3-70b devices=512 gpu=h100-sxm batch=1024
+    napkin layout L=126 d=16384 h=128 g=8 f=53248 V=128256 T=8192 devices=16384 gpu=h100-sxm batch=2048
+    napkin layout llama3-8b devices=64 gpu=a100-sxm-80 batch=256 tensor=8 zero=1 fewer=yes
+
+    Words of a layout hold the search to them; the other words are those of napkin shard. fewer=yes also tries fewer devices.
+    """
+    from calc.capacity.sharding.asking import best
+
+    name, given = _read(words)
+    with talk() as say:
+        found = best(name, given, say)
+    if as_json:
+        from calc.capacity.sharding.document import of_search
+        from reports.cli.job import json_text
+
+        click.echo(json_text(of_search(found)), nl=False)
+        return
+    from reports.views import sharding
+    from reports.writers import terminal
+
+    sharding.show_search(found, terminal.console())
+
+
+def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The model, if the first word is none of KEY=VALUE (``gpt2:dropout=0.1`` is a model), and the pairs."""
+    name = words[0] if words and ("=" not in words[0] or not words[0].partition("=")[0].isidentifier()) else None
+    found: dict[str, str] = {}
+    for text in words[name is not None :]:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. data=8")
+        if key.strip() in found:
+            from reports.cli.request import twice
+
+            raise click.UsageError(twice(key.strip(), found[key.strip()], value.strip()))
+        found[key.strip()] = value.strip()
+    return name, found

@@ -1,0 +1,97 @@
+"""``napkin storage``: which operations allocate, with shapes, strides and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from reports.cli.common import refuse_idle
+
+
+@click.command()
+@click.argument("model", required=False)
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Of a model: set a dimension, e.g. -d B=8 -d T=1024.")
+@click.option("--attention", default="fused", show_default=True, metavar="KIND", help="Of a model: fused or math.")
+@click.option("--tensor", "shape", metavar="SHAPE", help="Operations on a tensor of this shape instead, e.g. 4x4.")
+@click.option("--do", "expression", metavar="EXPRESSION", help='What is done to it: "x.transpose(0, 1).contiguous()".')
+@click.option("--index", metavar="I,J", help="Where this element of the result lies.")
+@click.option("--dtype", default="fp32", show_default=True, metavar="FORMAT", help="Of the tensor.")
+@click.option("--check", "checked", is_flag=True, help="Do the same for real, and compare.")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON.")
+def storage(model: str | None, sizes: Sequence[str], attention: str, checked: bool, as_json: bool, **words: Any) -> int:
+    """Which operations show the memory that is there and which allocate, with shape, strides and offset in elements.
+
+    Of MODEL's recorded forward; of a tensor with --tensor; without either, of a 4 by 4 matrix under eight kinds of operations.
+    """
+    if model is not None:
+        given = [name for name in ("shape", "expression", "index") if words[name] is not None]
+        if given or words["dtype"] != "fp32":
+            raise click.UsageError("--tensor, --do, --index and --dtype are of a tensor: leave them or MODEL out")
+        return _of_model(model, sizes, attention, checked, as_json)
+    if sizes:
+        raise click.UsageError("-d sets a dimension of a model: name one")
+    refuse_idle("without a model", "attention")
+    return _of_tensor(checked, as_json, **words)
+
+
+def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, as_json: bool) -> int:
+    import calc
+    from calc.mathematics.strides.check import check_forward
+    from calc.mathematics.strides.document import forward
+    from calc.mathematics.strides.walk import storage as walked
+    from calc.options import made
+    from calc.pipeline.check import FAILED
+    from reports.cli import job
+    from reports.cli.common import talk
+
+    options = made(attention=attention)
+    with talk() as say:
+        spec = calc.load(model)
+        say("recording the forward")
+        found = walked(spec, job.sizes_from(sizes), options)
+        verdict = check_forward(spec, found, options) if checked else None
+    if as_json:
+        click.echo(job.json_text(forward(found, verdict)), nl=False)
+    else:
+        from reports.views import strides as view
+        from reports.writers import terminal
+
+        view.show_forward(found, verdict, terminal.console())
+    return int(verdict is not None and verdict.verdict == FAILED)
+
+
+def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str | None, index: str | None, dtype: str) -> int:
+    from calc.mathematics.strides.check import check
+    from calc.mathematics.strides.demonstration import demonstration
+    from calc.mathematics.strides.document import chains
+    from calc.mathematics.strides.expression import carried_out, place_of, read, shape_of
+    from calc.mathematics.strides.operations import tensor
+    from calc.pipeline.check import FAILED
+
+    if shape is None:
+        if expression is not None or index is not None:
+            raise click.UsageError("--do and --index need a tensor: add --tensor, e.g. --tensor 4x4")
+        x, done = demonstration(dtype)
+    else:
+        x, text = tensor(shape_of(shape), dtype), expression or "x"
+        done = ((text, carried_out(x, read(text))),)
+    steps = done[-1][1]
+    last = x if not steps else steps[-1].made.tensor if steps[-1].made is not None else None
+    place = place_of(index, last) if index is not None and last is not None else None
+    verdicts = [check(x, chain) for _, chain in done] if checked else None
+    if as_json:
+        from reports.cli import job
+
+        body = chains(x, done, verdicts)
+        click.echo(job.json_text({**body, "place": None if place is None or last is None else last.layout.place(place)}), nl=False)
+    else:
+        from reports.views import strides as view
+        from reports.writers import terminal
+
+        out = terminal.console()
+        view.show_chains(x, done, verdicts, out)
+        if place is not None and last is not None:
+            view.show_place(last, place, out)
+    return int(any(v.verdict == FAILED for chain in verdicts or () for v in chain))

@@ -1,0 +1,68 @@
+"""``napkin train-demo``: train a small model for real, with every accounted step beside what was derived of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reports.cli.common import FAILED, HELD, Integer, device_here, rate_of, refuse_idle, require_gpu, talk, unmeasured
+
+_COUNT: dict[str, Any] = {"type": Integer(1, 10**6), "show_default": True, "metavar": "INTEGER"}
+
+
+@click.command("train-demo")
+@click.option("--model", default="gpt", show_default=True, metavar="NAME", help="gpt: a small GPT-2; linear: the lecture's linear network.")
+@click.option("-d", "--dim", "sizes", multiple=True, metavar="NAME=INTEGER", help="Set a dimension, e.g. -d B=16.")
+@click.option("--steps", default=60, **_COUNT, help="Steps in all, those before a checkpoint included.")
+@click.option("--every", default=10, **_COUNT, help="One step of so many is accounted for, and so is the first.")
+@click.option("-o", "--output", metavar="DIR", help="Keep checkpoints there.")
+@click.option("--save-every", default=25, **_COUNT, help="Steps between checkpoints; there is one at the end too.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in DIR, bit for bit as if the run had never stopped.")
+@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1 and so on; by default cuda where there is one.")
+@click.option("--peak", metavar="RATE", help="FLOP/s in fp32, for MFU: 100e9, 71.2TFLOP/s.")
+@click.option("--gpu", metavar="ID", help="The accelerator whose peak counts, where it is not known by its name (napkin list hardware).")
+@click.option("--json", "as_json", is_flag=True, help="Write everything as JSON, every loss included.")
+@click.option("--strict", is_flag=True, help="Fail where the device asked for is not here.")
+def train_demo(
+    model: str,
+    sizes: tuple[str, ...],
+    steps: int,
+    every: int,
+    output: str | None,
+    save_every: int,
+    resume: bool,
+    device: str | None,
+    peak: str | None,
+    gpu: str | None,
+    as_json: bool,
+    strict: bool,
+) -> int:
+    """Train on made-up data: loss, throughput and MFU live; FLOPs and live bytes of accounted steps equal the derivation, or it fails.
+
+    Accounted steps run under instruments, which slow them down; the others are timed.
+    """
+    from calc.performance.training_run import KIND, Wanted, demonstrate, prepared
+    from reports.cli import job
+    from reports.cli.request import sizes_from
+    from reports.views import training_run
+    from reports.writers import terminal
+
+    if output is None:
+        refuse_idle("without -o, where checkpoints are kept", "save_every")
+    here, absent = device_here(device)
+    require_gpu(gpu, here)
+    folder = None if output is None else Path(output)
+    wanted = Wanted(model, sizes_from(sizes), steps, every, folder, save_every, resume, here, rate_of(peak), gpu)
+    if absent:
+        return unmeasured(KIND, absent, as_json, strict)
+    with talk() as say:
+        ready = prepared(wanted, say)
+    with training_run.progress(steps, ready.throughput.unit) as told:
+        found = demonstrate(ready, told)
+    if as_json:
+        click.echo(job.json_text(found.to_json()), nl=False)
+    else:
+        training_run.show(found, terminal.console())
+    return HELD if found.agrees else FAILED

@@ -1,0 +1,236 @@
+"""``napkin verify``: whether a report, or the numbers of a live document, still are what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calc.errors import BadInputError
+from reports.cli.common import FAILED, HELD, Integer, say_idle, talk
+
+if TYPE_CHECKING:
+    from calc.platform.files import Output
+    from reports.live.document import Document
+    from reports.live.verify import Finding
+
+    Rewriting = tuple[Output, int]
+    """A document with the right numbers, and how many of them it had wrong."""
+
+_FORMATS = ("text", "github", "json")
+_NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRESSION --> behind a number, or leave the file out"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--fix", "fix", is_flag=True, help="Of a live document: rewrite wrong digits in place; units and inequalities are left to you."
+)
+@click.option("--diff", "diff", is_flag=True, help="Of a live document: show what --fix would change, and change nothing.")
+@click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Of messages: text, github or json.")
+@click.option("--require-claims", type=Integer(0), default=0, metavar="INTEGER", help="Fail a live document with fewer claims.")
+@click.option("--unmarked", is_flag=True, help="Of a live document: list the numbers that no comment stands behind.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."
+)
+@click.option("--templates", metavar="DIR", help="The folder of templates of your own that a report was made with.")
+@click.option("--no-cache", is_flag=True, help="Record steps anew, and keep no recording.")
+def verify(files: Sequence[str], form: str, **how: Any) -> int:
+    """Make reports again and compare, or check every marked number of live documents.
+
+    A FILE that Napkin wrote (.html, .md, .json, .tex) is made again from the inputs it carries: any number that was edited, and any drift
+    since, is pointed out; date, versions and machine are listed as noted, not verified. Any other .md is a live document: ```napkin blocks,
+    or <!--napkin ... --> ones that no reader sees, define models and names, and <!--= EXPRESSION --> behind a number says what it must
+    equal. Exit 1 where something does not hold or cannot be verified, 2 where a file has nothing to verify.
+    """
+    if form not in _FORMATS:
+        raise click.UsageError(f"unknown format {form!r}: use {', '.join(_FORMATS)}")
+    if how["fix"] and how["diff"]:
+        raise click.UsageError("--diff shows what --fix would do: give one of them")
+    rewritten: dict[Path, Rewriting] = {}
+    outcomes = [_one(Path(file), form, rewritten=rewritten, **how) for file in files]
+    _put_in_place(rewritten)  # once every file is judged
+    if form == "json":
+        from reports.cli.job import json_text
+
+        click.echo(json_text({"schema": 1, "files": [document for _, document in outcomes]}), nl=False)
+    return HELD if all(ok for ok, _ in outcomes) else FAILED
+
+
+def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, **how: Any) -> tuple[bool, dict[str, Any]]:
+    from reports.live import reports as reports_
+
+    reports_.require_format(file)
+    text = reports_.read_text(file)
+    inputs = reports_.inputs_of(file, text)
+    if inputs is not None:
+        say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
+        if not inputs.templates:
+            say_idle(file, "made by no templates of your own", "templates")
+        return _report(file, text, inputs, sources, templates, form)
+    if file.suffix != ".md":
+        raise BadInputError(f"{file.name} carries no inputs, so it is no report of Napkin's: nothing in it can be verified")
+    say_idle(file, "a live document", "templates")
+    return _document(file, text, sources, form, **how)
+
+
+def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str) -> tuple[bool, dict[str, Any]]:
+    from reports.live.reports import summary, verify
+
+    own = None if templates is None else Path(templates)
+    with talk() as say:
+        found = verify(file, text, inputs, [Path(source) for source in sources], own, say)
+    from reports.typeset.escape import brief
+
+    for note in found.notes:
+        click.echo(brief(f"{file}: {note}"), err=True)
+    if form == "text":
+        for line in summary(found, str(file)):
+            _say(line)
+        if found.ok:
+            _say(f"{file}: verified: made again from its inputs, every character is the same")
+            _say(f"{file}: noted, not verified: {found.noted}")
+    elif form == "github":
+        for each in found.differences[:20]:
+            _annotate(file, each.line, each.column, f"says {each.says!r}, right is {each.right!r}")
+        if found.because:
+            _annotate(file, 1, 1, f"not verified: {found.because}")
+        if found.ok:
+            click.echo(f"::notice file={_property(str(file))}::noted, not verified: {_message(found.noted)}")
+    verdict = "verified" if found.ok else "not verified" if found.because else "differs"
+    places = [{"line": d.line, "column": d.column, "says": d.says, "right": d.right} for d in found.differences]
+    body = {"kind": "report", "verdict": verdict, "because": found.because or None, "differences": places, "notes": list(found.notes)}
+    return found.ok, {"file": str(file), **body, "noted": found.noted}
+
+
+def _document(
+    file: Path,
+    text: str,
+    sources: Sequence[str],
+    form: str,
+    fix: bool,
+    diff: bool,
+    require_claims: int,
+    unmarked: bool,
+    no_cache: bool,
+    rewritten: dict[Path, Rewriting],
+) -> tuple[bool, dict[str, Any]]:
+    from calc.platform import files
+    from reports.live.document import read
+    from reports.live.engine import Engine
+    from reports.live.verify import judge
+    from reports.live.verify import unmarked as unmarked_in
+
+    if fix:
+        files.judge(file)
+    try:
+        document = read(text)
+        _require_no_report(document)
+        with talk() as say:
+            engine = Engine(file.resolve().parent, tuple(Path(s) for s in sources), not no_cache, say)
+            findings = judge(document, engine.run(document.statements))
+        if not findings:
+            raise BadInputError(_NOTHING)
+    except BadInputError as error:
+        raise BadInputError(f"{file}: {error}") from None
+    wrong = [f for f in findings if not f.holds]
+    bare = list(unmarked_in(document)) if unmarked else []
+    few = len(findings) < require_claims
+    _tell(file, form, findings, bare, f"{len(findings)} claims where at least {require_claims} are required" if few else "")
+    if diff or fix:
+        new = _rewrite(file, text, document, findings, diff)
+        if new is not None:
+            rewritten.setdefault(file.resolve(), new)
+    left = [f for f in wrong if not (fix and f.right)]
+    listed = [
+        {"line": f.claim.line, "column": f.claim.column, "expr": f.claim.expr, "says": f.says, "is": f.is_, "holds": f.holds}
+        | {"because": f.message or None}
+        for f in findings
+    ]
+    ok = not left and not few
+    numbers = [{"line": line, "column": column, "number": number} for line, column, number in bare]
+    return ok, {"file": str(file), "kind": "document", "verdict": "holds" if ok else "fails", "claims": listed, "unmarked": numbers}
+
+
+def _require_no_report(document: Document) -> None:
+    """Refuse a report without its inputs: as a live document, nothing of it would be verified."""
+    from reports.live.document import line_of_report
+
+    line = line_of_report(document)
+    if line:
+        raise BadInputError(
+            f"line {line} is one of a report that Napkin wrote, but the inputs that would make it again are missing or cannot be read:"
+            " make the report anew"
+        )
+
+
+def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tuple[int, int, str]], few: str) -> None:
+    places = [(f.claim.line, f.claim.column, f.message) for f in findings if not f.holds]
+    if form == "github":
+        for line, column, message in places:
+            _annotate(file, line, column, message)
+        for line, column, number in bare:
+            click.echo(f"::warning file={_property(str(file))},line={line},col={column}::{number} has no claim behind it")
+        if few:
+            _annotate(file, 1, 1, few)
+    if form != "text":
+        return
+    for line, column, message in places:
+        _say(f"{file}:{line}:{column}: {message}")
+    for line, column, number in bare:
+        _say(f"{file}:{line}:{column}: {number} has no claim behind it")
+    if few:
+        _say(f"{file}: {few}")
+    _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")
+
+
+def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> Rewriting | None:
+    """The document with the right numbers, where it has wrong ones; with ``diff`` they are only shown."""
+    import difflib
+
+    from calc.platform.files import Output
+    from reports.live.verify import fixed
+
+    new = fixed(document, findings)
+    if diff:
+        lines = difflib.unified_diff(text.splitlines(), new.splitlines(), str(file), str(file), lineterm="")
+        for line in lines:
+            _say(line)
+    elif new != text:
+        return Output(file, new, expected=text.encode()), sum(bool(f.right) for f in findings)
+    return None
+
+
+def _put_in_place(rewritten: Mapping[Path, Rewriting]) -> None:
+    """Write the documents, all or none; one that has changed since it was read is refused."""
+    from calc.platform.files import write
+    from reports.typeset.escape import brief
+
+    places = write(*(output for output, _ in rewritten.values()))
+    for file, (_, numbers) in zip(places, rewritten.values(), strict=True):
+        click.echo(brief(f"rewrote {numbers} numbers of {file}"), err=True)
+
+
+def _say(line: str) -> None:
+    from reports.typeset.escape import visible
+
+    click.echo(visible(line))
+
+
+def _annotate(file: Path, line: int, column: int, message: str) -> None:
+    """An annotation as GitHub's workflow commands take it."""
+    click.echo(f"::error file={_property(str(file))},line={line},col={column}::{_message(message)}")
+
+
+def _message(text: str) -> str:
+    from reports.typeset.escape import visible
+
+    return visible(text).replace("%", "%25")
+
+
+def _property(text: str) -> str:
+    from reports.typeset.escape import visible
+
+    return visible(text).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,139 @@
+"""The whole audit: every claim with its finding, in the order of the topics, and what settles the contradictions among the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from calc.derive.to_json import SCHEMA
+from calc.errors import BadInputError
+from reports.lecture.claim import Claim, Topic
+from reports.lecture.compute import COMPUTE
+from reports.lecture.cruncher import CRUNCHER
+from reports.lecture.disputes import DISPUTES, Dispute
+from reports.lecture.flops import FLOPS
+from reports.lecture.formats import FORMATS
+from reports.lecture.fp16 import FP16
+from reports.lecture.gradients import GRADIENTS
+from reports.lecture.lab import Lab
+from reports.lecture.largest import LARGEST
+from reports.lecture.learning import LEARNING
+from reports.lecture.mfu import MFU
+from reports.lecture.precision import PRECISION
+from reports.lecture.sources import notes
+from reports.lecture.system import plain
+from reports.lecture.tensors import TENSORS
+from reports.lecture.training import TRAINING
+from reports.lecture.verdicts import STANDS, VERDICTS, Finding
+
+TOPICS: tuple[Topic, ...] = (
+    TRAINING,
+    LARGEST,
+    COMPUTE,
+    FLOPS,
+    MFU,
+    FORMATS,
+    FP16,
+    PRECISION,
+    TENSORS,
+    GRADIENTS,
+    CRUNCHER,
+    LEARNING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A claim with what came of it."""
+
+    topic: str
+    claim: Claim
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A contradiction among the notes: the claims that stand, and those that do not."""
+
+    dispute: Dispute
+    right: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Every claim with its finding."""
+
+    claims: tuple[Audited, ...]
+
+    def __getitem__(self, name: str) -> Audited:
+        for found in self.claims:
+            if found.claim.id == name:
+                return found
+        raise BadInputError(f"no claim {name[:40]!r}: there are {len(self.claims)}, from {self.claims[0].claim.id} on")
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """How often each verdict was reached, in the order of the list of verdicts."""
+        return {verdict: sum(c.finding.verdict == verdict for c in self.claims) for verdict in VERDICTS}
+
+    @property
+    def settled(self) -> tuple[Settled, ...]:
+        """The contradictions, by what was found: nothing of it is written down beforehand."""
+        return tuple(self._settle(dispute) for dispute in DISPUTES)
+
+    def _settle(self, dispute: Dispute) -> Settled:
+        stands = {name: self[name].finding.verdict in STANDS for name in dispute.claims}
+        return Settled(dispute, tuple(n for n, right in stands.items() if right), tuple(n for n, right in stands.items() if not right))
+
+
+def claims() -> Iterator[tuple[str, Claim]]:
+    """Every claim with the title of its topic."""
+    for topic in TOPICS:
+        for claim in topic:
+            yield topic.title, claim
+
+
+def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
+    """Compute the finding of every claim, or of ``only`` those named."""
+    names = None if only is None else set(only)
+    found = []
+    at = ""
+    for topic, claim in claims():
+        if names is None or claim.id in names:
+            if topic != at:
+                progress(f"claims: {topic}")
+                at = topic
+            found.append(Audited(topic, claim, claim.find(lab)))
+    return Audit(tuple(found))
+
+
+def claim_json(found: Audited) -> dict[str, Any]:
+    """A claim as plain data. Integers that a double cannot hold are strings."""
+    f = found.finding
+    return {
+        "id": found.claim.id,
+        "topic": found.topic,
+        "notes": list(notes()[found.claim.id]),
+        "claim": found.claim.says,
+        "verdict": f.verdict,
+        "value": plain(f.value),
+        "unit": f.unit or None,
+        "because": f.because,
+        "computed_by": f.computed_by,
+        "rests_on": f.rests_on,
+    }
+
+
+def to_json(found: Audit, systems: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The ``"schema": 1`` document of the audit."""
+    return {
+        "schema": SCHEMA,
+        "tally": found.tally,
+        "claims": [claim_json(c) for c in found.claims],
+        "contradictions": [
+            {"about": s.dispute.about, "right": list(s.right), "not": list(s.others), "settled": s.dispute.settled} for s in found.settled
+        ],
+        "systems": list(systems),
+    }

@@ -1,0 +1,43 @@
+"""A claim, and the topic it belongs to: an id, our own restatement, and the function that computes its finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from calc.errors import BadInputError
+from reports.lecture.lab import Lab
+from reports.lecture.verdicts import Finding
+
+Find = Callable[[Lab], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim of the notes. ``says`` is one sentence of ours, never the notes' text."""
+
+    id: str
+    says: str
+    find: Find
+
+
+@dataclass(slots=True)
+class Topic:
+    """Claims that belong together, in the order in which they are written down."""
+
+    title: str
+    claims: list[Claim] = field(default_factory=list)
+
+    def claim(self, name: str, says: str) -> Callable[[Find], Find]:
+        """Enter the decorated function as what computes the finding of a claim."""
+        if any(c.id == name for c in self.claims):
+            raise BadInputError(f"two claims of {self.title!r} are called {name!r}")
+
+        def enter(find: Find) -> Find:
+            self.claims.append(Claim(name, says, find))
+            return find
+
+        return enter
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(self.claims)

@@ -1,0 +1,133 @@
+"""Claims on the deep linear network D → D × layers → 1 and its accounting."""
+
+from __future__ import annotations
+
+from reports.lecture.claim import Topic
+from reports.lecture.lab import Lab
+from reports.lecture.runs import experiment
+from reports.lecture.training import LOOSE
+from reports.lecture.verdicts import Finding, number, readings, same, true
+
+CRUNCHER = Topic("The deep linear network")
+_AT = {"B": 2, "D": 4, "L": 2}
+_SPEC = {"optimizer": "spec"}
+_BY = "derive cruncher with the lecture's AdaGrad, and a check by a real run"
+
+
+def quantity(lab: Lab, name: str, **sizes: int) -> int:
+    return lab.value("cruncher", name, {**_AT, **sizes}, **_SPEC)
+
+
+def measured(lab: Lab, name: str) -> str:
+    """The verdict of a real run at the lecture's sizes."""
+    return lab.check("cruncher", _AT, **_SPEC)[name].verdict
+
+
+def kept(lab: Lab) -> list[str]:
+    """What is kept for the backward at the lecture's sizes, tensor by tensor with its elements."""
+    found = lab.derive("cruncher", _AT, **_SPEC).saved
+    return [f"{s.tensor} {'×'.join(s.shape)} for {s.site}: {s.value // 4}" for s in found]
+
+
+def all_bytes(lab: Lab) -> int:
+    names = ("parameters.bytes", "activations.bytes", "gradients.bytes", "optimizer_state.bytes")
+    return sum(quantity(lab, name) for name in names)
+
+
+@CRUNCHER.claim("cruncher-8256", "With D = 64 and two layers it has 8256 parameters.")
+def _(lab: Lab) -> Finding:
+    return number("8256", quantity(lab, "parameters", D=64), "2 · 64² + 64", "derive cruncher: parameters", unit="parameters")
+
+
+@CRUNCHER.claim("cruncher-params", "It has D²·layers + D parameters.")
+def _(lab: Lab) -> Finding:
+    text = lab.derive("cruncher", None, **_SPEC)["parameters"].text
+    because = f"derived as {text}; {quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
+    return same("D**2*L + D", text, because, _BY)
+
+
+@CRUNCHER.claim("cruncher-d2d", "It has D² + D parameters.")
+def _(lab: Lab) -> Finding:
+    because = "that is for one layer; each further layer has D² more, and the lecture's network has two"
+    return number("20", quantity(lab, "parameters"), because, "derive cruncher: parameters at D = 4, L = 2", unit="parameters")
+
+
+def _activations(name: str, says: str) -> None:
+    @CRUNCHER.claim(name, says)
+    def _(lab: Lab) -> Finding:
+        elements = quantity(lab, "activations.bytes") // 4
+        hidden = _AT["B"] * _AT["D"] * _AT["L"]
+        because = f"hidden outputs are {hidden} elements, but {elements} are kept for the backward: " + "; ".join(kept(lab))
+        return readings(hidden == 16, hidden == elements, elements, because, _BY, unit="elements")
+
+
+_activations("cruncher-act", "It has B·D·layers activations, 16 at B = 2, D = 4 and two layers.")
+_activations("cruncher-act-h1h2", "Its activations are the hidden outputs h1 and h2.")
+
+
+@CRUNCHER.claim("cruncher-opt", "AdaGrad keeps as many numbers as there are parameters.")
+def _(lab: Lab) -> Finding:
+    state, parameters = quantity(lab, "optimizer_state.bytes") // 4, quantity(lab, "parameters")
+    torchs = lab.value("cruncher", "optimizer_state.bytes", _AT, optimizer="adagrad") // 4
+    because = (
+        f"a sum of squares for each ({measured(lab, 'optimizer_state.bytes')} in a real run); torch's own class keeps {torchs - state} "
+        "step counters beside them"
+    )
+    return same(parameters, state, because, _BY, unit="elements")
+
+
+@CRUNCHER.claim("cruncher-496", "Training it takes 496 bytes at B = 2, D = 4 and two layers.")
+def _(lab: Lab) -> Finding:
+    because = (
+        "4 · (36 + 16 + 36 + 36) leaves out x, the prediction and the target that the backward needs: 4 · (36 + "
+        f"{quantity(lab, 'activations.bytes') // 4} + 36 + 36)"
+    )
+    return number("496", all_bytes(lab), because, _BY, unit="bytes", within=LOOSE)
+
+
+@CRUNCHER.claim("cruncher-432", "A step of it takes 432 FLOP there.")
+def _(lab: Lab) -> Finding:
+    forward, backward = (quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
+    because = (
+        f"6 · 2 · 36 counts a gradient of x, which autograd does not compute: {forward} forward and {backward} backward "
+        f"({measured(lab, 'flops.backward.matmul')} in a real run)"
+    )
+    return number("432", forward + backward, because, _BY, unit="FLOP", within=LOOSE)
+
+
+@CRUNCHER.claim("cruncher-6bn", "A step takes 6 · B · parameters FLOP.")
+def _(lab: Lab) -> Finding:
+    total = sum(quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
+    texts = " + ".join(str(lab.derive("cruncher", None, **_SPEC)[f"flops.{phase}.matmul"].text) for phase in ("forward", "backward"))
+    because = f"executed are {texts}: 2·B·D² less, for the first layer's input"
+    return number(str(6 * _AT["B"] * quantity(lab, "parameters")), total, because, _BY, unit="FLOP", within=LOOSE)
+
+
+@CRUNCHER.claim("cruncher-fp32", "All of its memory is 4 bytes for each number, in fp32.")
+def _(lab: Lab) -> Finding:
+    formats = {s.dtype for s in lab.derive("cruncher", _AT, **_SPEC).saved}
+    whole = all(quantity(lab, n) % 4 == 0 for n in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes"))
+    ratio = quantity(lab, "parameters.bytes") // quantity(lab, "parameters")
+    return true(
+        formats == {"float32"} and whole and ratio == 4,
+        ratio,
+        "weights, gradients, state and every tensor kept are fp32",
+        _BY,
+        unit="bytes",
+    )
+
+
+@CRUNCHER.claim("cruncher-layers0", "The network can be made with no hidden layer at all.")
+def _(_: Lab) -> Finding:
+    found = experiment("trained", width=16, steps=400)
+    because = (
+        f"it is then one map from 16 to 1, a linear regression: {found['parameters']} parameters, loss from {found['losses'][0]:.0f} to "
+        f"{found['losses'][-1]:.1g} in 400 steps"
+    )
+    return true(
+        found["parameters"] == 16 and found["losses"][-1] < 1,
+        found["parameters"],
+        because,
+        "a real training with no hidden layer",
+        unit="parameters",
+    )

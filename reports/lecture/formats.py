@@ -1,0 +1,282 @@
+"""Claims on number formats of 16 bits and more: layouts, ranges, encodings. Each is derived from the layout and set beside torch."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from calc.errors import BadInputError
+from calc.mathematics.formats.encode import Encoding, encode
+from calc.mathematics.formats.layouts import Float, named
+from calc.mathematics.formats.limits import limit
+from calc.mathematics.formats.numbers import decimal, read, written
+from reports.lecture.claim import Topic
+from reports.lecture.lab import Lab
+from reports.lecture.runs import experiment
+from reports.lecture.sources import YEAR, source
+from reports.lecture.verdicts import SOURCE, Finding, number, numbers, readings, same, true, yes
+
+FORMATS = Topic("Number formats of 16 bits and more")
+
+
+def layout(name: str) -> Float:
+    found = named(name)
+    if not isinstance(found, Float):
+        raise BadInputError(f"{name} is no format of floating point")
+    return found
+
+
+def encoded(name: str, text: str) -> Encoding:
+    return encode(named(name), read(text))
+
+
+def fields(name: str, text: str) -> dict[str, str]:
+    """The bits of a number by field."""
+    return dict(encoded(name, text).fields)
+
+
+def positions(name: str) -> dict[str, tuple[int, int]]:
+    """The highest and lowest bit of each field."""
+    found, top = {}, layout(name).bits - 1
+    for field, width in layout(name).fields:
+        found[field] = (top, top - width + 1)
+        top -= width
+    return found
+
+
+def bits(name: str, text: str) -> str:
+    return " ".join(b for _, b in encoded(name, text).fields)
+
+
+def like_torch(name: str, text: str) -> bool:
+    """Whether torch rounds the number to the same value."""
+    value = encoded(name, text).value.value
+    there = experiment("rounded", layout(name).stored, float(text))
+    return (value is None and there in (float("inf"), float("-inf"))) or (value is not None and float(value) == there)
+
+
+def _layout(name: str, says: str, dtype: str, claimed: dict[str, tuple[int, int]]) -> None:
+    @FORMATS.claim(name, says)
+    def _(_: Lab) -> Finding:
+        found = positions(dtype)
+        because = ", ".join(f"{field} {high}" if high == low else f"{field} {high} to {low}" for field, (high, low) in found.items())
+        return same(claimed, {f: found[f] for f in claimed}, f"bits of {dtype}: {because}", f"formats: fields of {dtype}", value=because)
+
+
+_layout("fp32-layout", "The fraction of fp32 is in bits 22 to 0.", "fp32", {"fraction": (22, 0)})
+_layout(
+    "bf16-layout",
+    "bf16 has its sign in bit 15, the exponent in 14 to 7 and the fraction in 6 to 0.",
+    "bf16",
+    {"sign": (15, 15), "exponent": (14, 7), "fraction": (6, 0)},
+)
+_layout(
+    "fp16-layout",
+    "fp16 has its sign in bit 15, the exponent in 14 to 10 and the fraction in 9 to 0.",
+    "fp16",
+    {"sign": (15, 15), "exponent": (14, 10), "fraction": (9, 0)},
+)
+
+
+@FORMATS.claim("fp32-half-example", "0.5 in fp32 has sign 0, exponent code 126 = 01111110 and fraction 0.")
+def _(_: Lab) -> Finding:
+    found = fields("fp32", "0.5")
+    return same(
+        ("0", "01111110", "0" * 23, 126),
+        (*found.values(), int(found["exponent"], 2)),
+        "0.5 = 2^-1, and -1 + 127 = 126",
+        "formats.encode(fp32, 0.5)",
+        value=bits("fp32", "0.5"),
+    )
+
+
+@FORMATS.claim("fp32-formula", "A number in fp32 is (-1)^sign · 2^(exponent − 127) times its fraction with a leading 1.")
+def _(_: Lab) -> Finding:
+    texts = ("0.5", "0.15625", "-1.001", "3.0e38", "1.2e-38")
+    normal = [_by_formula(text) == encoded("fp32", text).value.value for text in texts]
+    small = _by_formula("1e-40") == encoded("fp32", "1e-40").value.value
+    because = (
+        f"it gives the value of {sum(normal)} of {len(texts)} normal numbers; subnormals have exponent "
+        f"{limit(layout('fp32'), 'smallest exponent')} and no"
+        f" leading 1 (1e-40 by the formula: {yes(small)}), and code 255 is infinity and NaN"
+    )
+    return true(all(normal), "of normal numbers", because, "formats.encode and the formula at normal and subnormal numbers")
+
+
+def _by_formula(text: str) -> Fraction:
+    found = fields("fp32", text)
+    sign, exponent, fraction = (int(found[f], 2) for f in ("sign", "exponent", "fraction"))
+    size = Fraction(2) ** (exponent - 127) * (1 + Fraction(fraction, 2**23))
+    return -size if sign else size
+
+
+@FORMATS.claim("fp32-001-0.15625", "0.15625 in fp32 has the exponent code 01111100 = 124, which less 127 is -3.")
+def _(_: Lab) -> Finding:
+    exponent = fields("fp32", "0.15625")["exponent"]
+    found = (exponent, int(exponent, 2), int(exponent, 2) - int(limit(layout("fp32"), "bias")))
+    return same(("01111100", 124, -3), found, "0.15625 = 1.25 · 2^-3", "formats.encode(fp32, 0.15625)", value=bits("fp32", "0.15625"))
+
+
+@FORMATS.claim("fp32-bias-formula", "The bias is 2 to the length of the exponent less 1, which is 127.")
+def _(_: Lab) -> Finding:
+    bias, e = limit(layout("fp32"), "bias"), layout("fp32").exponent
+    because = (
+        f"the value is right, the formula lacks a term: 2^({e} − 1) is {2 ** (e - 1)} and 2^{e} − 1 is {2**e - 1}; the bias is 2^({e} − "
+        "1) − 1"
+    )
+    return readings(bias == 127, bias in (2 ** (e - 1), 2**e - 1), bias, because, "formats: bias of fp32")
+
+
+@FORMATS.claim("fp32-bias-128", "An exponent code 10000000 = 128, less the bias 127, is the exponent 1.")
+def _(_: Lab) -> Finding:
+    exponent = fields("fp32", "2")["exponent"]
+    found = (exponent, int(exponent, 2) - int(limit(layout("fp32"), "bias")))
+    return same(("10000000", 1), found, "that of 2 = 2^1; the note calls the code a bias", "formats.encode(fp32, 2)", value=found[1])
+
+
+def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> None:
+    @FORMATS.claim(name, says)
+    def _(_: Lab) -> Finding:
+        found = layout(dtype)
+        digits, kept = limit(found, "decimal digits, about"), limit(found, "decimal digits kept")
+        resolution = experiment("limits", found.stored)["resolution"]
+        because = (
+            f"{found.fraction} + 1 significant bits are {float(digits):.2f} digits; {kept} come back from text unchanged, so torch's "
+            f"resolution is {resolution:g}{more}"
+        )
+        return number(claimed, digits, because, f"formats: digits of {dtype}; torch.finfo", unit="digits")
+
+
+_digits("fp32-digits", "fp32 has about 7 significant decimal digits.", "fp32", "7")
+_digits("fp16-digits", "fp16 has about 3 significant decimal digits.", "fp16", "3")
+_digits("bf16-digits", "bf16, with 7 bits of fraction, has about 3 significant decimal digits.", "bf16", "3")
+
+
+def _range(name: str, says: str, dtype: str, low: str, high: str) -> None:
+    @FORMATS.claim(name, says)
+    def _(_: Lab) -> Finding:
+        found = layout(dtype)
+        small, large, least = (limit(found, n) for n in ("smallest normal", "largest", "smallest subnormal"))
+        info = experiment("limits", found.stored)
+        equal = float(small) == info["tiny"] and float(large) == info["max"]
+        because = (
+            f"normal numbers go from {float(small):.5g} to {float(large):.5g} (torch.finfo: {'the same' if equal else 'not the same'}), "
+            f"subnormals down to {float(least):.3g}"
+        )
+        return numbers(
+            ((low, small), (high, large)), f"{float(small):.6g} to {float(large):.6g}", because, f"formats: limits of {dtype}; torch.finfo"
+        )
+
+
+_range("fp32-range", "fp32 reaches from 1.18e-38 to 3.4e38.", "fp32", "1.18e-38", "3.4e38")
+_range("fp16-range", "fp16 reaches from 6.1e-5 to 6.5e4.", "fp16", "6.1e-5", "6.5e4")
+
+
+def _encoding(name: str, says: str, dtype: str, text: str, claimed: str) -> None:
+    @FORMATS.claim(name, says)
+    def _(_: Lab) -> Finding:
+        found, there = encoded(dtype, text), like_torch(dtype, text)
+        shown = written(found.value)
+        because = (
+            f"{dtype} has {bits(dtype, text)} for it, which is {shown} ({found.kind}); torch rounds to "
+            f"{'the same' if there else 'another number'}"
+        )
+        return true(shown == claimed and there, shown, because, f"formats.encode({dtype}, {text}); torch.tensor")
+
+
+_encoding("fp16-underflow", "1e-8 becomes 0 in fp16.", "fp16", "1e-8", "0")
+_encoding("fp16-overflow", "1e8 becomes infinity in fp16.", "fp16", "1e8", "inf")
+_encoding("fp16-1e-8-004", "A number as small as 1e-8 is rounded to 0 in fp16.", "fp16", "1e-8", "0")
+
+
+def _printed(name: str, says: str, text: str, claimed: str) -> None:
+    @FORMATS.claim(name, says)
+    def _(_: Lab) -> Finding:
+        value = encoded("bf16", text).value.value
+        assert value is not None
+        shown = experiment("printed", "bfloat16", float(text))
+        return number(claimed, value, f"exactly {decimal(value)}; torch prints {shown}", f"formats.encode(bf16, {text}); torch.tensor")
+
+
+_printed("bf16-1e8", "1e8 becomes 1.0014e8 in bf16.", "1e8", "1.0014e8")
+_printed("bf16-1e-8", "1e-8 becomes 1.0012e-8 in bf16.", "1e-8", "1.0012e-8")
+
+
+@FORMATS.claim("bf16-2018", "Google Brain proposed bf16 in 2018.")
+def _(_: Lab) -> Finding:
+    found = source("bfloat16")
+    left = layout("fp32").fraction - int(str(found.facts["dropped_bits"]))
+    earlier = left == layout("bf16").fraction and found.year < 2018
+    because = (
+        f"it is Google Brain's, but {found.words} has it already: fp32 less 16 bits of fraction, which leaves {left};"
+        " the name and devices that compute in it came later"
+    )
+    return readings(
+        found.facts["by"] == "Google Brain", not earlier, found.year, because, "comparison with the paper", unit=YEAR, rests_on=SOURCE
+    )
+
+
+@FORMATS.claim("bf16-range-fp32", "bf16 has the dynamic range of fp32.")
+def _(_: Lab) -> Finding:
+    two, four = layout("bf16"), layout("fp32")
+    ends = [(limit(f, "smallest exponent"), limit(f, "largest exponent")) for f in (two, four)]
+    short = 1 - limit(two, "largest") / limit(four, "largest")
+    because = (
+        f"both have {two.exponent} exponent bits, so exponents from {ends[0][0]} to {ends[0][1]}; bf16's largest is {float(short):.1%} "
+        "less, for want of fraction bits"
+    )
+    return true(ends[0] == ends[1], f"2^{ends[0][0]} to 2^{ends[0][1]}", because, "formats: exponents of bf16 and fp32")
+
+
+@FORMATS.claim("bf16-1001", "bf16 does not turn 1.001 into 1.000.")
+def _(_: Lab) -> Finding:
+    found = encoded("bf16", "1.001")
+    because = (
+        f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(found.value)} "
+        f"(torch: {'the same' if like_torch('bf16', '1.001') else 'another'}); fp16 has {written(encoded('fp16', '1.001').value)}"
+    )
+    return true(found.value.value != 1, written(found.value), because, "formats.encode(bf16, 1.001); torch.tensor")
+
+
+@FORMATS.claim("bf16-res-worse", "The resolution of bf16, given by its fraction, is worse than that of fp16 and fp32.")
+def _(_: Lab) -> Finding:
+    eps = {name: limit(layout(name), "epsilon") for name in ("bf16", "fp16", "fp32")}
+    because = "from 1 to the next number: " + ", ".join(f"{name} {float(e):.3g}" for name, e in eps.items())
+    return true(eps["bf16"] > eps["fp16"] > eps["fp32"], eps["bf16"], because, "formats: epsilon")
+
+
+@FORMATS.claim("finfo-values", "torch.finfo of bf16 gives resolution 0.01, largest 3.38953e38 and epsilon 0.0078125.")
+def _(_: Lab) -> Finding:
+    found, info = layout("bf16"), experiment("limits", "bfloat16")
+    digits = limit(found, "decimal digits kept")
+    pairs = (("0.01", Fraction(1, 10 ** int(digits))), ("3.38953e38", limit(found, "largest")), ("0.0078125", limit(found, "epsilon")))
+    same_there = info["max"] == float(pairs[1][1]) and info["eps"] == float(pairs[2][1]) and info["resolution"] == float(pairs[0][1])
+    because = f"derived from 8 exponent and 7 fraction bits, and {'equal' if same_there else 'not equal'} to torch.finfo here"
+    return numbers(pairs, f"max {float(pairs[1][1]):.6g}", because, "formats: limits of bf16; torch.finfo")
+
+
+def _shown(widths: tuple[int, ...]) -> str:
+    return " + ".join(map(str, widths)) + " bits"
+
+
+def _widths(name: str) -> tuple[int, ...]:
+    return tuple(width for _, width in layout(name).fields)
+
+
+@FORMATS.claim("fp32-004-bits", "fp32 has 1 bit for the sign, 8 for the exponent and 23 for the fraction.")
+def _(_: Lab) -> Finding:
+    return same((1, 8, 23), _widths("fp32"), "IEEE 754 binary32; 32 in all", "formats: fields of fp32", value=_shown(_widths("fp32")))
+
+
+@FORMATS.claim("fp16-half-mem", "From fp32 to fp16 the exponent shrinks from 8 bits to 5 and the fraction from 23 to 10.")
+def _(_: Lab) -> Finding:
+    found = _widths("fp32"), _widths("fp16")
+    return same(
+        ((1, 8, 23), (1, 5, 10)), found, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(found[1])
+    )
+
+
+@FORMATS.claim("tf32-mantissa", "TF32 has only 10 bits of fraction.")
+def _(_: Lab) -> Finding:
+    found = layout("tf32")
+    because = f"{found.fraction}, as fp16, with the {found.exponent} exponent bits of fp32: {found.about}"
+    return number("10", found.fraction, because, "formats: fields of tf32", unit="bits")

@@ -1,0 +1,87 @@
+"""What claims are computed with: derivations and checks of real steps, made once for all claims that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calc.derive.result import Derivation
+from calc.mathematics.autodiff.derived import Derived
+from calc.mathematics.gradients import Checked, gradients
+from calc.mathematics.gradients import check as check_gradients
+from calc.memory.inference import Inference, inference
+from calc.models.load import load
+from calc.options import made
+from calc.pipeline.check import Report, check
+from calc.pipeline.pipeline import derive
+from calc.spec import Spec
+from reports.lecture.runs import own_spec
+
+Progress = Callable[[str], None]
+
+
+class Lab:
+    """Derivations and checks by what was asked for."""
+
+    def __init__(self, progress: Progress = lambda _: None) -> None:
+        self.progress = progress
+        self._derived: dict[tuple[str, ...], Derivation] = {}
+        self._checked: dict[tuple[str, ...], Report] = {}
+        self._used: dict[tuple[str, ...], Inference] = {}
+        self._differentiated: dict[str, tuple[Derived, Checked]] = {}
+
+    def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
+        """The derivation of a model by name, at these sizes."""
+        spec = _spec(model)
+        asked = {} if spec.sizes(sizes or {}) == spec.sizes() else sizes or {}
+        key = _key(model, asked, options)
+        if key not in self._derived:
+            self.progress(f"deriving {' '.join(key)}")
+            self._derived[key] = derive(spec, asked, options=made(**options))
+        return self._derived[key]
+
+    def check(self, model: str, sizes: Mapping[str, int], **options: str) -> Report:
+        """A real run of the step at these sizes, compared with its derivation."""
+        key = _key(model, sizes, options)
+        if key not in self._checked:
+            derivation = self.derive(model, None, **options)
+            self.progress(f"running {' '.join(key)}")
+            given: Any = dict(sizes)  # sizes by name, which mypy takes for the other keywords
+            self._checked[key] = check(derivation, **given)
+        return self._checked[key]
+
+    def gradients(self, model: str) -> tuple[Derived, Checked]:
+        """The equations of a model's gradients, and those beside autograd."""
+        if model not in self._differentiated:
+            self.progress(f"differentiating {model}")
+            found = gradients(_spec(model))
+            self._differentiated[model] = found, check_gradients(found, _spec(model))
+        return self._differentiated[model]
+
+    def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:
+        """What a model in use keeps at these sizes, with its weights in a format."""
+        key = (*_key(model, sizes, {}), weights)
+        if key not in self._used:
+            self.progress(f"weights, keys and values of {' '.join(key)}")
+            self._used[key] = inference(load(model), dict(sizes), weights_in=weights)
+        return self._used[key]
+
+    def read_each_token(self, model: str, sizes: Mapping[str, int], weights: str) -> int:
+        """Bytes of weights that a token takes: all but tables, of which it looks up a row."""
+        tables = {line.what for line in self.inference(model, sizes, "int8").weights.lines if line.because.startswith("a table")}
+        return sum(line.value for line in self.inference(model, sizes, weights).weights.lines if line.what not in tables)
+
+    def value(self, model: str, quantity: str, sizes: Mapping[str, int], **options: str) -> int:
+        """One quantity at these sizes, from a derivation that keeps its own."""
+        return self.derive(model, None, **options)[quantity].at(**dict(sizes))
+
+
+def _spec(model: str) -> Spec:
+    return own_spec(model) or load(model)
+
+
+def _key(model: str, sizes: Mapping[str, int], options: Mapping[str, str]) -> tuple[str, ...]:
+    """The model, its sizes and the options that are not as usual, as words."""
+    usual = made().to_json()
+    asked = {name: value for name, value in made(**options).to_json().items() if value != usual.get(name)}
+    return model, *(f"{name}={value}" for name, value in (*sizes.items(), *asked.items()))

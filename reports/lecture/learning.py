@@ -1,0 +1,209 @@
+"""Claims on initialisation, optimizers, checkpoints and activation checkpointing."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from reports.lecture.claim import Topic
+from reports.lecture.lab import Lab
+from reports.lecture.runs import experiment, resumed
+from reports.lecture.sources import YEAR, source
+from reports.lecture.verdicts import APPROXIMATE, SOURCE, Finding, convention, number, readings, same, true, yes
+
+LEARNING = Topic("Initialisation, optimizers and checkpoints")
+_D = 16384
+_GPT2 = {"B": 8, "T": 1024}
+
+
+def variance(width: int, of_weights: Fraction = Fraction(1)) -> Fraction:
+    """Variance of a sum of ``width`` products of independent numbers of mean 0: x has variance 1, the weights ``of_weights``."""
+    return width * of_weights
+
+
+def agrees(found: dict[str, float], expected: Fraction) -> bool:
+    """Whether a sampled variance lies within three standard errors of the expected one."""
+    return abs(found["variance"] - float(expected)) < 3 * found["error"]
+
+
+def _sampled(found: dict[str, float]) -> str:
+    return f"sampled {found['variance']:.5g} ± {found['error']:.2g}"
+
+
+@LEARNING.claim("init-var", "With weights drawn from N(0, 1) each output has mean 0 and variance input_dim.")
+def _(_: Lab) -> Finding:
+    found, expected = experiment("output_variance", _D), variance(_D)
+    because = f"a sum of {_D} products, each of variance 1, has variance {expected}; {_sampled(found)}"
+    return true(agrees(found, expected), expected, because, "the variance of a sum of products; 64 × 64 outputs of a real product sampled")
+
+
+@LEARNING.claim("init-128", "Outputs are then within about ±sqrt(16384) = ±128.")
+def _(_: Lab) -> Finding:
+    found = experiment("output_variance", _D)
+    inside = math.erf(1 / math.sqrt(2))
+    because = (
+        f"128 is their standard deviation; {inside:.1%} of normal numbers lie within one ({found['within']:.1%} of those sampled), the "
+        "others beyond"
+    )
+    return readings(
+        math.isqrt(_D) ** 2 == _D and math.isqrt(_D) == 128, inside > 0.95, 128, because, "the standard deviation; outputs sampled"
+    )
+
+
+@LEARNING.claim("init-rescale", "Weights divided by sqrt(input_dim) make the outputs' size independent of input_dim.")
+def _(_: Lab) -> Finding:
+    found = {d: experiment("output_variance", d, 1 / math.sqrt(d)) for d in (256, _D)}
+    holds = all(agrees(f, variance(d, Fraction(1, d))) for d, f in found.items())
+    because = f"variance D · 1/D = 1 for every D; {', '.join(f'{_sampled(f)} at D = {d}' for d, f in found.items())}"
+    return true(holds, 1, because, "the variance of a sum of products; sampled at D = 256 and 16384")
+
+
+@LEARNING.claim("init-004-xavier", "Up to a constant that is Xavier initialisation.")
+def _(_: Lab) -> Finding:
+    ratios = {(i, o): experiment("xavier_variance", i, o) * i for i, o in ((1024, 1024), (1024, 256))}
+    square, narrow = ratios.values()
+    because = (
+        f"Xavier's variance is 2/(in + out): over 1/in it is {square:.2f} for 1024 → 1024 and {narrow:.2f} for 1024 → 256, so the "
+        "factor hangs on the shape"
+    )
+    found = readings(
+        abs(square - 1) < 0.02, abs(narrow - square) < 0.02, round(narrow, 2), because, "torch.nn.init.xavier_normal_ sampled at two shapes"
+    )
+    exact = abs(narrow - 2 * 1024 / (1024 + 256)) < 0.02
+    return Finding(APPROXIMATE, found.value, found.unit, found.because, found.computed_by) if exact and found.verdict != "holds" else found
+
+
+def _truncated(name: str, says: str) -> None:
+    @LEARNING.claim(name, says)
+    def _(_: Lab) -> Finding:
+        std = 1 / math.sqrt(_D)
+        beyond = math.erfc(3 / std / math.sqrt(2))
+        found = experiment("output_variance", _D, std, cut=3.0)
+        because = (
+            f"a and b are absolute: with a standard deviation of {std:g} they lie at {3 / std:g} of it, beyond which the chance of a "
+            "number is"
+            f" {beyond:g}; the largest weight drawn is {found['largest weight'] / std:.1f} deviations. For 3 of them a and b must be ±3·std"
+        )
+        return readings(
+            found["largest weight"] <= 3,
+            beyond > 0,
+            f"±{3 / std:g} standard deviations",
+            because,
+            "torch.nn.init.trunc_normal_ sampled; the normal tail",
+        )
+
+
+_truncated("init-trunc", "Weights of standard deviation 1/sqrt(16384) are cut off at three standard deviations by a = -3, b = 3.")
+_truncated("init-trunc-reason", "The cut at ±3 is there so that no extreme value occurs.")
+
+
+@LEARNING.claim("opt-adagrad-step", "AdaGrad divides by sqrt(g2 + 1e-5).")
+def _(lab: Lab) -> Finding:
+    report = lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec")
+    steps = {g: experiment("adagrad_eps", g) for g in (1.0, 0.001)}
+    off = {g: a / b for g, (a, b) in steps.items()}
+    because = (
+        f"the lecture's own class does (a real step of it: {report['flops.optimizer.total'].verdict}); torch adds 1e-10 outside the "
+        "root: the first step is"
+        f" {off[1.0]:.6f} of torch's for a gradient of 1 and {off[0.001]:.2f} for 0.001"
+    )
+    return convention(
+        abs(off[1.0] - 1) < 1e-4, "epsilon inside the root", because, "one step of both in float64; check cruncher with optimizer spec"
+    )
+
+
+@LEARNING.claim("opt-momentum", "Momentum is SGD with an exponential average of the gradients.")
+def _(_: Lab) -> Finding:
+    worst = experiment("momentum_is_average")
+    because = (
+        f"torch's buffer is that average over 1 − β, ten times as large at β = 0.9, step by step (largest difference {worst:.0e}); the "
+        "learning rate takes up the factor"
+    )
+    return true(worst < 1e-12, "average / (1 − β)", because, "ten steps of torch.optim.SGD and of the average in float64")
+
+
+@LEARNING.claim("opt-adagrad-avg", "AdaGrad is SGD with an average over squared gradients.")
+def _(_: Lab) -> Finding:
+    found = experiment("adagrad_state")
+    because = (
+        f"its state is their sum ({yes(found['sum'])}), not their average ({yes(found['average'])}), so steps shrink for ever; RMSProp"
+        " averages"
+    )
+    return true(found["average"], "a sum", because, "ten steps of torch.optim.Adagrad: its state beside sum and average")
+
+
+@LEARNING.claim("opt-adam", "Adam is RMSProp with momentum.")
+def _(_: Lab) -> Finding:
+    found = experiment("adam_parts", 3000)
+    because = (
+        f"its two averages are theirs ({yes(found['moments'])}), and its step corrects their bias: {found['first']:.3f} of the uncorrected "
+        f"step at first, {found['last']:.3f} after 3000"
+    )
+    if not found["moments"]:
+        return true(False, found["last"], because, "3000 steps of torch.optim.Adam and of both averages")
+    return number(
+        "1.00", found["last"], because, "3000 steps of torch.optim.Adam and of both averages in float64", unit="of the uncorrected step"
+    )
+
+
+@LEARNING.claim("opt-adam-2014", "Adam appeared in 2014.")
+def _(_: Lab) -> Finding:
+    found = source("adam")
+    because = f"{found.words}: its identifier is of {found.year}"
+    return true(found.year == 2014, found.year, because, "arXiv identifier", unit=YEAR, rests_on=SOURCE)
+
+
+@LEARNING.claim("opt-state-004", "AdaGrad has to store the squared gradients.")
+def _(lab: Lab) -> Finding:
+    state, parameters = (
+        lab.value("cruncher", q, {"B": 2, "D": 4, "L": 2}, optimizer="spec") for q in ("optimizer_state.bytes", "parameters.bytes")
+    )
+    kept = experiment("adagrad_state")["sum"]
+    because = f"their running sum ({yes(kept)}), one number for each parameter: {state} bytes of state for {parameters} of weights"
+    return true(
+        kept and state == parameters, state, because, "derive cruncher with optimizer spec; ten steps of torch.optim.Adagrad", unit="bytes"
+    )
+
+
+@LEARNING.claim("opt-lr-unused", "The training loop makes its SGD with the learning rate that it was given, 0.01.")
+def _(_: Lab) -> Finding:
+    usual, other = (experiment("trained", steps=20, given_lr=rate) for rate in (0.01, 0.1))
+    same_run = usual["losses"] == other["losses"]
+    because = (
+        f"the rate is written into the call: given {other['given']} it still uses {other['used']}, and both trainings have the same "
+        f"losses ({yes(same_run)})"
+    )
+    return readings(usual["used"] == 0.01, not same_run, other["used"], because, "the loop run twice, given 0.01 and 0.1")
+
+
+@LEARNING.claim("ckpt-activation", "Activation checkpointing saves memory by computing activations again.")
+def _(lab: Lab) -> Finding:
+    kept = [lab.value("gpt2", "activations.bytes", _GPT2, checkpointing=how) for how in ("none", "block")]
+    again = [lab.value("gpt2", "flops.backward.recompute", _GPT2, checkpointing=how) for how in ("none", "block")]
+    because = (
+        f"GPT-2 at B = 8, T = 1024, every block again: {kept[1]:,} bytes in place of {kept[0]:,}, and {again[1] - again[0]:,} FLOP more"
+    )
+    return true(kept[1] < kept[0] and again[1] > again[0], kept[1], because, "derive gpt2 with and without checkpointing", unit="bytes")
+
+
+@LEARNING.claim("act-why", "Activations are kept because the gradient of a layer's weights depends on its input.")
+def _(lab: Lab) -> Finding:
+    saved = [s for s in lab.derive("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec").saved if "mm" in s.operator]
+    reasons = sorted({s.because for s in saved})
+    because = f"of {sum(s.number for s in saved)} tensors kept for products each is needed so: {'; '.join(reasons)}"
+    return same(["dB = Aᵀ dy needs A"], reasons, because, "derive cruncher: why each tensor is kept", value="dW = Xᵀ dY needs X")
+
+
+@LEARNING.claim("ckpt-save", "A checkpoint has to hold the state of the optimizer as well as the model.")
+def _(_: Lab) -> Finding:
+    whole, without = resumed(), resumed("optimizer")
+    because = (
+        f"training resumed from all of it differs in {len(whole)} tensors from training at a stretch, and without the optimizer's state "
+        f"in {len(without)}"
+    )
+    return true(
+        not whole and bool(without),
+        "model, optimizer, iteration",
+        because,
+        "a real training resumed from a file, with and without the optimizer's state",
+    )

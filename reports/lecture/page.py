@@ -1,0 +1,108 @@
+"""The document model of the audited lecture: everything its page says, with every number already written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reports.page.model import Badge, Command, Formula, RuleRow, StepView
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    id: str
+    notes: str
+    says: str
+    badge: Badge
+    value: str
+    because: str
+    computed_by: str
+    rests_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    number: str
+    anchor: str
+    title: str
+    count: str
+    claims: tuple[ClaimRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeView:
+    about: str
+    right: tuple[tuple[str, str, Badge], ...]
+    others: tuple[tuple[str, str, Badge], ...]
+    settled: str
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """One line of a short calculation: a formula, the same with numbers, its value and the reason."""
+
+    what: str
+    left: Formula
+    formula: Formula
+    substituted: Formula
+    value: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReckoningView:
+    title: str
+    givens: tuple[tuple[Formula, str, str, str], ...]
+    lines: tuple[LineView, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedView:
+    title: str
+    sizes: str
+    steps: tuple[StepView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    what: str
+    derived: str
+    measured: str
+    badge: Badge
+    instrument: str
+    tolerance: str
+
+
+@dataclass(frozen=True, slots=True)
+class SystemView:
+    number: str
+    anchor: str
+    title: str
+    asks: str
+    rows: tuple[tuple[str, str, str], ...]
+    reckonings: tuple[ReckoningView, ...]
+    derived: tuple[DerivedView, ...]
+    equations: tuple[str, ...]
+    checks: tuple[CheckView, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LecturePage:
+    """The whole audit, ready to write. ``inputs`` is a line from which it can be made again."""
+
+    model: str
+    step: str
+    subtitle: str
+    sizes: str
+    date: str
+    tally: tuple[tuple[Badge, str, str], ...]
+    disputes: tuple[DisputeView, ...]
+    topics: tuple[TopicView, ...]
+    systems: tuple[SystemView, ...]
+    rules: tuple[RuleRow, ...]
+    provenance: tuple[tuple[str, str], ...]
+    commands: tuple[Command, ...]
+    sections: Mapping[str, str]
+    inputs: str = ""

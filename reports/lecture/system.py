@@ -1,0 +1,186 @@
+"""A system of the lecture worked out: what it gives, the steps that lead there, and what a real run says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from calc.derive.result import Step
+from calc.derive.to_json import number
+from calc.mathematics.autodiff.derived import Derived as Gradients
+from calc.mathematics.gradients import Checked as Differentiated
+from calc.pipeline.check import Report
+from calc.symbolic.worked import Reckoning
+from calc.units import Unit
+from reports.lecture.lab import Lab
+
+EXACT, WITHIN, FAILED, NOT_MEASURED = "exact", "within", "failed", "not measured"
+Value = int | float | Fraction | str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One answer: what, how much, and why."""
+
+    what: str
+    value: Value
+    unit: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Something derived beside the same measured. ``tolerance`` and the reason for it stand where equality is impossible."""
+
+    what: str
+    derived: Value
+    measured: Value | None
+    verdict: str
+    instrument: str
+    tolerance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The steps of one quantity of a model, at ``sizes``."""
+
+    model: str
+    quantity: str
+    unit: Unit
+    sizes: Mapping[str, int]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A system's content, before it is written."""
+
+    rows: tuple[Row, ...]
+    reckonings: tuple[Reckoning, ...] = ()
+    derived: tuple[Derived, ...] = ()
+    checks: tuple[Checked, ...] = ()
+    notes: tuple[str, ...] = ()
+    equations: tuple[Gradients, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return all(check.verdict != FAILED for check in self.checks)
+
+
+Work = Callable[[Lab], Worked]
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One of the lecture's systems, by number. ``asks`` is what it must give."""
+
+    number: int
+    name: str
+    title: str
+    asks: str
+    work: Work = field(repr=False)
+
+
+def equal(what: str, derived: Value, measured: Value, instrument: str) -> Checked:
+    """Exact or failed."""
+    return Checked(what, derived, measured, EXACT if derived == measured else FAILED, instrument)
+
+
+def near(what: str, derived: float, measured: float, off: float, instrument: str, why: str) -> Checked:
+    """Within ``off`` of what is derived, or failed; ``why`` says what equality is impossible for."""
+    verdict = WITHIN if abs(measured - derived) <= off else FAILED
+    return Checked(what, derived, float(f"{measured:.4g}"), verdict, instrument, f"±{off:.2g}: {why}")
+
+
+def unmeasured(what: str, derived: Value, why: str) -> Checked:
+    return Checked(what, derived, None, NOT_MEASURED, why)
+
+
+def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
+    """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
+    at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
+    found = []
+    for name in quantities:
+        v = report[name]
+        instrument = v.instrument or v.because
+        found.append(Checked(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
+    return tuple(found)
+
+
+def from_autograd(model: str, found: Differentiated) -> tuple[Checked, ...]:
+    """The derived equations of gradients, run in numpy, beside autograd and central differences."""
+    checks = []
+    for trial in found.trials:
+        at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
+        verdict, said = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
+        tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
+        checks.append(
+            Checked(f"gradients of {model} at {at}", "autograd's", said, verdict, "autograd and central differences in float64", tolerance)
+        )
+    return tuple(checks)
+
+
+def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[Derived, ...]:
+    """The derivation's own steps of some of its quantities."""
+    found = lab.derive(model, sizes, **options)
+    return tuple(Derived(model, q, found[q].unit, found.sizes, tuple(s for s in found.steps if s.quantity == q)) for q in quantities)
+
+
+def to_json(system: System, worked: Worked) -> dict[str, Any]:
+    """A system as plain data."""
+    from calc.symbolic.tree import text
+
+    return {
+        "number": system.number,
+        "name": system.name,
+        "title": system.title,
+        "asks": system.asks,
+        "answers": [{"what": r.what, "value": plain(r.value), "unit": r.unit or None, "because": r.because} for r in worked.rows],
+        "calculations": [r.to_json() for r in worked.reckonings],
+        "derivations": [
+            {
+                "model": d.model,
+                "quantity": d.quantity,
+                "sizes": {name: number(size) for name, size in d.sizes.items()},
+                "steps": [
+                    {
+                        "title": s.title,
+                        "rule": s.rule,
+                        "before": text(s.before),
+                        "after": text(s.after),
+                        "because": s.because,
+                        "value": number(s.value),
+                    }
+                    for s in d.steps
+                ],
+            }
+            for d in worked.derived
+        ],
+        "checks": [
+            {
+                "what": c.what,
+                "derived": plain(c.derived),
+                "measured": None if c.measured is None else plain(c.measured),
+                "verdict": c.verdict,
+                "instrument": c.instrument,
+                "tolerance": c.tolerance or None,
+            }
+            for c in worked.checks
+        ],
+        "notes": list(worked.notes),
+    }
+
+
+def plain(value: object) -> int | float | str | bool | None:
+    """A value as JSON can carry it: integers that a double cannot hold are strings, fractions the nearest number."""
+    if isinstance(value, Fraction):
+        value = int(value) if value.denominator == 1 else float(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) >= 2**53:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number(value)
+    assert value is None or isinstance(value, bool | float | str)  # what a finding or an answer may hold
+    return value

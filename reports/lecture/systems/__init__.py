@@ -1,0 +1,19 @@
+"""The twenty systems of the lecture, each worked out by the product and checked against real runs."""
+
+from __future__ import annotations
+
+from calc.errors import BadInputError
+from reports.lecture.system import System
+from reports.lecture.systems import learning, models, operations, scale
+
+SYSTEMS: tuple[System, ...] = tuple(
+    sorted((*scale.SYSTEMS, *operations.SYSTEMS, *models.SYSTEMS, *learning.SYSTEMS), key=lambda system: system.number)
+)
+
+
+def system(number: int) -> System:
+    """The system of that number."""
+    for found in SYSTEMS:
+        if found.number == number:
+            return found
+    raise BadInputError(f"no system {number}: there are 1 to {len(SYSTEMS)}")

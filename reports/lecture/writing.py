@@ -1,0 +1,332 @@
+"""The audited lecture as a page: every number written once, read by the Markdown and HTML writers; and the three files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from calc.symbolic import tree as display
+from calc.symbolic.tree import Display, Name, Number, Product, Sum
+from calc.symbolic.worked import Reckoning
+from reports.cli import job
+from reports.lecture.audit import Audit, Audited, audit, to_json
+from reports.lecture.lab import Lab
+from reports.lecture.page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
+from reports.lecture.sources import YEAR, notes
+from reports.lecture.system import Checked, Derived, System, Worked
+from reports.lecture.system import to_json as system_json
+from reports.lecture.systems import SYSTEMS
+from reports.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
+from reports.page import rules
+from reports.page.chapters import known_sizes
+from reports.page.gradients import entries
+from reports.page.inputs import Inputs
+from reports.page.model import Badge, Command
+from reports.page.parts import BADGES, formula, sentence, sizes_text
+from reports.page.steps import Anchors, step_view
+from reports.typeset import expressions, numbers
+from reports.typeset.numbers import NBSP
+from reports.writers import html, markdown
+from reports.writers.render import Look
+
+SECTIONS = {
+    "verdicts": "Verdicts",
+    "contradictions": "Contradictions among the notes",
+    "claims": "Claims",
+    "systems": "Systems",
+    "rules": "Rules used",
+    "provenance": "Provenance",
+    "commands": "Commands",
+}
+VERDICT_BADGES = {
+    HOLDS: Badge("✓", HOLDS, "good"),
+    ROUNDED: Badge("✓", ROUNDED, "good"),
+    APPROXIMATE: Badge("≈", APPROXIMATE, "open"),
+    MISLEADING: Badge("!", MISLEADING, "bad"),
+    WRONG: Badge("×", WRONG, "bad"),
+    CONVENTION: Badge("○", CONVENTION, "proved"),
+    UNCHECKED: Badge("?", UNCHECKED, "open"),
+}
+MEANINGS = {
+    HOLDS: "what was computed equals what is claimed, or makes the statement true",
+    ROUNDED: "equal when rounded to the digits in which the claim is written",
+    APPROXIMATE: "off by no more than a stated part: 5 % unless the claim is a rule of thumb, then 25 %; or right up to a stated factor",
+    MISLEADING: "true as written, false as it will be understood; or one part true and another false",
+    WRONG: "what was computed contradicts it",
+    CONVENTION: "a choice of words or a judgement; what was computed beside it contradicts nothing",
+    UNCHECKED: "no computation here can decide it; what could be computed beside it stands in the reason",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an audit. ``ok``: no check of a system failed."""
+
+    audit: Audit
+    systems: tuple[tuple[System, Worked], ...]
+    files: tuple[Path, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(worked.ok for _, worked in self.systems)
+
+
+LOOK = Look("lecture.j2")
+
+# -- making it ---------------------------------------------------------------------------------------------------------------------
+
+
+def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
+    """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
+    job.write_all(directory, {})  # a folder that cannot be made is refused before minutes of work
+    outcome, texts = make(progress)
+    return replace(outcome, files=job.write_all(directory, texts))
+
+
+def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[Outcome, dict[str, str]]:
+    """The audit, and its texts by file name; with ``stamp`` those of that day, under the versions noted then."""
+    lab = Lab(progress)
+    found = audit(lab, progress=progress)
+    worked = []
+    for system in SYSTEMS:
+        progress(f"system {system.number}: {system.title}")
+        worked.append((system, system.work(lab)))
+    outcome = Outcome(found, tuple(worked), ())
+    inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
+    page = build(found, tuple(worked), inputs)
+    return outcome, {
+        "lecture.md": markdown.write(page, LOOK),
+        "lecture.html": html.write(page, LOOK),
+        "lecture.json": job.json_text({**document(outcome), "provenance": dict(page.provenance), **job.carried(inputs)}),
+    }
+
+
+def build(found: Audit, systems: tuple[tuple[System, Worked], ...], inputs: Inputs) -> LecturePage:
+    anchors = Anchors()
+    count = len(found.claims)
+    checks = [check for _, worked in systems for check in worked.checks]
+    failed = sum(c.verdict == "failed" for c in checks)
+    return LecturePage(
+        model="Stanford CS336, lecture 2",
+        step="the claims of its notes",
+        subtitle=f"{numbers.integer(count)} claims of five sets of public notes, restated in our words and computed anew;"
+        f" {len(systems)} systems, derived and checked",
+        sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
+        date=inputs.date,
+        tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in found.tally.items()),
+        disputes=tuple(_disputes(found)),
+        topics=tuple(_topics(found)),
+        systems=tuple(_system(system, worked, anchors) for system, worked in systems),
+        rules=rules.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
+        provenance=tuple((name, inputs.environment.get(name, value)) for name, value in provenance()),
+        commands=(
+            Command("Make this report again, from nothing but the installed program:", "napkin lecture -o ."),
+            Command("The number formats, one at a time:", "napkin dtype fp16 0.01"),
+            Command(
+                "A model's step in full, with every step of the derivation:", "napkin derive cruncher -d B=2 -d D=4 -d L=2 --optimizer spec"
+            ),
+        ),
+        sections=SECTIONS,
+        inputs=inputs.text(),
+    )
+
+
+def _date() -> str:
+    """No date of its own: the file is the same whenever it is made, unless SOURCE_DATE_EPOCH says otherwise."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat() if fixed and fixed.isdigit() else "demand"
+
+
+def provenance() -> Iterator[tuple[str, str]]:
+    """Versions here, and what else there is to know of how the audit is made."""
+    from importlib import metadata
+
+    yield "napkin", job.version()
+    for name in ("torch", "numpy", "sympy"):
+        yield name, metadata.version(name).partition("+")[0]
+    yield "chance", "every experiment is seeded with 0; no time that was measured is in these files"
+    yield "sources", "calc/data/hardware.toml for accelerators, calc/data/lecture_sources.toml for papers, laws and figures of others"
+
+
+def _prose(text: str) -> str:
+    """A sentence whose expressions are written as people write them: ``2·B·D²`` for ``2*B*D**2``."""
+    powers = re.sub(r"\*\*(\d+)", lambda found: found[1].translate(_POWERS), text)
+    return sentence(re.sub(r"(?<=[\w)])\*(?=[\w(])", "·", powers))
+
+
+def _topics(found: Audit) -> Iterator[TopicView]:
+    by_topic: dict[str, list[Audited]] = {}
+    for c in found.claims:
+        by_topic.setdefault(c.topic, []).append(c)
+    for number, (title, claims) in enumerate(by_topic.items(), 1):
+        yield TopicView(str(number), f"topic-{number}", title, f"{len(claims)} claims", tuple(map(_claim, claims)))
+
+
+def _claim(c: Audited) -> ClaimRow:
+    f = c.finding
+    return ClaimRow(
+        id=c.claim.id,
+        notes=_notes(c.claim.id),
+        says=c.claim.says,
+        badge=VERDICT_BADGES[f.verdict],
+        value=shown(f.value, f.unit),
+        because=_prose(f.because),
+        computed_by=f.computed_by,
+        rests_on=f.rests_on,
+    )
+
+
+def _notes(name: str) -> str:
+    """Where a claim stands: ``note 002``, ``notes 002, 003``."""
+    found = notes()[name]
+    return f"note{'s' if len(found) > 1 else ''}{NBSP}{', '.join(found)}"
+
+
+def _disputes(found: Audit) -> Iterator[DisputeView]:
+    def seen(names: Iterable[str]) -> tuple[tuple[str, str, Badge], ...]:
+        return tuple((name, _notes(name), VERDICT_BADGES[found[name].finding.verdict]) for name in names)
+
+    for s in found.settled:
+        yield DisputeView(s.dispute.about, seen(s.right), seen(s.others), sentence(s.dispute.settled))
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------------------
+
+
+def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
+    return SystemView(
+        number=str(system.number),
+        anchor=f"system-{system.number:02}",
+        title=system.title,
+        asks=sentence(f"It gives {system.asks}"),
+        rows=tuple((r.what, shown(r.value, r.unit), _prose(r.because)) for r in worked.rows),
+        reckonings=tuple(map(_reckoning, worked.reckonings)),
+        derived=tuple(_derived(f"{system.number}.{i}", d, anchors) for i, d in enumerate(worked.derived, 1)),
+        equations=equations(worked),
+        checks=tuple(map(_check, worked.checks)),
+        notes=tuple(_prose(note) for note in worked.notes),
+    )
+
+
+def equations(worked: Worked) -> tuple[str, ...]:
+    """The equations of a forward and of its gradients, from the loss back."""
+    return tuple(str(entry.equation) for found in worked.equations for entry in entries(found))
+
+
+def _document(system: System, worked: Worked) -> dict[str, Any]:
+    return {**system_json(system, worked), "equations": list(equations(worked))}
+
+
+def _reckoning(found: Reckoning) -> ReckoningView:
+    values: dict[str, Fraction] = {g.letter: g.value for g in found.givens}
+    lines = []
+    for line in found.lines:
+        tree = expressions.parse(line.expr)
+        put = _numbers_in(tree, values)
+        lines.append(
+            LineView(
+                line.meaning,
+                formula(expressions.parse(line.letter)),
+                formula(tree),
+                formula(put),
+                shown(line.value, line.unit),
+                _prose(line.because),
+            )
+        )
+        values[line.letter] = line.value
+    givens = tuple(
+        (formula(expressions.parse(g.letter)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
+        for g in found.givens
+    )
+    return ReckoningView(found.name, givens, tuple(lines), tuple(_prose(n) for n in found.notes))
+
+
+def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
+    """A line with the number of each letter in its place."""
+    match tree:
+        case Name(name):
+            return _number_leaf(values[name])
+        case Sum(terms):
+            return Sum(tuple(_numbers_in(t, values) for t in terms))
+        case Product(factors):
+            return Product(tuple(_numbers_in(f, values) for f in factors))
+        case display.Fraction(top, bottom):
+            return display.Fraction(_numbers_in(top, values), _numbers_in(bottom, values))
+    return tree
+
+
+def _number_leaf(value: Fraction) -> Display:
+    """An integer, a decimal where it is one, else a fraction."""
+    if value.denominator == 1:
+        return Number(int(value))
+    decimal = str(float(value))
+    return Name(decimal) if Fraction(decimal) == value else display.Fraction(Number(value.numerator), Number(value.denominator))
+
+
+def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
+    sizes = {**found.sizes, **_quotients(found)}
+    views = tuple(
+        step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1])
+        for i, step in enumerate(found.steps, 1)
+    )
+    return DerivedView(f"{found.quantity} of {found.model}: {len(views)} steps", sizes_text(found.sizes), views)
+
+
+def _quotients(found: Derived) -> dict[str, int]:
+    """Quotients that a record names itself, as ``d_per_h``."""
+
+    sized: Any = SimpleNamespace(sizes=dict(found.sizes))  # all of a derivation that is read for it
+    return known_sizes(sized, (tree for s in found.steps for tree in (s.before, s.after)))
+
+
+def _check(c: Checked) -> CheckView:
+    measured = "not measured" if c.measured is None else shown(c.measured)
+    return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.tolerance or "–")
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------------------
+
+_LARGEST = 10**15
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def shown(value: Any, unit: str = "") -> str:
+    """A number as it is read: integers in groups of three, large and small ones by their power of ten, six figures of others; a year as
+    it is."""
+    if unit == YEAR:
+        return str(value)
+    text = value if isinstance(value, str) else _number(Fraction(str(value)) if isinstance(value, float) else Fraction(value))
+    return f"{text}{NBSP}{unit}" if unit and unit != "1" else text
+
+
+def _number(value: Fraction) -> str:
+    if value.denominator == 1 and abs(value) < _LARGEST:
+        return numbers.integer(int(value))
+    if not value:
+        return "0"
+    digits = f"{Decimal(value.numerator) / Decimal(value.denominator):.6e}"
+    mantissa, _, power = digits.partition("e")
+    exponent = int(power)
+    if -4 <= exponent < 6:
+        return f"{float(value):,.6g}".replace("-", numbers.MINUS)
+    mantissa = mantissa.rstrip("0").rstrip(".").replace("-", numbers.MINUS)
+    return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(_POWERS)}"
+
+
+def summary(found: Audit) -> str:
+    """The tally on one line."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in found.tally.items())
+
+
+def document(outcome: Outcome) -> dict[str, Any]:
+    """The audit as plain data, with the versions of what it was computed by."""
+    found = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
+    return {**found, "provenance": dict(provenance())}

@@ -1,0 +1,277 @@
+"""Derivation, checks and comparisons → ``Page``. Everything that a report says is decided and written here, once."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calc.derive.live_bytes import Timeline
+from calc.derive.quantities import absent
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import Comparison
+from calc.errors import BadInputError
+from calc.graph.exchanges import headlines, in_force
+from calc.graph.step import DimRecord
+from calc.hardware.accelerators import Accelerator
+from calc.options import TRAIN
+from calc.performance.records import Evidence
+from calc.symbolic import tree as display
+from calc.symbolic.tree import Display
+from reports.figures.drawn import UNDRAWN, UNNAMED, figures
+from reports.figures.shapes import Figure
+from reports.page import rules
+from reports.page.chapters import chapter, known_sizes, place, trees
+from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
+from reports.page.coverage import coverage
+from reports.page.inputs import Inputs
+from reports.page.memory import memory
+from reports.page.model import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
+from reports.page.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
+from reports.page.peak_candidates import Moments, letters
+from reports.page.records import recorded
+from reports.page.sensitivity import crossover, dominant, doubled, doublings, elsewhere, thumbs
+from reports.page.steps import Anchors, is_maximum, referred
+from reports.typeset import expressions, latex, numbers
+from reports.typeset.wording import Stated, declared, headline, in_words, stated
+
+SECTIONS = {
+    "answers": "Questions and answers",
+    "assumptions": "Assumptions",
+    "symbols": "Symbols",
+    "derivation": "Derivation",
+    "memory": "Memory over the step",
+    "sensitivity": "Sensitivity",
+    "textbook": "Rules of thumb",
+    "checks": "Checks",
+    "time": "Time",
+    "coverage": "Coverage",
+    "not-covered": "Not covered",
+    "rules": "Rules used",
+    "provenance": "Provenance",
+    "commands": "Commands",
+}
+
+
+def build(
+    derivation: Derivation,
+    checks: Any = None,
+    comparisons: Sequence[Comparison] = (),
+    commands: Sequence[Command] = (),
+    given: Mapping[str, int] | None = None,
+    unchecked: str = "",
+    timeline: Timeline | None = None,
+    untimed: str = "",
+    moved: bool = True,
+    inputs: Inputs | None = None,
+    evidence: Evidence | None = None,
+    device: Accelerator | None = None,
+    roof: Figure = UNNAMED,
+) -> Page:
+    """The page of a derivation.
+
+    ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
+    ``untimed`` why no ``timeline``. ``moved`` asks what changes at other sizes, and for figures, which
+    takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is
+    recorded of real runs of the step. ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
+    """
+    mode = derivation.options.get("mode", TRAIN)
+    names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
+    verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
+    moves = derivation.takeovers if moved else ()
+    shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
+    sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), Moments()
+    decided = [dim.name for dim in derivation.dims if dim.decided_at]
+    exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
+    assumed = [a for a in derivation.assumptions if a not in exchanged]
+    counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
+    notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
+    twice = doubled(derivation) if moved else {}
+    told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
+    chapters = referred(told)
+    derived = [step for step in derivation.steps if step.quantity in names]
+    return Page(
+        model=derivation.model,
+        headline=headline(derivation.specialized, derivation.sizes),
+        step=STEPS[mode],
+        subtitle=_subtitle(derivation.options),
+        sizes=sizes_text(derivation.sizes),
+        date=inputs.noted if inputs is not None else today(),
+        tiles=tuple(_tile(name, question, derivation, verdicts, _other_sizes(derivation, checks)) for name, question in ANSWERS),
+        tally=_tally(checks, unchecked),
+        exchanged=checks.exchanged if checks is not None else tuple(headlines(derivation.assumptions)),
+        answers=tuple(_answer(c) for c in chapters),
+        assumptions=tuple(_assumption(s, decided) for s in stated((*declared(derivation.dims, assumed), *assumed))),
+        conventions=tuple(AssumptionRow(None, *convention) for convention in counting),
+        notes=tuple(note if "\n" in note.strip() else sentence(note.strip()) for note in derivation.notes),
+        symbols=_symbols(derivation, given or {}, sizes, shown),
+        chapters=chapters,
+        steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
+        memory=memory(derivation, timeline, untimed, moves),
+        figures=figures(derivation, twice, comparisons, device, roof) if moved else UNDRAWN,
+        dominant=tuple(dominant(derivation)),
+        doublings=doublings(derivation, twice),
+        crossover=crossover(derivation),
+        thumbs=tuple(thumbs(comparisons, derivation, sizes, anchors)),
+        thumbs_elsewhere=tuple(elsewhere(comparisons)),
+        checks=tuple(_check(v, notes) for v in verdicts.values()),
+        check_notes=tuple(notes),
+        certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
+        recorded=recorded(derivation, evidence),
+        not_covered=tuple(_not_covered(derivation, verdicts)),
+        rules=rules.used([*derived, *(step for c in comparisons for step in c.steps)]),
+        derivation_rules=rules.used(derived),
+        coverage=coverage(derivation.ledger),
+        provenance=tuple(_provenance(derivation, checks)),
+        commands=tuple(commands),
+        sections=SECTIONS,
+        inputs=inputs.text() if inputs is not None else "",
+    )
+
+
+def _subtitle(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in options.items())
+
+
+def today() -> str:
+    """Today, or the date that SOURCE_DATE_EPOCH fixes so that two runs give equal bytes."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH")
+    if not fixed:
+        return datetime.datetime.now(datetime.UTC).date().isoformat()
+    try:
+        return datetime.datetime.fromtimestamp(int(fixed), datetime.UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise BadInputError(f"SOURCE_DATE_EPOCH = {fixed[:40]!r} is not a time: give seconds since 1970 as an integer") from None
+
+
+def _other_sizes(derivation: Derivation, checks: Any) -> str:
+    """The sizes at which the checks ran, where they are not those of the answers: a small run stands for a large one."""
+    if checks is None:
+        return ""
+    return sizes_text({name: value for name, value in checks.sizes.items() if derivation.sizes.get(name) != value})
+
+
+def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[str, Any], at: str) -> Tile:
+    quantity = derivation.quantities.get(name)
+    if quantity is None or quantity.value is None:
+        reason = quantity.unknown if quantity is not None else "this derivation does not state it"
+        return Tile(question, None, reason, UNCHECKED, chapter_anchor(name) if quantity is not None else "answers")
+    verdict = badge(name, verdicts)
+    if at and name in verdicts:
+        verdict = replace(verdict, words=f"{verdict.words} at {at}")
+    if quantity.text is None:
+        verdict = replace(verdict, words=f"{verdict.words}; value at these sizes, no closed form")
+    return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
+
+
+def _tally(checks: Any, unchecked: str) -> Tally:
+    if checks is None:
+        return Tally(False, unchecked, (), "open", "")
+    count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
+    # Only what was measured counts as passed; what was proved without a measurement stands beside it.
+    counts = (
+        (numbers.integer(count["exact"] + count["within"]), "passed"),
+        (numbers.integer(count["proved"]), "proved, not measured"),
+        (numbers.integer(count["failed"]), "failed"),
+        (numbers.integer(count["not measured"]), "not measured"),
+    )
+    return Tally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
+
+
+def _answer(chapter: Chapter) -> Answer:
+    formula = chapter.here or chapter.formula
+    note = "; ".join(words for words in (chapter.note, f"where {chapter.where}" if chapter.where else "") if words)
+    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
+
+
+def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
+    """``decided`` are the sizes that data decide: what is expected of them is no condition of the closed forms."""
+    assumption = stated.assumptions[0]
+    if len(stated.assumptions) > 1:
+        return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
+    written = latex.relation(assumption.expr)
+    formula = Formula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
+    effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
+    if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
+        effect = GIVEN
+    return AssumptionRow(formula, "" if formula else in_words(assumption.expr), assumption.because, effect)
+
+
+def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[str, int], shown: Iterable[Display]) -> tuple[SymbolRow, ...]:
+    """A row for each symbol that some formula of the report shows, and for no other."""
+    used = set().union(*(expressions.names(tree) for tree in shown))
+    rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
+    known = {dim.name for dim in derivation.dims}
+    rows += [_undeclared(name, sizes) for name in sorted(used - known)]
+    for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step))).items():
+        meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
+        rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
+    if any(expressions.has_layers(tree) for tree in shown):
+        rows.append(SymbolRow(Formula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
+    return tuple(rows)
+
+
+def _symbol(dim: DimRecord, given: Mapping[str, int]) -> SymbolRow:
+    if dim.name in given:
+        source = "given"
+    elif dim.expr is not None:
+        source = f"{'always' if dim.tied else 'by default'} {dim.expr.replace('*', '·')}"
+    else:
+        source = "the model's default"
+    return SymbolRow(formula(display.Name(dim.name)), dim.meaning, "count", numbers.integer(dim.value), source)
+
+
+def _undeclared(name: str, sizes: Mapping[str, int]) -> SymbolRow:
+    value = sizes.get(name)
+    whole, _, part = name.partition("_per_")
+    return SymbolRow(formula(display.Name(name)), f"{whole} divided by {part}", "count", or_unknown(value), "named while tracing")
+
+
+def _check_note(verdict: Any) -> str:
+    """How it was measured, and what there is to say about it. Many verdicts share one note."""
+    because = verdict.because
+    if not verdict.instrument and because.startswith("no instrument"):
+        return str(because)
+    return f"{verdict.instrument or 'no instrument'}; {because}" if because else str(verdict.instrument or "no instrument")
+
+
+def _check(verdict: Any, notes: Sequence[str]) -> CheckRow:
+    both = verdict.derived is not None and verdict.measured is not None
+    return CheckRow(
+        quantity=verdict.quantity,
+        derived=or_unknown(verdict.derived),
+        measured="not measured" if verdict.measured is None else numbers.integer(verdict.measured),
+        difference=numbers.signed(verdict.derived - verdict.measured) if both else "unknown",
+        tolerance=str(verdict.tolerance) if verdict.measured is not None else "–",
+        badge=BADGES[verdict.verdict],
+        note=str(notes.index(_check_note(verdict)) + 1),
+    )
+
+
+def _not_covered(derivation: Derivation, verdicts: Mapping[str, Any]) -> Iterator[str]:
+    reasons = {name: absent(name, derivation.options) for name in derivation}
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        yield f"{', '.join(name for name in derivation if reasons[name] == reason)}: unknown, because {reason}."
+    for name in derivation:
+        if derivation[name].text is None and not reasons[name]:
+            is_unknown = derivation[name].value is None
+            yield f"{name} is unknown: {derivation[name].unknown}." if is_unknown else f"{name}: {derivation[name].reason}."
+    for v in verdicts.values():
+        if v.verdict == "not measured" and v.derived is not None:
+            yield f"{v.quantity} is derived and was not measured ({v.because or 'no instrument'})."
+    yield from NOT_COVERED
+
+
+def _provenance(derivation: Derivation, checks: Any) -> Iterable[tuple[str, str]]:
+    yield "model", derivation.model
+    yield "model's source", derivation.source
+    for name, value in derivation.options.items():
+        yield name, value
+    for name, value in derivation.provenance.items():
+        yield name, str(value)
+    measured = getattr(checks, "provenance", {}) if checks is not None else {}
+    for name, value in measured.items():
+        if derivation.provenance.get(name) != value:
+            yield f"check: {name}", str(value)

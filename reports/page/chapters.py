@@ -1,0 +1,184 @@
+"""The derivation of each quantity: its steps with numbers put in, its terms, its candidates, its closed form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from calc.derive.result import Candidate, Derivation, Quantity, Step
+from calc.derive.rules_of_thumb import Comparison
+from calc.symbolic import branches
+from calc.symbolic.tree import Display
+from reports.page.model import CandidateRow, Chapter, Formula, StepView
+from reports.page.parts import badge, chapter_anchor, formula, several, term_row
+from reports.page.peak_candidates import Moment, Moments, subscripted
+from reports.page.steps import Anchors, is_maximum, named, once, place_of, step_view
+from reports.typeset import expressions, numbers
+from reports.typeset.wording import in_case, largest_of
+from reports.typeset.wording import place as place
+
+# What neither the parameters nor peak memory nor the matrix products of a step rest on. A page that has to stay light leaves their steps
+# to the other formats.
+ASIDE = frozenset({
+    "parameters.bytes", "gradients.bytes", "checkpoint.bytes",
+    "flops.forward.elementwise", "flops.backward.elementwise", "flops.optimizer.elementwise",
+    "flops.forward.causal", "flops.backward.causal", "flops.backward.recompute",
+    "bytes_moved.forward", "bytes_moved.backward", "bytes_moved.optimizer",
+})  # fmt: skip
+
+
+def known_sizes(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
+    """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h) and that the formulas show."""
+    sizes = dict(derivation.sizes)
+    for tree in shown:
+        for name in expressions.names(tree) - set(sizes):
+            whole, _, part = name.partition("_per_")
+            divisor = int(part) if part.isdigit() else sizes.get(part, 0)
+            if whole in sizes and divisor and sizes[whole] % divisor == 0:
+                sizes[name] = sizes[whole] // divisor
+    return sizes
+
+
+def trees(derivation: Derivation, comparisons: Iterable[Comparison] = ()) -> Iterator[Display]:
+    """Every formula that the derivation and its comparisons show."""
+    for step in (*derivation.steps, *(step for comparison in comparisons for step in comparison.steps)):
+        yield from (step.before, step.after)
+    for name in derivation:
+        quantity = derivation[name]
+        if quantity.text is not None:
+            yield expressions.parse(branches.at_hand(quantity.text, derivation.sizes))
+
+
+def chapter(
+    number: int,
+    quantity: Quantity,
+    derivation: Derivation,
+    verdicts: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    anchors: Anchors,
+    all_moments: Moments,
+) -> Chapter:
+    steps = [s for s in derivation.steps if s.quantity == quantity.name]
+    moments = all_moments.of(steps)
+    steps = _largest_first(steps, moments)
+    views = tuple(
+        step_view(f"{number}.{i}", s, quantity.unit, sizes, moments, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1)
+    )
+    value = None if quantity.value is None else numbers.amount(quantity.value, quantity.unit)
+    reasons = {t.because for t in quantity.terms}
+    what = reasons.pop() if len(reasons) == 1 else ""
+    roles, throughout = _roles(quantity)
+    return Chapter(
+        number=str(number),
+        anchor=chapter_anchor(quantity.name),
+        quantity=quantity.name,
+        aside=quantity.name in ASIDE,
+        meaning=quantity.meaning,
+        formula=_closed_form(quantity, steps, moments, sizes),
+        here=_largest(quantity, sizes),
+        note=_largest_note(quantity),
+        where=_where(quantity, sizes),
+        otherwise=_otherwise(quantity, sizes),
+        value=value,
+        unknown=quantity.unknown if quantity.value is None else quantity.reason,
+        badge=badge(quantity.name, verdicts),
+        compared=_compared(quantity, verdicts),
+        steps=once(number, views),
+        terms=tuple(term_row(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
+        what=what,
+        total=value.text if value is not None else "unknown",
+        candidates=tuple(_candidate(c, quantity, steps, views, moments, sizes, roles) for c in quantity.candidates),
+        columns=(("Moment", "text"), ("Live bytes", "math"), ("Value here", "number"), *((role, "number") for role in roles)),
+        throughout=throughout,
+        titles={
+            "steps": several(len(steps), "step"),
+            "aside": f"{several(len(steps), 'step')}, in the report's Markdown file and, with --explain {quantity.name}, on a terminal",
+            "terms": f"{several(len(quantity.terms), 'term')} by site",
+            "table": f"{quantity.name} by site" + (f": {what}" if what else ""),
+            "candidates": f"{several(len(quantity.candidates), 'moment')} at which memory can peak",
+        },
+    )
+
+
+def _compared(quantity: Quantity, verdicts: Mapping[str, Any]) -> str:
+    """The two numbers of a check, which ran at sizes of its own."""
+    verdict = verdicts.get(quantity.name)
+    if verdict is None or verdict.derived is None or verdict.measured is None:
+        return ""
+    derived, measured = (numbers.amount(n, quantity.unit).text for n in (verdict.derived, verdict.measured))
+    return f"at the sizes of the check: derived {derived}, measured {measured}"
+
+
+def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
+    """The case in force of a form by cases, as words: ``B = 1``."""
+    condition = branches.condition_at(quantity.text, sizes) if quantity.text is not None else ""
+    return in_case(dict(re.findall(r"Eq\((\w+), (\w+)\)", condition)))
+
+
+def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
+    """The general form beside the case in force. A general maximum is too long to stand beside anything."""
+    others = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
+    general = [expr for expr, condition in others if condition == "True"]
+    return formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
+
+
+def _closed_form(
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Moment], sizes: Mapping[str, int]
+) -> Formula | None:
+    """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
+    if quantity.text is None:
+        return None
+    if steps and steps[-1].value == quantity.value:
+        return formula(named(steps[-1].after, moments))
+    return formula(expressions.parse(branches.at_hand(quantity.text, sizes)))
+
+
+def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
+    """The candidate that is the maximum at the derivation's sizes."""
+    here = [c for c in quantity.candidates if c.value == quantity.value]
+    return formula(expressions.parse(branches.at_hand(here[0].expr, sizes))) if here and len(quantity.candidates) > 1 else None
+
+
+def _largest_note(quantity: Quantity) -> str:
+    here = [c for c in quantity.candidates if c.value == quantity.value]
+    return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
+
+
+def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> list[Step]:
+    """In the order in which the moments are named, so that each is told by what stands before it. A step that leads to a moment's own goes
+    with it."""
+    order = {form: place for place, form in enumerate(moments)}
+    place, places = len(order), [0] * len(steps)
+    for i, step in reversed(list(enumerate(steps))):
+        place = places[i] = len(order) if is_maximum(step) else order.get(step.after, place)
+    return [steps[i] for i in sorted(range(len(steps)), key=places.__getitem__)]
+
+
+def _roles(quantity: Quantity) -> tuple[list[str], tuple[tuple[str, str], ...]]:
+    """Roles of live bytes that differ between the candidate moments, and the bytes of those that do not."""
+    bytes_of = {
+        role: {c.part_values.get(role, 0) for c in quantity.candidates}
+        for role in dict.fromkeys(role for c in quantity.candidates for role in c.parts)
+    }
+    same = {role: values.pop() for role, values in bytes_of.items() if len(values) == 1 and len(quantity.candidates) > 1}
+    return [role for role in bytes_of if role not in same], tuple((role, numbers.amount(n, quantity.unit).text) for role, n in same.items())
+
+
+def _candidate(
+    candidate: Candidate,
+    quantity: Quantity,
+    steps: Sequence[Step],
+    views: Sequence[StepView],
+    moments: Mapping[Display, Moment],
+    sizes: Mapping[str, int],
+    roles: Sequence[str],
+) -> CandidateRow:
+    parts = tuple(numbers.integer(candidate.part_values.get(role, 0)) for role in roles)
+    value = numbers.amount(candidate.value, quantity.unit)
+    largest = candidate.value == quantity.value
+    for step, view in zip(steps, views, strict=True):
+        if step.after in moments and place_of(step) == candidate.at and step.value == candidate.value:
+            told = view.after if view.tabled else None
+            return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, told, value, parts, largest)
+    return CandidateRow(candidate.at, "", "", formula(expressions.parse(branches.at_hand(candidate.expr, sizes))), value, parts, largest)

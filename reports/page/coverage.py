@@ -1,0 +1,79 @@
+"""The ledger of operators as a report shows it: what each kind adds up to, then every operator."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from calc.graph.coverage import COUNTED, FREE, KINDS, REFUSED, CoverageRow, Ledger, times
+from reports.page import rules
+from reports.page.model import Coverage, Formula, KindRow, LedgerRow
+from reports.page.parts import formula, or_unknown, several
+from reports.typeset import expressions, numbers
+from reports.typeset.escape import slug
+
+_WORDS = {COUNTED: "counted by a rule", FREE: "stated free, with a reason", REFUSED: "refused: not counted"}
+
+
+def coverage(ledger: Ledger) -> Coverage:
+    """All of the ledger, in words and rows."""
+    return Coverage(
+        summary=_summary(ledger),
+        kinds=tuple(_kind(kind, ledger) for kind in KINDS),
+        rows=tuple(_row(row, ledger) for row in ledger.rows),
+        title=several(len(ledger.rows), "operator") + ", each with its calls and FLOPs",
+        accepted=ledger.accepted,
+    )
+
+
+def _summary(ledger: Ledger) -> str:
+    names = {kind: len({row.operator for row in ledger.of(kind)}) for kind in KINDS}
+    left = f"{several(names[REFUSED], 'operator')}, {several(ledger.calls_of(REFUSED), 'call')}"
+    left += f" ({_share(ledger.share_of_calls(*ledger.of(REFUSED)))} of all)" if names[REFUSED] else ", 0 FLOP"
+    there = several(len({row.operator for row in ledger.rows}), "operator")
+    words = f"{there}, {several(ledger.calls, 'call')}: {names[COUNTED]} counted, {names[FREE]} free, {names[REFUSED]} refused"
+    return f"{words}. Not counted: {left}"
+
+
+def _kind(kind: str, ledger: Ledger) -> KindRow:
+    rows = ledger.of(kind)
+    flops = [row.flops_value for row in rows]
+    return KindRow(
+        kind=_WORDS[kind],
+        operators=numbers.integer(len({row.operator for row in rows})),
+        calls=numbers.integer(ledger.calls_of(kind)),
+        share=_share(ledger.share_of_calls(*rows)),
+        flops=or_unknown(None if None in flops else sum(n for n in flops if n is not None)),
+        flops_share=_share(ledger.share_of_flops(*rows)),
+    )
+
+
+def _row(row: CoverageRow, ledger: Ledger) -> LedgerRow:
+    entry = rules.find(row.operator)
+    return LedgerRow(
+        operator=row.operator,
+        anchor=f"op-{slug(row.operator)}",
+        runs=_count(row.runs),
+        value=numbers.integer(row.value),
+        share=_share(ledger.share_of_calls(row)),
+        flops=or_unknown(row.flops_value),
+        flops_share=_share(ledger.share_of_flops(row)),
+        kind=row.kind,
+        because=row.because,
+        source=entry.source if entry else "",
+        places=tuple(
+            f"{place.site or 'the top level'}: {place.inputs or 'no inputs'}, {times(place.runs.replace('*', '·'), place.value)}"
+            for place in row.places
+        ),
+    )
+
+
+def _share(share: Fraction | None) -> str:
+    """A part of the whole; ``–`` where the whole is not known, or is nothing."""
+    return "–" if share is None else numbers.percent(share)
+
+
+def _count(text: str) -> Formula | None:
+    try:
+        return formula(expressions.parse(text))
+    except (SyntaxError, ValueError):
+        return None

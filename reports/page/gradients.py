@@ -1,0 +1,191 @@
+"""What ``napkin gradients`` shows: the forward's equations, the gradients from the loss back, layers that are alike once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from calc.mathematics.autodiff import ir
+from calc.mathematics.autodiff.derived import Derived
+from calc.mathematics.autodiff.names import layer_of
+from calc.mathematics.autodiff.numeric import needed
+from reports.typeset.equations import Equation, Writer, relative
+
+FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One equation of a report. ``group`` is the layer it belongs to (or nothing), ``of`` the full name of its tensor, ``reading`` the
+    equation with tensors of other places marked."""
+
+    kind: str
+    of: str
+    group: str
+    equation: Equation
+    because: tuple[str, ...] = ()
+    zero: bool = False
+    reading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equations of one place in the model, or of several layers that are alike, whose pattern ``title`` is."""
+
+    title: str
+    layers: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[Entry]:
+    """Every equation, forward first, then gradients from the loss back; of one parameter only what its gradient rests on."""
+    wanted = None if only is None else _resting(derived, only)
+    found = [] if only is not None else _forward(derived, matrix, latex)
+    readers = _first_readers(derived)
+    leaves = set(derived.parameters.values())
+
+    def when(target: int) -> float:
+        return readers.get(target, target) - 0.5 if target in leaves else target
+
+    for step in sorted(derived.steps, key=lambda s: when(s.target), reverse=True):
+        target = step.target
+        if target not in derived.names.of or (wanted is not None and target not in wanted):
+            continue
+        node = derived.equations[target]
+        if isinstance(node.op, ir.Leaf) and target not in leaves:
+            continue
+        site = derived.equations[readers[target]].site if target in readers else node.site
+        group = layer_of(site)
+        writer = Writer(derived, latex, matrix, group)
+        equation = writer.gradient(target)
+        kind = PARAMETER if target in leaves else GRADIENT
+        name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
+        because = (*_because(derived, step.because, group), *writer.notes)
+        reading = str(Writer(derived, False, matrix, group, marked=True).gradient(target)) if group else ""
+        found.append(Entry(kind, name, group, equation, because, step.node is None, reading))
+    return found
+
+
+def _forward(derived: Derived, matrix: bool, latex: bool) -> list[Entry]:
+    made = []
+    for index in needed(derived.equations, [derived.loss]):
+        node = derived.equations[index]
+        if index in derived.names.of and not isinstance(node.op, ir.Leaf | ir.Literal):
+            group = layer_of(node.site)
+            reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
+            equation = Writer(derived, latex, matrix, group).forward(index)
+            made.append(Entry(FORWARD, derived.names.of[index], group, equation, reading=reading))
+    return made
+
+
+def _first_readers(derived: Derived) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for node in derived.equations.nodes[: derived.forward]:
+        for source in ir.sources(node.op):
+            found.setdefault(source, node.index)
+    return found
+
+
+def _resting(derived: Derived, name: str) -> set[int]:
+    """The tensors whose gradients a parameter's gradient is made of."""
+    step = derived.parameter(name)
+    if step is None:
+        return set()
+    if step.node is None:
+        return {step.target}
+    nodes = set(needed(derived.equations, [step.node]))
+    return {s.target for s in derived.steps if s.node in nodes and s.target not in derived.parameters.values()} | {step.target}
+
+
+def _because(derived: Derived, said: Sequence[tuple[str, int]], layer: str) -> tuple[str, ...]:
+    """What a simplification rests on, tensors by name."""
+    names = derived.names.of
+    found = []
+    for words, node in said:
+        if node in names:
+            found.append(f"{words} {relative(names[node], layer)}" if not words.endswith("1") else words)
+        elif node < 0 or words.endswith("1"):
+            found.append(words)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the chain: the share that ``of`` takes of the gradient of ``through``, and the rule of its primitive."""
+
+    of: str
+    through: str
+    primitive: str
+    rule: str
+    equation: Equation
+
+
+def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[Link]:
+    """The chain rule link by link, before anything is simplified, from the loss back."""
+    writer, names = Writer(derived, latex, raw=True), derived.names_apart
+    wanted = None if only is None else _chained(derived, only)
+    found = []
+    for share in derived.found.shares:
+        if wanted is None or share.target in wanted:
+            through = derived.equations[share.through]
+            called = [names.of.get(n, "") for n in (share.target, share.through)]
+            if all(called):
+                found.append(Link(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
+    return found
+
+
+def _chained(derived: Derived, name: str) -> set[int]:
+    """A parameter and the tensors between it and the loss."""
+    derived.parameter(name)
+    found = {derived.parameters[name]}
+    for node in derived.equations.nodes[: derived.forward]:
+        if any(source in found for source in ir.sources(node.op)):
+            found.add(node.index)
+    return found
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------------
+
+
+def groups(found: Sequence[Entry]) -> list[Group]:
+    """The equations by place, in order; layers whose equations read the same are one group."""
+    by_kind: dict[str, list[Group]] = {}
+    for forward in (True, False):
+        made: list[Group] = []
+        for entry in found:
+            if (entry.kind == FORWARD) != forward:
+                continue
+            if made and made[-1].title == entry.group:
+                made[-1] = replace(made[-1], entries=(*made[-1].entries, entry))
+            else:
+                made.append(Group(entry.group, (entry.group,) if entry.group else (), (entry,)))
+        by_kind[str(forward)] = _alike(made)
+    return [*by_kind["True"], *by_kind["False"]]
+
+
+def _alike(found: Sequence[Group]) -> list[Group]:
+    made: list[Group] = []
+    for group in found:
+        if made and _is_alike(group, made[-1]):
+            made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
+        else:
+            made.append(group)
+    return made
+
+
+def _is_alike(group: Group, before: Group) -> bool:
+    both = group.layers and before.layers
+    return bool(both) and _pattern(group.layers[0]) == _pattern(before.layers[0]) and _reading(group) == _reading(before)
+
+
+def _pattern(layer: str) -> str:
+    return re.sub(r"\d+$", "*", layer)
+
+
+def _reading(group: Group) -> tuple[str, ...]:
+    """The lines of a group, tensors of other places by the order in which they come."""
+    text = "\n".join(e.reading for e in group.entries)
+    for i, name in enumerate(dict.fromkeys(re.findall("⟦.*?⟧", text))):
+        text = text.replace(name, f"(outside {i})")
+    return tuple(text.split("\n"))

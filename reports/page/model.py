@@ -1,0 +1,490 @@
+"""The document model: everything a report says, with every number already written. Built once, read by all writers.
+
+Text fields are plain and untrusted; each writer escapes them for its own format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reports.figures.shapes import Drawing, Figures
+from reports.typeset.numbers import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula in LaTeX pieces (see ``reports.typeset.latex``) and as plain text. ``wide`` ones may need to scroll.
+
+    With ``rows``, the terms stand one under another, each in its pieces with a label beside it.
+    ``plain`` has one text for each term.
+    """
+
+    pieces: tuple[str, ...]
+    plain: tuple[str, ...]
+    wide: bool = False
+    rows: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict: sign, words and tone, so that colour never stands alone. ``tone``: good, proved, bad, open."""
+
+    sign: str
+    words: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A reference inside the page (``target`` is an id), or a citation (``address`` is a URL)."""
+
+    words: str
+    target: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the answers on the first screen."""
+
+    question: str
+    answer: Amount | None
+    unknown: str
+    badge: Badge
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran, or why they ran at these ``sizes``."""
+
+    ran: bool
+    why: str
+    counts: tuple[tuple[str, str], ...]
+    tone: str
+    sizes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A row of the table of answers."""
+
+    quantity: str
+    meaning: str
+    target: str
+    formula: Formula | None
+    note: str
+    value: Amount | None
+    unknown: str
+    badge: Badge
+
+
+@dataclass(frozen=True, slots=True)
+class AssumptionRow:
+    formula: Formula | None
+    words: str
+    because: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRow:
+    formula: Formula
+    meaning: str
+    unit: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step of the derivation, all of it. ``alike`` are the titles of further steps that differ from it in nothing
+    else, ``more`` says how many. ``short``: it fits a line; ``same``: its two sides are written alike; ``again``: it has the reason of
+    the step before it; ``told``: the step of an earlier chapter that is the same; ``tabled``: its
+    formula stands in the table of moments."""
+
+    number: str
+    anchor: str
+    title: str
+    rule: Link
+    badge: Badge
+    before: Formula
+    after: Formula
+    because: str
+    substituted: Formula
+    value: Amount
+    checked: str
+    last: bool
+    short: bool = False
+    same: bool = False
+    again: bool = False
+    told: Link | None = None
+    tabled: bool = False
+    alike: tuple[str, ...] = ()
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TermRow:
+    """An addend of a quantity. ``share`` is empty where a part of the whole makes no sense."""
+
+    site: str
+    formula: Formula
+    value: str
+    share: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """A moment at which memory can peak. ``name`` is that of the step at ``target`` that derives it, where there is one, and ``formula``
+    then says what sets it apart from another moment, if it is told so. ``parts`` are its bytes in the
+    columns of the chapter."""
+
+    at: str
+    name: str
+    target: str
+    formula: Formula | None
+    value: Amount
+    parts: tuple[str, ...]
+    largest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """The derivation of one quantity. ``aside``: the answers on the first screen do not rest on its steps. Where all ``terms`` are the same
+    thing, ``what`` says it. Of a maximum, ``here`` is the candidate that is largest, ``note`` says which, and ``throughout`` is what all
+    of them have alike. Of a form by cases, ``where`` names the case in force, and ``otherwise`` is the general form, unless that is a
+    maximum.
+    """
+
+    number: str
+    anchor: str
+    quantity: str
+    aside: bool
+    meaning: str
+    formula: Formula | None
+    here: Formula | None
+    note: str
+    where: str
+    otherwise: Formula | None
+    value: Amount | None
+    unknown: str
+    badge: Badge
+    compared: str
+    steps: tuple[StepView, ...]
+    terms: tuple[TermRow, ...]
+    what: str
+    total: str
+    candidates: tuple[CandidateRow, ...]
+    columns: tuple[tuple[str, str], ...]
+    throughout: tuple[tuple[str, str], ...]
+    titles: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DoublingTable:
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Formula, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossoverView:
+    """From ``at`` on, ``fast`` is larger than ``slow``."""
+
+    quantity: str
+    dim: Formula
+    fast: Formula
+    slow: Formula
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceRow:
+    formula: Formula
+    value: str
+    kind: str
+    sites: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    dim: Formula
+    ranges: str
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thumb:
+    """A rule of thumb beside the exact count, and the steps from the one to the other."""
+
+    number: str
+    name: str
+    anchor: str
+    statement: str
+    letters: str
+    assumes: str
+    stands_for: str
+    source: Link
+    value: Amount
+    exact: Amount
+    off: str
+    verdict: str
+    differences: tuple[DifferenceRow, ...]
+    closes: str
+    steps: tuple[StepView, ...]
+    steps_title: str
+    outside: tuple[tuple[str, Amount], ...]
+    ranges: tuple[RangeRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThumbElsewhere:
+    """A rule of thumb that says nothing about this model, and why."""
+
+    name: str
+    statement: str
+    source: Link
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    quantity: str
+    derived: str
+    measured: str
+    difference: str
+    tolerance: str
+    badge: Badge
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule that steps use: what it states of which shapes, where that is from, and what tests it. ``inside``: no step is made by it
+    alone, but operators that steps add up are counted by it."""
+
+    name: str
+    anchor: str
+    statement: str
+    shapes: str
+    source: str
+    test: str
+    use: str
+    inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """An operator of the step. Shares are of all calls and of all FLOPs; ``places`` say where a refused one runs."""
+
+    operator: str
+    anchor: str
+    runs: Formula | None
+    value: str
+    share: str
+    flops: str
+    flops_share: str
+    kind: str
+    because: str
+    source: str
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """What the operators of one kind add up to: those counted, those free, those refused."""
+
+    kind: str
+    operators: str
+    calls: str
+    share: str
+    flops: str
+    flops_share: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a step is counted."""
+
+    summary: str
+    kinds: tuple[KindRow, ...]
+    rows: tuple[LedgerRow, ...]
+    title: str
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstantRow:
+    """Live bytes at one instant of the step, by role."""
+
+    name: str
+    after: str
+    values: tuple[str, ...]
+    total: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class AliveRow:
+    """Storages alive at the peak that are alike; ``each`` is empty where there is one."""
+
+    name: str
+    role: str
+    each: str
+    total: str
+    share: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorRow:
+    """What the CUDA allocator would make of one step."""
+
+    step: str
+    live: str
+    allocated: str
+    reserved: str
+    segments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Live bytes over the step at the sizes of the page. ``roles`` are (name, class, bytes and share at the peak), the top of the
+    figure first; ``columns`` those of the table of landmarks. ``allocator`` is empty where the step was not run at this depth; the
+    sentences of ``simulated`` go with it."""
+
+    finding: str
+    largest: str
+    note: str
+    drawing: Drawing
+    roles: tuple[tuple[str, str, str, str], ...]
+    columns: tuple[tuple[str, str], ...]
+    total: Amount
+    landmarks: tuple[InstantRow, ...]
+    alive: tuple[AliveRow, ...]
+    rest: AliveRow | None
+    allocator: tuple[AllocatorRow, ...]
+    simulated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReignRow:
+    """A stretch of one size in which one moment is the peak; ``here`` if the page's own size lies in it."""
+
+    words: str
+    at: str
+    here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverRow:
+    """Which moment is the peak as one size moves."""
+
+    dim: Formula
+    value: str
+    reigns: tuple[ReignRow, ...]
+    searched: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRow:
+    """A kind of tensor kept for the backward. Where ``same_as`` names another, it counts there."""
+
+    tensor: str
+    site: str
+    shape: str
+    times: Formula | None
+    formula: Formula | None
+    value: str
+    share: str
+    needed_by: str
+    because: str
+    same_as: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is said of memory beside its closed forms; where there is no timeline, ``untimed`` says why."""
+
+    timing: Timing | None
+    untimed: str
+    takeovers: tuple[TakeoverRow, ...]
+    saved: tuple[SavedRow, ...]
+    saved_title: str
+    saved_total: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """A recorded measurement of the page's own step: where, when and how; its median and the middle half of its repetitions."""
+
+    machine: str
+    date: str
+    how: str
+    step: str
+    spread: str
+    parts: tuple[tuple[str, str], ...]
+    throughput: str
+    share: str
+    memory: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was measured of the step's time; where nothing was, ``why`` says so. ``otherwise`` names runs of the model in other steps."""
+
+    rows: tuple[RecordedRow, ...]
+    why: str
+    otherwise: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    words: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole report. ``date`` is the day, with what was noted of the machine; ``inputs`` a line from which it can be made again, empty
+    where it is not written down. ``exchanged`` says where torch runs other kernels by default. ``derivation_rules`` are those of
+    ``rules`` that the steps of ``chapters`` use."""
+
+    model: str
+    headline: str
+    step: str
+    subtitle: str
+    sizes: str
+    date: str
+    tiles: tuple[Tile, ...]
+    tally: Tally
+    exchanged: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    assumptions: tuple[AssumptionRow, ...]
+    conventions: tuple[AssumptionRow, ...]
+    notes: tuple[str, ...]
+    symbols: tuple[SymbolRow, ...]
+    chapters: tuple[Chapter, ...]
+    steps: str
+    memory: Memory
+    figures: Figures
+    dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
+    doublings: DoublingTable
+    crossover: CrossoverView | None
+    thumbs: tuple[Thumb, ...]
+    thumbs_elsewhere: tuple[ThumbElsewhere, ...]
+    checks: tuple[CheckRow, ...]
+    check_notes: tuple[str, ...]
+    certificates: tuple[str, ...]
+    recorded: Recorded
+    not_covered: tuple[str, ...]
+    rules: tuple[RuleRow, ...]
+    derivation_rules: tuple[RuleRow, ...]
+    coverage: Coverage
+    provenance: tuple[tuple[str, str], ...]
+    commands: tuple[Command, ...]
+    sections: Mapping[str, str]
+    inputs: str = ""

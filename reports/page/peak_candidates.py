@@ -1,0 +1,163 @@
+"""The moments at which memory can peak, under short names, each told by what sets it apart from one that stands before it.
+
+Written out one by one, thirty moments repeat the same parameters, optimizer state and activations. Between two of them a few storages are
+born or released, and that is what a reader wants to see: where two moments take turns follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction as Rational
+
+from calc.derive.result import Step
+from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, Product, Sum, bare
+
+_LETTERS = {"memory.peak": "M", "memory.peak.first_step": "F"}
+BECAUSE = "the storages live at the other moment, with those born and without those released between the two"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A candidate moment and the step that derives it. Where ``base`` is another moment, it is that one and ``change``, which ``by_role``
+    says role by role."""
+
+    name: Name
+    step: Step
+    base: Moment | None = None
+    by_role: tuple[Labelled, ...] = ()
+    change: tuple[Display, ...] = ()
+
+
+class Moments:
+    """The moments that a report has named, in the order in which it shows them."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Moment, _Numbered]] = []
+        self._numbers: dict[Display, int] = {}
+
+    def of(self, steps: Sequence[Step]) -> dict[Display, Moment]:
+        """The moments among the steps of one quantity by their closed forms, the largest at hand first."""
+        derived = {s.after: s for s in steps if not isinstance(s.after, Maximum)}
+        found: dict[Display, Moment] = {}
+        for maximum in (s.after for s in steps if isinstance(s.after, Maximum)):
+            items = dict.fromkeys(item for item in maximum.items if item in derived and item not in found)
+            for item in sorted(items, key=lambda item: -derived[item].value):
+                step = derived[item]
+                own = self._numbered(monomials(step.after))
+                found[item] = self._told(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(found) + 1}"), step, own)
+                self._known.append((found[item], own))
+        return found
+
+    def _numbered(self, terms: Monomials) -> _Numbered:
+        """Products as numbers: of a hundred moments each pair is compared, and a product is a tree that takes long to compare."""
+        return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
+
+    def _told(self, name: Name, step: Step, own: _Numbered) -> Moment:
+        """By its difference from the moment so far that is nearest, if that is short; else in full."""
+        away, base = min(((_apart(own, there), m) for m, there in self._known), key=lambda pair: pair[0], default=(0, None))
+        if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
+            return Moment(name, step)
+        change = _difference(monomials(step.after), monomials(base.step.after))
+        by_role = _by_role(step, base.step)
+        if _total(by_role.values()) != change:
+            return Moment(name, step)  # a step between the roles and the form that is named: it is shown as it is
+        return Moment(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
+
+
+def subscripted(name: str) -> str:
+    """``M_12`` as text: M₁₂."""
+    letter, _, digits = name.partition("_")
+    return letter + digits.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def letters(names: Iterable[str]) -> dict[str, str]:
+    """The letters of those quantities of ``names`` that have moments, by quantity."""
+    return {name: _LETTERS[name] for name in names if name in _LETTERS}
+
+
+Monomials = Mapping[Display, Rational]
+_Numbered = Mapping[int, Rational]
+
+
+def monomials(tree: Display) -> Monomials:
+    """The coefficient of each product in a collected sum."""
+    found: dict[Display, Rational] = {}
+    for term in tree.terms if isinstance(tree, Sum) else (tree,):
+        key, coefficient = _monomial(term)
+        found[key] = found.get(key, Rational(0)) + coefficient
+    return {key: coefficient for key, coefficient in found.items() if coefficient}
+
+
+def _monomial(term: Display) -> tuple[Display, Rational]:
+    match bare(term):
+        case Negative(body):
+            key, coefficient = _monomial(body)
+            return key, -coefficient
+        case Fraction(top, Number(bottom)):
+            key, coefficient = _monomial(top)
+            return key, coefficient / bottom
+        case Number(value):
+            return Product(()), Rational(value)
+        case Product((Number(value), *factors)):
+            return Product(tuple(factors)), Rational(value)
+        case Product() as product:
+            return product, Rational(1)
+        case other:
+            return Product((other,)), Rational(1)
+
+
+def _apart(own: _Numbered, other: _Numbered) -> int:
+    """In how many products two sums differ."""
+    return sum(other.get(key) != coefficient for key, coefficient in own.items()) + len(other.keys() - own.keys())
+
+
+def _difference(own: Monomials, other: Monomials) -> dict[Display, Rational]:
+    """``own`` less ``other``, in the order of ``own``."""
+    keys = dict.fromkeys((*own, *other))
+    left = {key: own.get(key, Rational(0)) - other.get(key, Rational(0)) for key in keys}
+    return {key: coefficient for key, coefficient in left.items() if coefficient}
+
+
+def _has_roles(step: Step) -> bool:
+    return isinstance(step.before, Sum) and all(isinstance(t, Labelled) for t in step.before.terms)
+
+
+def _by_role(step: Step, other: Step) -> dict[str, dict[Display, Rational]]:
+    own, there = _roles(step), _roles(other)
+    changes = {role: _difference(own.get(role, {}), there.get(role, {})) for role in dict.fromkeys((*own, *there))}
+    return {role: change for role, change in changes.items() if change}
+
+
+def _roles(step: Step) -> dict[str, Monomials]:
+    terms = step.before.terms if isinstance(step.before, Sum) else ()
+    return {t.label: monomials(t.body) for t in terms if isinstance(t, Labelled)}
+
+
+def _total(changes: Iterable[Monomials]) -> dict[Display, Rational]:
+    found: dict[Display, Rational] = {}
+    for change in changes:
+        for key, coefficient in change.items():
+            found[key] = found.get(key, Rational(0)) + coefficient
+    return {key: coefficient for key, coefficient in found.items() if coefficient}
+
+
+def _sum(change: Monomials) -> Display:
+    terms = tuple(_terms(change))
+    return terms[0] if len(terms) == 1 else Sum(terms)
+
+
+def _terms(change: Monomials) -> Iterator[Display]:
+    for key, coefficient in change.items():
+        yield _term(key, coefficient)
+
+
+def _term(key: Display, coefficient: Rational) -> Display:
+    size = abs(coefficient)
+    factors = key.factors if isinstance(key, Product) else (key,)
+    if size.numerator != 1 or not factors:
+        factors = (Number(size.numerator), *factors)
+    body: Display = factors[0] if len(factors) == 1 else Product(factors)
+    if size.denominator != 1:
+        body = Fraction(body, Number(size.denominator))
+    return Negative(body) if coefficient < 0 else body

@@ -1,0 +1,94 @@
+"""Recorded measurements of a step, as a report shows them: where, when, how, and nothing that was not measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calc.derive.result import Derivation
+from calc.derive.to_json import number
+from calc.performance.mfu import work_of
+from calc.performance.records import VARIABLE, Evidence, Record, RecordedRun
+from calc.units import Unit
+from reports.page.model import Recorded, RecordedRow
+from reports.page.parts import sizes_text
+from reports.typeset.numbers import amount, duration, percent, rate
+
+_NONE = f"no run of this model with these options and sizes is recorded here or in the folder that {VARIABLE} names"
+_MOST_OTHERS = 12
+
+
+def recorded(derivation: Derivation, evidence: Evidence | None) -> Recorded:
+    """The section of a report on measured time."""
+    if evidence is None:
+        return Recorded((), "no records were looked at", ())
+    flops = work_of(derivation).model
+    rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
+    others = [_other(record, run) for record, run in evidence.otherwise]
+    more = len(others) - _MOST_OTHERS
+    shown = [*others[:_MOST_OTHERS], *([f"and {more} more"] if more > 0 else [])]
+    return Recorded(rows, "" if rows else _NONE, tuple(shown))
+
+
+def _row(record: Record, run: RecordedRun, flops: int | None) -> RecordedRow:
+    low, high = run.whole.quartiles
+    return RecordedRow(
+        machine=_machine(record),
+        date=f"{record.date:%Y-%m-%d %H:%M %Z}",
+        how=_how(record, run),
+        step=duration(run.whole.seconds),
+        spread=f"{duration(low / 10**9)} to {duration(high / 10**9)}",
+        parts=tuple((name, duration(part.seconds)) for name, part in run.parts.items()),
+        throughput=rate(run.per_second, run.unit),
+        share=_share(run, flops),
+        memory="not measured" if run.memory is None else amount(run.memory, Unit.BYTE).headline,
+        command=record.command,
+    )
+
+
+def _machine(record: Record) -> str:
+    driver = f", driver {record.driver}" if record.driver else ""
+    return f"{record.device}{driver}, torch {record.versions.get('torch', 'unknown')}"
+
+
+def _how(record: Record, run: RecordedRun) -> str:
+    compiled = ", torch.compile" if run.compiled else ""
+    return f"products in {run.dtype}{compiled}; {len(run.whole.nanoseconds)} repetitions by {record.clock}"
+
+
+def _share(run: RecordedRun, flops: int | None) -> str:
+    """MFU of the FLOPs that are derived here; a record of other FLOPs is of another step."""
+    if run.peak is None:
+        return f"unknown: no peak in {run.dtype} was known"
+    share = None if flops is None else run.mfu(flops)
+    if share is None:
+        return "unknown: the record is of other FLOPs than those derived here"
+    if share > 1:
+        return f"refused: {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} is no share of a peak"
+    return f"MFU {percent(share)} of {rate(run.peak, 'FLOP')} in {run.dtype} ({run.peak_source})"
+
+
+def _other(record: Record, run: RecordedRun) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in record.options.items())
+    how = ", torch.compile" if run.compiled else ""
+    return f"{sizes_text(run.sizes)}; {options}, products in {run.dtype}{how}; {record.device}, {record.date:%Y-%m-%d}"
+
+
+def measurements(evidence: Evidence) -> list[dict[str, Any]]:
+    """The shown runs as plain data: every repetition, with where and when."""
+    return [
+        {
+            "device": record.device,
+            "driver": record.driver,
+            "versions": dict(record.versions),
+            "date": record.date.isoformat(),
+            "command": record.command,
+            "clock": record.clock,
+            "sizes": {name: number(size) for name, size in run.sizes.items()},
+            "product_format": run.dtype,
+            "compiled": run.compiled,
+            "whole": run.whole.to_json(),
+            "parts": {name: part.to_json() for name, part in run.parts.items()},
+            "max_memory_allocated": number(run.memory),
+        }
+        for record, run in evidence.shown
+    ]

@@ -1,0 +1,208 @@
+"""The roofline as a page: the figure with where every dot and line stands, what it finds, and the table of the same numbers.
+
+Both axes are logarithmic: FLOP per byte to the right, FLOP/s upwards. The roof is the device's; a dot is an operator of the step, all alike
+ones together, its area their share of the time. A dot on the roof takes as long as its bound; one below it waits for launches.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from calc.performance.roofline import Row, Sums
+from reports.figures.scales import trimmed
+from reports.figures.shapes import Label
+from reports.typeset.numbers import duration, integer, percent, rate, significant
+from reports.views.roofline import Found, bounds, ceilings, finding, notes
+from reports.writers import html
+from reports.writers.render import Look
+
+WIDTH, HEIGHT = 720, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 96, 16, 40  # margins, in units of the drawing
+_SEEN = Fraction(1, 1000)  # of the time, from which on an operator is drawn
+_LARGEST = 26  # radius of a dot that takes all of the time
+SECTIONS = {"figure": "The roofline", "phases": "Forward, backward and optimizer", "operators": "Operators", "notes": "What it rests on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    x: str
+    y: str
+    radius: str
+    css: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Where everything of the figure stands. ``roofs`` are (points of a line, where its name stands)."""
+
+    width: int
+    height: int
+    roofs: tuple[tuple[str, Label], ...]
+    dots: tuple[Dot, ...]
+    across: tuple[Label, ...]
+    upwards: tuple[Label, ...]
+    keys: tuple[tuple[str, str, str], ...]
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePage:
+    """Everything that the page says, written."""
+
+    model: str
+    step: str
+    subtitle: str
+    sizes: str
+    date: str
+    finding: str
+    description: str
+    plot: Plot
+    phases: tuple[tuple[str, ...], ...]
+    operators: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    sections: Mapping[str, str]
+    inputs: str = ""
+
+
+def write(found: Found, today: datetime.date | None = None) -> str:
+    """The page as one self-contained HTML file."""
+    return html.write(page(found, today or datetime.date.today()), Look("roofline.j2"))
+
+
+def page(found: Found, today: datetime.date) -> RooflinePage:
+    device = found.eager.ceiling.device
+    total = found.eager.total.seconds
+    drawn = [row for row in found.eager.rows if row.flops and row.bytes and row.total >= total * _SEEN]
+    ordered = sorted(found.eager.rows, key=lambda row: -row.total)
+    return RooflinePage(
+        model=found.model,
+        step=f"a step on {device.name}",
+        subtitle=", ".join(found.options.values()),
+        sizes=", ".join(f"{name} = {size:,}" for name, size in found.sizes.items()),
+        date=today.isoformat(),
+        finding=finding(found),
+        description=_description(found, drawn),
+        plot=_plot(found, drawn),
+        phases=tuple(_phases(found)),
+        operators=tuple(_operator(row, total) for row in ordered),
+        notes=(*ceilings(found), f"{device.name}: {device.source}", *notes(found)),
+        sections=SECTIONS,
+    )
+
+
+def _description(found: Found, drawn: Sequence[Row]) -> str:
+    device = found.eager.ceiling.device.name
+    words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both in logarithms, under the roof of {device}."
+    longest = max(drawn, key=lambda row: row.total, default=None)
+    if longest is None or longest.intensity is None:
+        return words
+    at = f"{longest.phase} {longest.name} at {longest.site or 'the top level'}"
+    return f"{words} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
+
+
+def _phases(found: Found) -> Iterator[tuple[str, ...]]:
+    rows = [(name, found.eager.phase(name), found.fused.phase(name)) for name in found.eager.phases]
+    for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
+        yield (name, *_counts(eager, fused), duration(eager.seconds), duration(fused.seconds), bounds(eager))
+
+
+def _counts(eager: Sums, fused: Sums) -> tuple[str, ...]:
+    return tuple(integer(n) for n in (eager.flops, eager.bytes, fused.bytes, eager.launches, fused.launches))
+
+
+def _operator(row: Row, total: Fraction) -> tuple[str, ...]:
+    intensity = "none" if row.intensity is None else significant(row.intensity)
+    counts = (integer(row.times), integer(row.flops), integer(row.bytes), intensity)
+    return (
+        row.name,
+        row.site or "(top level)",
+        row.phase,
+        *counts,
+        row.bound,
+        duration(row.total),
+        percent(row.total / total) if total else "0",
+    )
+
+
+# -- where everything stands ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A logarithmic axis from one power of ten to another, along so many units from ``start``."""
+
+    low: int
+    high: int
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def _axis(values: Sequence[float], start: float, end: float) -> _Axis:
+    """Whole powers of ten around the values."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return _Axis(low, max(high, low + 1), start, end)
+
+
+def _plot(found: Found, drawn: Sequence[Row]) -> Plot:
+    at = found.eager.ceiling
+    roofs = [(name, float(at.device.peak(name)), float(at.ridge(name))) for name in found.formats]
+    reached = [row.flops / float(row.seconds) for row in drawn]
+    intense = [float(row.intensity or 1) for row in drawn]
+    x = _axis([*(ridge * 10 for _, _, ridge in roofs), *intense, 1.0], _LEFT, WIDTH - _RIGHT)
+    y = _axis([*(peak for _, peak, _ in roofs), *reached, float(at.device.bandwidth)], HEIGHT - _BOTTOM, _TOP)
+    total = float(found.eager.total.seconds)
+    return Plot(
+        WIDTH,
+        HEIGHT,
+        tuple(_roof(name, peak, ridge, x, y) for name, peak, ridge in roofs),
+        tuple(_dot(row, rate, x, y, total) for row, rate in sorted(zip(drawn, reached, strict=True), key=lambda pair: -pair[0].total)),
+        tuple(Label(_power(p), f"{x.at(10.0**p):.1f}", f"{HEIGHT - _BOTTOM + 16}") for p in range(x.low, x.high + 1)),
+        tuple(Label(_speed(p), f"{WIDTH - _RIGHT + 6}", f"{y.at(10.0**p):.1f}") for p in range(y.low, y.high + 1)),
+        tuple(_keys(found)),
+        _left_out(found, drawn),
+    )
+
+
+def _speed(power: int) -> str:
+    """``10 TFLOP/s``: a power of ten without the zeros that precision would add."""
+    return trimmed(rate(Fraction(10) ** power, "FLOP"))
+
+
+def _power(power: int) -> str:
+    return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
+
+
+def _roof(name: str, peak: float, ridge: float, x: _Axis, y: _Axis) -> tuple[str, Label]:
+    """From the left along the bandwidth to the ridge, and on along the peak; where the slope begins below the drawing, from its foot."""
+    begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
+    points = ((begin, begin * peak / ridge), (ridge, peak), (10.0**x.high, peak))
+    words = Label(f"{rate(Fraction(peak), 'FLOP')} {name}", f"{x.at(10.0**x.high):.1f}", f"{y.at(peak) - 6:.1f}", "end")
+    return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), words
+
+
+def _dot(row: Row, reached: float, x: _Axis, y: _Axis, total: float) -> Dot:
+    radius = max(2.0, _LARGEST * math.sqrt(float(row.total) / total))
+    words = f"{row.phase} {row.name} at {row.site or 'the top level'}: {row.bound}, {duration(row.total)}"
+    return Dot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
+
+
+def _keys(found: Found) -> Iterator[tuple[str, str, str]]:
+    total = found.eager.total
+    for bound, seconds in total.bounds.items():
+        yield bound, f"bound-{bound}", percent(seconds / total.seconds) if total.seconds else "0"
+
+
+def _left_out(found: Found, drawn: Sequence[Row]) -> str:
+    """Copies make no FLOP and have no place on a logarithmic axis; what takes next to no time would stretch it."""
+    total = found.eager.total.seconds
+    rest = total - sum((row.total for row in drawn), start=Fraction(0))
+    words = "Not drawn: operators that only move bytes, and those of less than a thousandth of the time"
+    return f"{words}; together {percent(rest / total)} of it." if rest else ""

@@ -1,0 +1,134 @@
+"""What a number is made of, what moves it, and how far rules of thumb are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from calc.derive import sensitivity
+from calc.derive.result import Derivation
+from calc.derive.rules_of_thumb import Comparison, Within
+from calc.derive.sensitivity import Doubling
+from calc.symbolic import tree
+from reports.page.model import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb, ThumbElsewhere
+from reports.page.parts import ANSWERS, formula, several, term_row
+from reports.page.steps import Anchors, step_view
+from reports.typeset import expressions, numbers
+from reports.typeset.escape import slug
+from reports.typeset.numbers import NBSP
+
+Doubled = Mapping[str, tuple[Doubling, ...]]
+
+
+def _answered(derivation: Derivation) -> list[str]:
+    return [name for name, _ in ANSWERS if name in derivation.quantities and derivation[name].value]
+
+
+def dominant(derivation: Derivation) -> Iterator[tuple[str, tuple[TermRow, ...]]]:
+    for name in _answered(derivation):
+        quantity = derivation[name]
+        rows = tuple(term_row(s.site, s.expr, s.value, quantity.value, "", derivation.sizes) for s in sensitivity.shares(quantity))
+        if rows:
+            yield name, rows
+
+
+def doubled(derivation: Derivation) -> Doubled:
+    """What doubling each size does to each answer."""
+    return {name: sensitivity.doublings(derivation, name) for name in _answered(derivation)}
+
+
+def doublings(derivation: Derivation, found: Doubled) -> DoublingTable:
+    by_dim: dict[str, dict[str, str]] = {}
+    for name, doublings_of in found.items():
+        for d in doublings_of:
+            by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
+    order = [dim.name for dim in derivation.dims if dim.name in by_dim]
+    rows = tuple(
+        (formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order
+    )
+    return DoublingTable((("Size", "text"), *((name, "number") for name in found)), rows)
+
+
+def crossover(derivation: Derivation) -> CrossoverView | None:
+    found = sensitivity.crossover(derivation, "flops.forward.matmul")
+    if found is None:
+        return None
+    first = numbers.integer(-(-found.at.numerator // found.at.denominator))
+    fast, slow = (formula(expressions.parse(text)) for text in (found.fast, found.slow))
+    return CrossoverView(found.quantity, formula(tree.Name(found.dim)), fast, slow, f"{found.dim}{NBSP}={NBSP}{first}")
+
+
+def thumbs(comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Iterator[Thumb]:
+    """The rules of thumb that say something about this model, each with its steps."""
+    for number, comparison in enumerate((c for c in comparisons if c.applies), 1):
+        yield _thumb(str(number), comparison, derivation, sizes, anchors)
+
+
+def elsewhere(comparisons: Sequence[Comparison]) -> Iterator[ThumbElsewhere]:
+    """Those that do not."""
+    for c in comparisons:
+        if not c.applies:
+            yield ThumbElsewhere(c.rule.name, c.rule.statement, Link(c.rule.source, address=c.rule.link), c.reason)
+
+
+def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Thumb:
+    rule, ratio, steps = comparison.rule, comparison.ratio, comparison.steps
+    assert comparison.value is not None  # it applies
+    assert comparison.exact is not None
+    views = (step_view(f"{number}.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
+    return Thumb(
+        number=number,
+        name=rule.name,
+        anchor=f"thumb-{slug(rule.name)}",
+        statement=rule.statement,
+        letters=rule.letters,
+        assumes=rule.assumes,
+        stands_for=rule.stands_for,
+        source=Link(rule.source, address=rule.link),
+        value=numbers.amount(comparison.value, rule.unit),
+        exact=numbers.amount(comparison.exact, rule.unit),
+        off="unknown" if ratio is None else numbers.percent(ratio - 1, signed=True),
+        verdict=_thumb_verdict(ratio),
+        differences=tuple(_difference(d) for d in comparison.differences),
+        closes=numbers.signed(comparison.value - comparison.exact),
+        steps=tuple(views),
+        steps_title=f"{several(len(steps), 'step')} from {rule.name} to the exact count",
+        outside=tuple((name, numbers.amount(value, derivation[name].unit)) for name, value in comparison.outside),
+        ranges=tuple(_range(w) for w in comparison.within),
+    )
+
+
+def _thumb_verdict(ratio: Fraction | None) -> str:
+    if ratio is None:
+        return "cannot be compared"
+    if ratio == 1:
+        return "equal here"
+    return f"{'within' if abs(ratio - 1) <= Fraction(1, 20) else 'not within'} 5{NBSP}% here"
+
+
+def _difference(difference: Any) -> DifferenceRow:
+    return DifferenceRow(
+        formula(expressions.parse(difference.expr)),
+        numbers.signed(difference.value),
+        difference.kind,
+        difference.sites,
+        difference.because,
+    )
+
+
+def _range(within: Within) -> RangeRow:
+    low, high = (numbers.integer(n) for n in within.searched)
+    if within.ranges == (within.searched,):
+        text = "everywhere"
+    elif not within.ranges:
+        text = "nowhere"
+    else:
+        text = ", ".join(_interval(a, b, within.searched[1]) for a, b in within.ranges)
+    return RangeRow(formula(tree.Name(within.dim)), text, f"{low}{NBSP}…{NBSP}{high}")
+
+
+def _interval(a: int, b: int, high: int) -> str:
+    if a == b:
+        return f"at {numbers.integer(a)}"
+    return f"from {numbers.integer(a)} on" if b == high else f"{numbers.integer(a)}{NBSP}…{NBSP}{numbers.integer(b)}"

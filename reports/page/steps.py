@@ -1,0 +1,198 @@
+"""Steps as a report shows them: named moments in the place of their forms, numbers put in, and nothing said twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from calc.derive.result import Step
+from calc.symbolic import tree as display
+from calc.symbolic.exact import evaluate_text
+from calc.symbolic.tree import Display, Labelled, Maximum, Sum
+from calc.units import Unit
+from reports.page.model import Badge, Chapter, Link, StepView
+from reports.page.parts import formula, rule_anchor, sentence
+from reports.page.peak_candidates import BECAUSE, Moment, subscripted
+from reports.typeset import expressions, numbers
+from reports.typeset.escape import slug
+
+_STEP_BADGES = {"symbolic": Badge("∎", "proved symbolically", "proved"), "random points": Badge("∴", "checked at random points", "open")}
+
+
+class Anchors:
+    """Ids made of names: legal, and each given once."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def __call__(self, name: str) -> str:
+        base = slug(name) or "step"
+        anchor, count = base, 2
+        while anchor in self._taken:
+            anchor, count = f"{base}-{count}", count + 1
+        self._taken.add(anchor)
+        return anchor
+
+
+def step_view(
+    number: str,
+    step: Step,
+    unit: Unit,
+    sizes: Mapping[str, int],
+    moments: Mapping[Display, Moment],
+    anchors: Anchors,
+    *,
+    last: bool,
+) -> StepView:
+    """A step as it is shown, refused if its numbers do not hold."""
+    moment = moments.get(step.after)
+    before, after = _sides(step, moments, moment)
+    numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
+    _require_equal(step, numbers_in)
+    before = _said_once(_without_prefix(before, place_of(step).partition(", ")[0]))
+    left, right = formula(before, braces=moment is None), formula(after)
+    return StepView(
+        number=number,
+        anchor=anchors(step.id),
+        title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
+        rule=Link(step.rule, target=rule_anchor(step.rule)),
+        badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
+        before=left,
+        after=right,
+        because=sentence(step.because if moment is None or moment.base is None else BECAUSE),
+        substituted=formula(numbers_in),
+        value=numbers.amount(step.value, unit),
+        checked=_how_checked(step),
+        last=last,
+        short=not last and len(left.pieces) == len(right.pieces) == 1,
+        tabled=moment is not None and moment.base is not None,
+        same=display.bare(before) == after,
+    )
+
+
+def _sides(step: Step, moments: Mapping[Display, Moment], moment: Moment | None) -> tuple[Display, Display]:
+    """The two sides as they are shown: what another step derives stands under its short name."""
+    if moment is not None and moment.base is not None:
+        base = moment.base.name
+        return Sum((Labelled(base, "as there"), *moment.by_role)), Sum((base, *moment.change))
+    after = named(step.after, moments)
+    if not (isinstance(step.before, Maximum) and isinstance(step.after, Maximum)) or len(step.before.items) != len(step.after.items):
+        return step.before, after
+    unnamed = (before for before, item in zip(step.before.items, step.after.items, strict=True) if item not in moments)
+    return Maximum((*_names_in(step.after, moments), *unnamed)), after
+
+
+def _values(moments: Mapping[Display, Moment]) -> dict[str, int]:
+    """What the short names of moments stand for, those of other chapters too."""
+    found: dict[str, int] = {}
+    for moment in moments.values():
+        found[moment.name.name] = moment.step.value
+        if moment.base is not None:
+            found[moment.base.name.name] = moment.base.step.value
+    return found
+
+
+def place_of(step: Step) -> str:
+    """A step's title without the case it is of: ``h.*.ln_1 (at B = 1)`` is about ``h.*.ln_1``."""
+    return re.sub(r" \(at [^()]*\)$", "", step.title)
+
+
+def _without_prefix(tree: Display, place: str) -> Display:
+    """Labels that repeat the place the step is about lose it: under ``h.*.ln_1``, ``h.*.ln_1.bias`` is ``bias``."""
+    if isinstance(tree, Sum):
+        return Sum(tuple(_without_prefix(t, place) for t in tree.terms))
+    if isinstance(tree, Labelled):
+        return Labelled(tree.body, tree.label.removeprefix(f"{place}."))
+    return tree
+
+
+def _said_once(tree: Display) -> Display:
+    """Of labels in a row that name the same operator (``mul: a · b``), the later ones leave its name out."""
+    if not isinstance(tree, Sum):
+        return tree
+    terms: list[Display] = []
+    last = ""
+    for term in tree.terms:
+        name, colon, rest = term.label.partition(": ") if isinstance(term, Labelled) else ("", "", "")
+        terms.append(Labelled(term.body, rest) if isinstance(term, Labelled) and colon and name == last else term)
+        last = name if colon else ""
+    return Sum(tuple(terms))
+
+
+def _numbers_in(tree: Display, sizes: Mapping[str, int]) -> Display:
+    """``tree`` with numbers put in; of a maximum, the value of each candidate."""
+    put = expressions.substituted(tree, sizes)
+    if isinstance(put, Maximum):
+        return Maximum(tuple(display.Number(int(evaluate_text(display.text(item), {}))) for item in put.items))
+    return put
+
+
+def _require_equal(step: Step, numbers_in: Display) -> None:
+    """A row that does not evaluate to the number beside it must never be printed."""
+    value = evaluate_text(display.text(numbers_in), {})
+    if value != step.value:
+        raise ValueError(f"step {step.id}: the substituted row is {value}, the step says {step.value}")
+
+
+def _how_checked(step: Step) -> str:
+    """What the check found, where that says more than the badge does."""
+    return "" if step.check.kind == "symbolic" and step.check.result in ("0", "holds", "") else step.check.result
+
+
+def is_maximum(step: Step) -> bool:
+    return isinstance(step.after, Maximum)
+
+
+def named(tree: Display, moments: Mapping[Display, Moment]) -> Display:
+    """Of a maximum, the moments by name and in the order of their names."""
+    if not isinstance(tree, Maximum):
+        return tree
+    return Maximum((*_names_in(tree, moments), *(item for item in tree.items if item not in moments)))
+
+
+def _names_in(tree: Maximum, moments: Mapping[Display, Moment]) -> tuple[Display, ...]:
+    return tuple(m.name for form, m in moments.items() if form in tree.items)
+
+
+def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
+    """Steps that differ in their places alone are shown once, where the first of them stands, with all their places.
+
+    The last one is the total, and is never one of several.
+    """
+    alike: dict[object, list[StepView]] = {}
+    for view in views:
+        alike.setdefault(view.anchor if view.last else _said(view), []).append(view)
+    return tuple(
+        replace(
+            first,
+            number=f"{number}.{i}",
+            alike=tuple(v.title for v in others),
+            more=f"and {numbers.integer(len(others))} alike" if others else "",
+        )
+        for i, (first, *others) in enumerate(alike.values(), 1)
+    )
+
+
+def _said(view: StepView) -> object:
+    """All that is said of a step but its place."""
+    return view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked
+
+
+def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
+    """The chapters, in which a step that stands in an earlier one refers to it, and a reason is given once for those steps in a row that
+    share it."""
+    told: dict[object, StepView] = {}
+    found: list[Chapter] = []
+    for each in chapters:
+        shown: list[StepView] = []
+        for view in each.steps:
+            said = (view.title, view.alike, _said(view))
+            first = told.get(said, view) if each.aside or view.last else told.setdefault(said, view)
+            if first is not view and not view.last:
+                shown.append(replace(view, told=Link(first.number, target=first.anchor)))
+            else:
+                before = shown[-1] if shown and shown[-1].told is None else None
+                shown.append(replace(view, again=before is not None and before.because == view.because))
+        found.append(replace(each, steps=tuple(shown)))
+    return tuple(found)

@@ -1,0 +1,65 @@
+"""Letters for axes, and FLOPs as people write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy as sp
+
+from calc.graph.forward import Program
+from calc.mathematics.autodiff.dimensions import in_dimensions
+
+_SPARE = "ijmnpqruvwxyzacehklo"
+# What a second axis of the same size is usually called.
+_SECOND = {"t": "su", "b": "a", "d": "e", "k": "l", "v": "w", "h": "g", "f": "m", "i": "j"}
+
+
+class Letters:
+    """Letters for the axes of one equation after another: of size T the letter t, of a second one s."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def start(self, sizes: Sequence[sp.Expr]) -> list[str]:
+        """Letters for the axes of what an equation is of."""
+        return self.more(sizes, ())
+
+    def more(self, sizes: Sequence[sp.Expr], taken: Sequence[str]) -> list[str]:
+        """Letters for further axes, none of them taken."""
+        used = {c for text in taken for c in text}
+        found: list[str] = []
+        for size in sizes:
+            letter = next((c for c in self._wishes(size) if c not in used), "") or next((c for c in _SPARE if c not in used), "_")
+            used.add(letter)
+            found.append(letter)
+        return found
+
+    def _wishes(self, size: sp.Expr) -> str:
+        shown = in_dimensions(size, self._program)
+        names = sorted(str(s.name) for s in shown.free_symbols)
+        if len(names) == 1 and (shown.is_Symbol or shown.is_Add):
+            first = names[0][:1].lower()
+            return first + _SECOND.get(first, "")
+        return ""
+
+
+def flops_text(expr: sp.Expr, program: Program) -> str:
+    """FLOPs as people write them: 2·B·T·d·f."""
+    shown = in_dimensions(expr, program)
+    terms = sorted(sp.Add.make_args(shown), key=lambda t: sp.default_sort_key(t))
+    return " + ".join(_term(t) for t in terms)
+
+
+def _term(term: sp.Expr) -> str:
+    coefficient, rest = term.as_coeff_Mul()
+    factors = [] if rest == 1 else [_factor(f) for f in sp.Mul.make_args(rest)]
+    return "·".join([str(coefficient), *sorted(factors)] if coefficient != 1 or not factors else sorted(factors))
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _factor(factor: sp.Expr) -> str:
+    base, power = factor.as_base_exp()
+    text = str(base) if base.is_Symbol or base.is_Integer else f"({base})"
+    return text if power == 1 else f"{text}{str(power).translate(_RAISED)}" if power.is_Integer and power > 0 else f"{text}^({power})"

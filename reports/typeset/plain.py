@@ -1,0 +1,89 @@
+"""Display trees as one line of readable text: ``12·L·d² + 13·L·d``, for terminals and link texts."""
+
+from __future__ import annotations
+
+from calc.symbolic.tree import (
+    Display,
+    Fraction,
+    Labelled,
+    Maximum,
+    Name,
+    Negative,
+    Number,
+    OverLayers,
+    Power,
+    Product,
+    Sum,
+    bare,
+    is_operator,
+)
+from reports.typeset.latex import numbered
+
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def plain(tree: Display, *, labels: bool = False) -> str:
+    """The tree as text; with ``labels``, each labelled addend is followed by its label in brackets."""
+    match tree:
+        case Number(value):
+            return f"{value:,}"
+        case Name(name):
+            return name
+        case Sum(terms):
+            return _sum(terms, labels)
+        case Product(factors):
+            return "·".join(_factor(f, labels) for f in factors) or "1"
+        case Power(base, exponent):
+            inner = bare(base)
+            apart = isinstance(inner, Power) or (isinstance(inner, Number) and inner.value < 0)
+            written = f"({plain(base, labels=labels)})" if apart else _factor(base, labels)
+            return f"{written}{str(exponent).translate(_SUPERSCRIPTS)}"
+        case Fraction(top, bottom):
+            return f"{_factor(top, labels)}/{_factor(bottom, labels)}"
+        case Negative(body):
+            return f"−{_factor(body, labels, tight=True)}"
+        case OverLayers(index, upper, body):
+            return f"Σ[{index} = 1…{plain(upper)}] {_factor(body, labels, tight=True)}"
+        case Labelled(body, label):
+            return f"{plain(body, labels=labels)} [{label}]" if labels else plain(body)
+        case Maximum(items):
+            return f"max({', '.join(plain(i, labels=labels) for i in items)})"
+
+
+def terms(tree: Display) -> tuple[str, ...]:
+    """The top-level terms, each with its sign and label, to be set one under another."""
+    if isinstance(tree, Sum):
+        return tuple(f"{'' if i == 0 else '+ '}{_addend(t, True)}".replace("+ −", "− ") for i, t in enumerate(tree.terms))
+    if isinstance(tree, Maximum) and numbered(tree.items):
+        return (f"max({plain(tree.items[0])},", f"{plain(tree.items[1])},", "…,", f"{plain(tree.items[-1])})")
+    if isinstance(tree, Maximum):
+        last = len(tree.items) - 1
+        return tuple(
+            f"{'max(' if i == 0 else ''}{plain(item, labels=True)}{')' if i == last else ','}" for i, item in enumerate(tree.items)
+        )
+    return (plain(tree, labels=True),)
+
+
+def _sum(items: tuple[Display, ...], labels: bool) -> str:
+    out = ""
+    for item in items:
+        written = _addend(item, labels)
+        if not out:
+            out = written
+        else:
+            out += f" − {written[1:]}" if written.startswith("−") else f" + {written}"
+    return out or "0"
+
+
+def _addend(tree: Display, labels: bool) -> str:
+    written = plain(tree, labels=labels)
+    return f"({written})" if isinstance(tree, Sum) else written
+
+
+def _factor(tree: Display, labels: bool, *, tight: bool = False) -> str:
+    inner = bare(tree)
+    product = isinstance(inner, Product) and len(inner.factors) > 1
+    operator = isinstance(inner, Name) and is_operator(inner.name)
+    apart = isinstance(inner, Sum | Negative | Fraction | OverLayers) or operator or (product and not tight)
+    written = plain(tree, labels=labels)
+    return f"({written})" if apart else written

@@ -1,0 +1,201 @@
+"""Scalar expressions in text and in LaTeX: SymPy's printers with the signs that people use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import sympy as sp
+from sympy.printing.latex import LatexPrinter
+from sympy.printing.str import StrPrinter
+
+from calc.mathematics.autodiff.scalar import WHOLE_NAMES, Whole
+
+_CLOSE, _PRODUCT, _SUM = 90, 51, 20
+_PLAIN = {
+    "Sigmoid": "σ",
+    "Softplus": "softplus",
+    "Floor": "floor",
+    "Ceiling": "ceil",
+    "Round": "round",
+    "Truncate": "trunc",
+    "Sign": "sign",
+}
+_LATEX = {"Sigmoid": r"\sigma", **{name: rf"\mathrm{{{text}}}" for name, text in _PLAIN.items() if name != "Sigmoid"}}
+
+
+class Style(Protocol):
+    """How names, sums, gradients and scalar expressions are written."""
+
+    transposed: str
+
+    def name(self, name: str) -> str: ...
+    def gradient(self, name: str) -> str: ...
+    def sum(self, letters: Sequence[str]) -> str: ...
+    def over(self, kind: str, letters: Sequence[str]) -> str: ...
+    def word(self, word: str) -> str: ...
+    def where(self, text: str) -> str: ...
+    def times(self, between: str) -> str: ...
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]: ...
+
+
+def _binds(expr: sp.Expr) -> int:
+    if expr.is_Add or (expr.is_Mul and expr.could_extract_minus_sign()):
+        return _SUM
+    return _PRODUCT if expr.is_Mul else _CLOSE
+
+
+class Prime(sp.Function):  # type: ignore[misc]  # SymPy publishes no types
+    """The derivative of a named function at its argument, where that is too long to be read inside an equation."""
+
+
+_LONG = 14
+
+
+def _shortened(expr: sp.Expr, printer: Any) -> tuple[sp.Expr, list[str]]:
+    """Long derivatives by their function's name, and what each of them is."""
+    notes = []
+    for whole in expr.atoms(Whole):
+        inside, number = whole.args
+        arguments = sorted((s for s in inside.free_symbols if s.is_real and not s.is_positive), key=str)
+        if sp.count_ops(inside) < _LONG or len(arguments) != 1:
+            continue
+        u, name = sp.Symbol("u", real=True), WHOLE_NAMES[int(number)]
+        notes.append(f"{name}'(u) = {printer({'order': 'none'}).doprint(inside.xreplace({arguments[0]: u}))}")
+        expr = expr.xreplace({whole: Prime(sp.Symbol(name), arguments[0])})
+    return expr, notes
+
+
+def _signs(text: str) -> str:
+    return text.replace("**", "^").replace("*", "·").replace("sqrt(", "√(")
+
+
+class _TextPrinter(StrPrinter):  # type: ignore[misc]  # SymPy publishes no types
+    def _print_Float(self, expr: Any) -> str:
+        return f"{float(expr):.10g}"
+
+    def _print_Whole(self, expr: Any) -> str:
+        return f"({self._print(expr.args[0])})"
+
+    def _print_Prime(self, expr: Any) -> str:
+        return f"{expr.args[0]}'({self._print(expr.args[1])})"
+
+    def _print_Piecewise(self, expr: Any) -> str:
+        cases = [f"{self._print(e)} where {self._print(c)}" for e, c in expr.args[:-1]]
+        return "{" + "; ".join([*cases, f"else {self._print(expr.args[-1][0])}"]) + "}"
+
+    def _print_Abs(self, expr: Any) -> str:
+        return f"|{self._print(expr.args[0])}|"
+
+    def _print_Function(self, expr: Any) -> str:
+        name = type(expr).__name__
+        return f"{_PLAIN.get(name, name)}({', '.join(self._print(a) for a in expr.args)})"
+
+    def _print_Relational(self, expr: Any) -> str:
+        sign = {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥"}.get(expr.rel_op, expr.rel_op)
+        return f"{self._print(expr.lhs)} {sign} {self._print(expr.rhs)}"
+
+
+class Text:
+    """As text for a terminal."""
+
+    transposed = "ᵀ"
+
+    def name(self, name: str) -> str:
+        return name
+
+    def gradient(self, name: str) -> str:
+        return f"∂L/∂{name}"
+
+    def sum(self, letters: Sequence[str]) -> str:
+        return f"Σ_{','.join(letters)}"
+
+    def over(self, kind: str, letters: Sequence[str]) -> str:
+        return f"{kind}_{','.join(letters)}"
+
+    def word(self, word: str) -> str:
+        return word
+
+    def where(self, text: str) -> str:
+        return f" with {text}"
+
+    def times(self, between: str) -> str:
+        return between
+
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]:
+        symbols = {s: sp.Symbol(f"q{i}q", real=True) for i, s in enumerate(parts)}
+        names = {symbols[s].name: text for s, text in parts.items()}
+        names["infinity"] = "∞"
+        expr, notes = _shortened(expr.xreplace(symbols), _TextPrinter)
+        text = _TextPrinter({"order": "none"}).doprint(expr)
+        text = text.replace("**", "^")
+        if matrix:  # numbers multiply, tensors multiply element by element
+            text = re.sub(r"(?<=[q)])\*(?=q|\()", " ⊙ ", text)
+        text = text.replace("*", "·").replace("sqrt(", "√(")
+        return re.sub(r"q\d+q|infinity", lambda m: names[m[0]], text), _binds(expr), [_signs(note) for note in notes]
+
+
+class _Printer(LatexPrinter):  # type: ignore[misc]  # as above
+    def _print_Float(self, expr: Any) -> str:
+        return f"{float(expr):.10g}"
+
+    def _print_Whole(self, expr: Any, exp: Any = None) -> str:
+        return rf"\left({self._print(expr.args[0])}\right)" + (f"^{{{exp}}}" if exp else "")
+
+    def _print_Prime(self, expr: Any, exp: Any = None) -> str:
+        return rf"\mathrm{{{expr.args[0]}}}'\left({self._print(expr.args[1])}\right)"
+
+    def _print_Function(self, expr: Any, exp: Any = None) -> str:
+        name = type(expr).__name__
+        if name not in _LATEX:
+            return str(super()._print_Function(expr, exp))
+        return f"{_LATEX[name]}{f'^{{{exp}}}' if exp else ''}\\left({', '.join(self._print(a) for a in expr.args)}\\right)"
+
+
+class Latex:
+    """As LaTeX."""
+
+    transposed = r"^{\top}"
+
+    def name(self, name: str) -> str:
+        owner, _, letter = name.rpartition(".")
+        escaped = owner.replace("_", r"\_")
+        shown = _letter(letter)
+        return rf"{shown}_{{\mathrm{{{escaped}}}}}" if owner else shown
+
+    def gradient(self, name: str) -> str:
+        return rf"\frac{{\partial L}}{{\partial {name}}}"
+
+    def sum(self, letters: Sequence[str]) -> str:
+        return rf"\sum_{{{','.join(letters)}}}".replace("≤", r"\le ").replace("≥", r"\ge ")
+
+    def over(self, kind: str, letters: Sequence[str]) -> str:
+        return rf"\mathrm{{{kind}}}_{{{','.join(letters)}}}"
+
+    def word(self, word: str) -> str:
+        return rf"\mathrm{{{word}}}"
+
+    def where(self, text: str) -> str:
+        return rf"\quad ({text.replace(' ', ' ')})"
+
+    def times(self, between: str) -> str:
+        return r"\, "
+
+    def scalar(self, expr: sp.Expr, parts: Mapping[sp.Symbol, str], matrix: bool) -> tuple[str, int, list[str]]:
+        names = {**parts, sp.Symbol("infinity", positive=True): r"\infty"}
+        settings = {"symbol_names": names, "order": "none", "mul_symbol": r" \odot " if matrix else " "}
+        expr, notes = _shortened(expr, _Printer)
+        return _Printer(settings).doprint(expr), _binds(expr), notes
+
+
+_GREEK = {"μ": r"\mu", "σ": r"\sigma"}
+
+
+def _letter(letter: str) -> str:
+    stem = letter.rstrip("0123456789")
+    number = letter[len(stem) :]
+    shown = _GREEK.get(stem, stem)
+    if len(stem) > 2 and stem not in _GREEK:
+        shown = rf"\mathrm{{{stem.replace('_', chr(92) + '_')}}}"
+    return f"{shown}^{{({number})}}" if number and stem else shown

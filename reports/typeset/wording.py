@@ -1,0 +1,125 @@
+"""Words that every writer of a derivation says alike, whether it has the whole page or only the answers. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from calc.graph.guards import Assumption, DimRecord
+from reports.typeset import numbers
+from reports.typeset.numbers import NBSP
+
+ANSWERS = (
+    ("parameters", "How many parameters?"),
+    ("memory.peak", "How much memory at the peak?"),
+    ("flops.step.total", "How many FLOPs per step?"),
+)
+
+_ORDER = ("parameters", "activations", "gradients", "optimizer_state", "checkpoint", "memory", "flops", "bytes_moved")
+
+
+def place(name: str) -> int:
+    """Where a quantity's chapter stands: what is stored comes first, then what is done."""
+    for place, prefix in enumerate(_ORDER):
+        if name == prefix or name.startswith(f"{prefix}."):
+            return place
+    return len(_ORDER)
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """``B = 8, T = 1,024`` with breaks between sizes only."""
+    return ", ".join(f"{name}{NBSP}={NBSP}{numbers.integer(value)}" for name, value in sizes.items())
+
+
+def several(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{numbers.integer(count)} {noun}{'s' if count != 1 else ''}"
+
+
+def sentence(words: str) -> str:
+    """``words`` with a full stop."""
+    return words if not words or words.endswith((".", "!", "?")) else f"{words}."
+
+
+def largest_of(moments: int, at: str) -> str:
+    """Which of several moments the peak is."""
+    return f"at these sizes the largest of {several(moments, 'moment')}: {at}"
+
+
+def in_case(equal: Mapping[str, str]) -> str:
+    """A case as words: ``B = 1``. Products are left out: sizes of a case move along with them."""
+    return " and ".join(f"{name}{NBSP}={NBSP}{to}" for name, to in equal.items() if to.isalnum() or to.isidentifier())
+
+
+def declared(dims: Iterable[DimRecord], assumptions: Iterable[Assumption]) -> Iterator[Assumption]:
+    """Conditions that the model's dimensions declare, unless the record states them too."""
+    stated = {a.expr for a in assumptions}
+    for dim in dims:
+        conditions = []
+        if dim.multiple_of is not None:
+            conditions.append((f"Eq(Mod({dim.name}, {dim.multiple_of}), 0)", f"{dim.name} is split into equal parts"))
+        if dim.at_most is not None:
+            why = "no more can be chosen than there are" if dim.decided_at else f"the model is made for at most {dim.at_most}"
+            conditions.append((f"{dim.name} <= {dim.at_most}", why))
+        for expr, because in conditions:
+            if expr not in stated:
+                yield Assumption(expr, because)
+
+
+def headline(specialized: Mapping[str, str], sizes: Mapping[str, int]) -> str:
+    """What comes before all numbers where closed forms lack dimensions; nothing where they lack none."""
+    if not specialized:
+        return ""
+    at = sizes_text({name: sizes[name] for name in specialized})
+    reasons = [*dict.fromkeys(specialized.values())]
+    more = f", and {several(len(reasons) - 1, 'further reason')} among the assumptions" if len(reasons) > 1 else ""
+    return f"Specialized: the closed forms hold for {at} only, since there is none in {', '.join(specialized)} ({reasons[0]}{more})"
+
+
+FEW, _EXAMPLES = 10, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Assumptions that rest on one reason: one by itself, or several as so many with a few examples."""
+
+    assumptions: tuple[Assumption, ...]
+
+    @property
+    def because(self) -> str:
+        return self.assumptions[0].because
+
+    @property
+    def words(self) -> str:
+        shown = "; ".join(in_words(a.expr) for a in self.assumptions[:_EXAMPLES])
+        more = len(self.assumptions) - _EXAMPLES
+        return f"{shown}; and {numbers.integer(more)} more" if more > 0 else shown
+
+
+def stated(assumptions: Iterable[Assumption]) -> list[Stated]:
+    """Assumptions as a reader gets them: more than ten are put together where one line of the model, or of torch, asked for them all."""
+    every = [*assumptions]
+    groups: dict[str, list[Assumption]] = {}
+    for number, assumption in enumerate(every):
+        groups.setdefault(assumption.because if len(every) > FEW else str(number), []).append(assumption)
+    return [Stated(tuple(group)) for group in groups.values()]
+
+
+def remark(note: str) -> str:
+    """A note as a sentence; one of several lines stays as it is."""
+    return note if "\n" in note.strip() else sentence(note.strip())
+
+
+_OPPOSITE = {"<": "≥", "<=": ">", ">": "≤", ">=": "<", "==": "≠", "!=": "="}
+
+
+def in_words(expr: str) -> str:
+    """A condition as a reader sees it: ``h divides d``, ``T ≤ C``, and ``T < 4096`` for one that is not to be ``T >= 4096``."""
+    refused = re.fullmatch(r"not \(([^()<>=!]+) (<|<=|>|>=|==|!=) ([^()<>=!]+)\)", expr)
+    if refused:
+        return f"{refused[1]} {_OPPOSITE[refused[2]]} {refused[3]}"
+    divides = re.fullmatch(r"Eq\(Mod\((\w+), (\w+)\), 0\)", expr)
+    equal = re.fullmatch(r"Eq\((\w+), ([^,]+)\)", expr)
+    plain = f"{equal.group(1)} = {equal.group(2)}" if equal else expr
+    return f"{divides.group(2)} divides {divides.group(1)}" if divides else plain.replace("<=", "≤").replace(">=", "≥")

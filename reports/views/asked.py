@@ -1,0 +1,167 @@
+"""An answer for a terminal: the answer first, then its steps with letters, numbers and reasons, what was put in, and notes.
+
+Plain text without rich, whose import would take longer than answering.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from calc.capacity.questions import Answer
+from calc.capacity.questions.answer import Bound, Row
+from calc.symbolic.worked import Line
+from reports.typeset.escape import visible
+
+_DIGITS = 5
+_SCALED = {"FLOP/s": "FLOP/s", "bytes": "B", "bytes/s": "B/s"}
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_POWERS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def text(answer: Answer) -> str:
+    """All of it, a line after another."""
+    return "".join(f"{visible(line)}\n" if line else "\n" for line in _lines(answer))
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    yield f"{quantity(answer.value, answer.unit)}: {answer.meaning} ({answer.question}: {answer.summary})"
+    for row in answer.also:
+        yield f"{quantity(row.value, row.unit)}: {row.what}"
+    if answer.bound is not None and _told_apart(answer.bound):
+        yield _bound(answer.bound, answer)
+    if answer.thumb is not None:
+        off = float(answer.thumb.off(answer.value))
+        yield f"by the rule of thumb {answer.thumb.rule}: {quantity(answer.thumb.value, answer.unit)}, {off:+.2%} off"
+    for flag in answer.flags:
+        yield f"flag: {flag}"
+    yield ""
+    yield from _steps(answer)
+    yield from _table(answer.rows)
+    yield "given"
+    for put in answer.inputs:
+        value = put.value if isinstance(put.value, str) else quantity(put.value, put.unit)
+        name = f"{put.letter} = {value}" if put.letter else f"{put.key} {value}"
+        about = put.meaning if put.meaning not in (put.unit, put.key) else ""
+        yield f"  {name}{f', {about}' if about else ''} [{put.source}]"
+    for note in answer.notes:
+        yield f"note: {note}"
+    if answer.source:
+        yield f"source: {answer.source}"
+
+
+def _steps(answer: Answer) -> Iterator[str]:
+    lines, values = answer.reckoning.lines, answer.reckoning.values
+    yield from _numbered(lines, values, 1)
+    if answer.unrounded != answer.value:
+        yield f"     rounded {'up' if answer.value > answer.unrounded else 'down'} to {quantity(answer.value, answer.unit)}"
+    more = {line.letter: line.value for line in answer.beside}
+    yield from _numbered(answer.beside, {**values, answer.letter: answer.value, **more}, len(lines) + 1)
+    yield ""
+
+
+def _numbered(lines: Sequence[Line], values: Mapping[str, Fraction], first: int) -> Iterator[str]:
+    """Symbols = numbers = result, and the reason below."""
+    for place, line in enumerate(lines, first):
+        put = _substituted(line.expr, values)
+        sign = "=" if line.exact and _exactly_shown(line.value) else "≈"
+        said = put.replace(" ", "") in (pretty(line.expr).replace(" ", ""), short(line.value))
+        between = "" if said else f" = {put}"
+        shown = line.letter if line.expr in (line.letter, str(line.value)) else f"{line.letter} = {pretty(line.expr)}"
+        yield f"  {place}. {shown}{between} {sign} {quantity(line.value, line.unit)}"
+        yield f"     {line.meaning}: {line.because}"
+
+
+def _told_apart(bound: Bound) -> bool:
+    """Whether one further is seen to break the limit in the digits that are shown: one parameter more of billions is not."""
+    return quantity(bound.there, bound.unit) != quantity(bound.limit, bound.unit)
+
+
+def _bound(bound: Bound, answer: Answer) -> str:
+    sign, other = ("≤", ">") if bound.keeps_below else ("≥", "<")
+    limit = quantity(bound.limit, bound.unit)
+    return (
+        f"bound by {bound.key}: {quantity(bound.here, bound.unit)} {sign} {limit};"
+        f" {answer.key} = {bound.further:,} gives {quantity(bound.there, bound.unit)} {other} {limit}"
+    )
+
+
+def _table(rows: tuple[Row, ...]) -> Iterator[str]:
+    if rows:
+        wide = max(len(row.what) for row in rows)
+        yield from (f"  {row.what:{wide}}  {quantity(row.value, row.unit)}  {row.because}" for row in rows)
+        yield ""
+
+
+# -- numbers and formulas ------------------------------------------------------------------------------------------------------------
+
+
+def quantity(value: Fraction, unit: str) -> str:
+    """A number with its unit, to five digits; whole numbers in full where they are counts."""
+    if unit == "share":
+        return f"{short(value)} ({short(100 * value)} %)"
+    if unit == "1":
+        return short(value)
+    if unit in _SCALED:
+        scaled = _prefixed(value, _SCALED[unit])
+        binary = f" ({short(value / 2**30)} GiB)" if unit == "bytes" and value >= 10**8 else ""
+        return f"{scaled}{binary}"
+    if unit in ("s", "h", "days"):
+        return f"{short(value)} {unit}{_time(value, unit)}"
+    if value.denominator == 1 and 10**6 <= value < 10**15:
+        return f"{int(value):,} {unit} ({short(value)})"
+    return f"{short(value)} {_one(unit) if value == 1 else unit}"
+
+
+def _one(unit: str) -> str:
+    """``devices`` is one device, ``batches`` one batch."""
+    return unit.removesuffix("es") if unit.endswith("ches") else unit.removesuffix("s")
+
+
+def _time(value: Fraction, unit: str) -> str:
+    """A short time in a smaller unit, a long one in a larger."""
+    seconds = value * {"s": 1, "h": 3600, "days": 86400}[unit]
+    if unit == "s" and seconds < Fraction(1, 10):
+        return f" ({short(seconds * 1000)} ms)"
+    if unit == "s" and seconds >= 7200:
+        return f" ({short(seconds / 3600)} h)" if seconds < 2 * 86400 else f" ({short(seconds / 86400)} days)"
+    if unit == "days" and seconds < 86400:
+        return f" ({short(seconds / 3600)} h)" if seconds >= 3600 else f" ({short(seconds)} s)"
+    return ""
+
+
+def _prefixed(value: Fraction, unit: str) -> str:
+    power = 0
+    while power + 1 < len(_PREFIXES) and value >= 1000 ** (power + 1):
+        power += 1
+    return f"{short(value / 1000**power)} {_PREFIXES[power]}{unit}"
+
+
+def short(value: Fraction) -> str:
+    """Five significant digits; powers of a thousand from a million on, whole numbers below in full."""
+    if value.denominator == 1 and abs(value) < 10**6:
+        return f"{int(value):,}"
+    if Fraction(1, 1000) <= abs(value) < 10**6:
+        return f"{float(value):,.{_DIGITS}g}" if abs(value) < 10 ** (_DIGITS - 1) else f"{float(value):,.0f}"
+    digits, _, exponent = f"{float(value):.{_DIGITS - 1}e}".partition("e")
+    moved = int(exponent) % 3
+    return f"{float(digits) * 10**moved:.{_DIGITS}g}e{int(exponent) - moved}"
+
+
+def _exactly_shown(value: Fraction) -> bool:
+    """Whether the digits that are shown are all there are."""
+    return (value.denominator == 1 and abs(value) < 10**6) or Fraction(f"{float(value):.{_DIGITS}g}") == value
+
+
+def pretty(expr: str) -> str:
+    """``6*N*D/(86400*R)`` as 6·N·D/(86400·R), and powers raised."""
+    found = re.sub(r"\*\*(\d+)", lambda m: m[1].translate(_POWERS), expr)
+    return found.replace("**", "^").replace("*", "·")
+
+
+def _substituted(expr: str, values: Mapping[str, Fraction]) -> str:
+    """The formula with numbers in the place of its letters."""
+    put = re.sub(r"[A-Za-z_]\w*", lambda m: f" {short(values[m[0]])} " if m[0] in values else m[0], pretty(expr), flags=re.ASCII)
+    spaced = re.sub(r" +(?=[)⁰¹²³⁴⁵⁶⁷⁸⁹^])|(?<=\() +", "", re.sub(r" +", " ", put))
+    return re.sub(r"\s*·\s*", " · ", spaced).strip()

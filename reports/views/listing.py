@@ -1,0 +1,107 @@
+"""What ``napkin list`` shows, all or what holds some words: names and a line about each. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+COLUMNS = {
+    "models": ("name", "about"),
+    "dtypes": ("name", "size", "layout"),
+    "optimizers": ("name", "about", "state"),
+    "quantities": ("name", "unit", "meaning"),
+    "thumbs": ("name", "statement", "source"),
+}
+
+
+def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
+    """A list as plain data."""
+    if what == "questions":
+        from reports.views import questions
+
+        found = zip(questions.rows(), questions.document(), strict=True)
+        return {"schema": 1, what: [entry for row, entry in found if _holds(row, words)]}
+    if what == "rules":
+        from reports.views import rules
+
+        return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rules.table(words)]}
+    return {"schema": 1, what: [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
+
+
+def rows(what: str, words: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
+    """The rows of one list in which every one of ``words`` occurs."""
+    for row in _rows(what):
+        if _holds(row, words):
+            yield row
+
+
+def _holds(row: Sequence[str], words: Sequence[str]) -> bool:
+    text = "\n".join(row).lower()
+    return all(word.lower() in text for word in words)
+
+
+def _rows(what: str) -> Iterator[tuple[str, ...]]:
+    match what:
+        case "models":
+            yield from _models()
+        case "dtypes":
+            yield from _dtypes()
+        case "optimizers":
+            yield from _optimizers()
+        case "quantities":
+            yield from _quantities()
+        case "thumbs":
+            yield from _thumbs()
+        case "questions":
+            from reports.views import questions
+
+            yield from questions.rows()
+
+
+def _models() -> Iterator[tuple[str, ...]]:
+    from calc.models.catalogue import CATALOGUE, configs
+
+    for entry in CATALOGUE.values():
+        options = "; ".join(f"{name}: {words}" for name, words in entry.options.items())
+        yield entry.name, f"{entry.description}{f' ({options})' if options else ''}"
+    for name in configs():
+        yield f"transformers:{name}", "the library's class at the sizes it has by default"
+    yield "hf:PATH", "a Hugging Face config.json, or the folder that holds it"
+    yield "FILE.py:NAME", "your own: NAME = calc.Spec(…) in FILE.py"
+
+
+def _dtypes() -> Iterator[tuple[str, ...]]:
+    from calc.mathematics.formats.layouts import FORMATS
+    from calc.units import ITEM_SIZE
+    from reports.views.formats import bytes_words, layout_words
+
+    for layout in FORMATS.values():
+        stored = f"{'in memory' if layout.name == 'tf32' else 'torch:'} {layout.stored}; " if layout.stored else ""
+        yield layout.name, bytes_words(layout), f"{stored}{layout_words(layout)}{f'; {layout.about}' if layout.about else ''}"
+    for name in sorted(ITEM_SIZE.keys() - {layout.stored for layout in FORMATS.values()}):
+        yield name, f"{ITEM_SIZE[name]} {'bytes' if ITEM_SIZE[name] != 1 else 'byte'}", "torch's name"
+
+
+def _optimizers() -> Iterator[tuple[str, ...]]:
+    from calc.options import KNOWN, LBFGS_STATE, REFUSED, named
+
+    for known in KNOWN.values():
+        yield known.name, named(known.name), known.words
+    yield "spec", "the one that the model's own spec builds: Spec(…, optimizer=lambda parameters: …)", "what it keeps"
+    for name, because in REFUSED.items():
+        yield name, because.partition(" is ")[2], f"{LBFGS_STATE} bytes" if name == "lbfgs" else ""
+
+
+def _quantities() -> Iterator[tuple[str, ...]]:
+    from calc.derive.quantities import QUANTITIES
+
+    for definition in QUANTITIES.values():
+        yield definition.name, str(definition.unit), definition.meaning
+
+
+def _thumbs() -> Iterator[tuple[str, ...]]:
+    from calc.derive.rules_of_thumb import RULES
+
+    for rule in RULES:
+        yield rule.name, rule.statement, rule.source

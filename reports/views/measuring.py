@@ -1,0 +1,151 @@
+"""A measurement on a terminal, and its file: times with their spread, throughput, shares of the peak, and memory beside its prediction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from calc.memory.device_memory import off
+from calc.performance.measuring import Expected, Measured, Run
+from reports.typeset.escape import visible
+from reports.typeset.numbers import duration, integer, percent, rate
+from reports.views.columns import columns
+
+_MOST_SITES = 12
+_PROFILED = "operators' own times under torch.profiler, which slows a step down; those of the backward by the module of their forward"
+
+
+def show(found: Measured, out: Console) -> None:
+    """The times at each size, what follows from them, the modules that take longest; on a CUDA device memory as well."""
+    options = ", ".join(f"{name} {value}" for name, value in found.options.items())
+    out.print(Text.assemble((visible(found.model), "bold"), f": {options}, on {visible(str(found.machine['device']['name']))}"))
+    out.print(_times(found.runs))
+    for note in _notes(found.runs):
+        out.print(Text(visible(note), style="dim"))
+    if found.runs[-1].time.measured.sites:
+        out.print(_sites(found.runs[-1]))
+        out.print(Text(_PROFILED, style="dim"))
+    if any(run.memory for run in found.runs):
+        out.print(_memory(found.runs))
+    for reason in dict.fromkeys(run.memory.predicted.unknown for run in found.runs if run.memory is not None):
+        if reason:
+            out.print(Text(visible(f"not predicted: {reason}"), style="dim"))
+    for line in _fits(found):
+        out.print(Text(visible(line)))
+
+
+def _times(runs: Sequence[Run]) -> Table:
+    """A row for each part of the step, at each size; the step itself comes last."""
+    table = columns("Sizes", "Part", *((h, "right") for h in ("Median", "Middle half", "Repetitions", "Throughput")), "Of the peak")
+    for run in runs:
+        times = run.time.measured.times
+        for name, part in {**times.parts, "step": times.whole}.items():
+            low, high = part.quartiles
+            last = name == "step"
+            table.add_row(
+                _sizes(run.sizes) if name == next(iter(times.parts), "step") else "",
+                name,
+                duration(part.seconds),
+                f"{duration(low / 10**9)} to {duration(high / 10**9)}",
+                str(len(part.nanoseconds)) if last else "",
+                rate(run.time.per_second, run.time.throughput.unit) if last else "",
+                _shares(run) if last else "",
+            )
+    return table
+
+
+def _shares(run: Run) -> str:
+    found = [f"{name} {percent(share.value)}" for name, share in (("MFU", run.time.mfu), ("HFU", run.time.hfu)) if share is not None]
+    return ", ".join(found) or "MFU unknown"
+
+
+def _notes(runs: Sequence[Run]) -> Iterator[str]:
+    """What the shares are of, or why there are none; by what clock, and how the device was."""
+    times = [run.time for run in runs]
+    for dtype, peak, source in dict.fromkeys((t.ceiling.dtype, t.ceiling.rate, t.ceiling.source) for t in times if t.mfu is not None):
+        assert peak is not None
+        yield f"peak: {rate(peak, 'FLOP')} dense in {dtype} ({source}); FLOPs are those of matrix products, derived"
+    for run in runs:
+        if run.expected is not None:
+            yield _expected(run.expected, run.time.seconds)
+    yield from dict.fromkeys(f"MFU is unknown, because {t.unknown}" for t in times if t.unknown)
+    yield from dict.fromkeys(f"HFU is unknown, because {t.work.because}" for t in times if t.mfu is not None and t.hfu is None)
+    last = runs[-1].time.measured
+    dropped = len(last.times.whole.warm_up)
+    warm_up = f"{dropped} step{'' if dropped == 1 else 's'} of warm-up"
+    yield f"timed by {last.times.clock}, which moves by {last.times.tick} ns, after {warm_up}"
+    before, after = last.conditions
+    for name, unit in (("clock", "MHz"), ("temperature", "°C"), ("power", "W")):
+        if after.get(name) is not None:
+            yield f"{name}: {_several(before.get(name))} {unit} before, {_several(after[name])} {unit} after"
+        else:
+            yield f"{name}: unknown ({after['because'].get(name, 'not read')})"
+
+
+def _expected(expected: Expected, measured: Fraction) -> str:
+    off = expected.off(measured)
+    if expected.seconds is None or off is None:
+        return f"the step was not predicted: {expected.because}"
+    low, high = (duration(Fraction(seconds)) for seconds in expected.band)
+    said = f"{duration(Fraction(expected.seconds))}, {low} to {high}"
+    return f"the calibration predicts a step of {said}: {percent(Fraction(off), signed=True)} off what was measured"
+
+
+def _several(value: object) -> str:
+    if isinstance(value, list) and value:
+        low, high = min(value), max(value)
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{value:g}" if isinstance(value, float | int) else "unknown"
+
+
+def _sites(run: Run) -> Table:
+    """The modules that take longest; layers that are called alike count together."""
+    sums: dict[str, list[int]] = {}
+    for site in run.time.measured.sites:
+        row = sums.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "*", site.site), [0, 0, 0])
+        for i, value in enumerate((site.forward, site.backward, site.optimizer)):
+            row[i] += value
+    whole = sum(map(sum, sums.values()))
+    longest = sorted(sums.items(), key=lambda item: -sum(item[1]))
+    shown, others = longest[:_MOST_SITES], longest[_MOST_SITES:]
+    if others:
+        shown.append((f"{len(others)} others", [sum(values[i] for _, values in others) for i in range(3)]))
+    table = columns("Module", *((head, "right") for head in ("Forward", "Backward", "Optimizer", "Share")))
+    for name, values in shown:
+        times = (duration(Fraction(value, 10**9)) if value else "–" for value in values)
+        table.add_row(Text(visible(name)), *times, percent(Fraction(sum(values), whole)))
+    return table
+
+
+def _memory(runs: Sequence[Run]) -> Table:
+    """The allocator's peaks beside what was predicted, with the distance in per cent."""
+    table = columns("Sizes", *((head, "right") for head in ("Live", "Predicted", "Measured", "Off", "Reserved", "First step")))
+    for memory, sizes in ((run.memory, run.sizes) for run in runs if run.memory is not None):
+        before, after = memory.predicted, memory.measured
+        share = memory.off
+        predicted = "unknown" if before.allocated is None else integer(before.allocated)
+        first = "" if after.first is None else integer(after.first.allocated)
+        numbers = (integer(before.steady.live), predicted, integer(after.allocated), "" if share is None else percent(share, signed=True))
+        table.add_row(_sizes(sizes), *numbers, integer(after.reserved), first)
+    return table
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sizes.items() if name in ("B", "T")) or "its own"
+
+
+def _fits(found: Measured) -> list[str]:
+    if found.fits is None:
+        return []
+    largest, expected = found.fits.largest, found.expected
+    distance = off(expected, largest)
+    beside = "" if distance is None else f", {percent(distance, signed=True)} off"
+    above = "nothing larger was tried" if found.fits.too_large is None else f"{integer(found.fits.too_large)} did not fit"
+    most = "none" if largest is None else integer(largest)
+    predicted = "unknown" if expected is None else integer(expected)
+    return [f"largest B that fits: {most} ({above}), predicted {predicted}{beside}"]

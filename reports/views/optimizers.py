@@ -1,0 +1,128 @@
+"""An optimizer's rule on a terminal: its equations, what it keeps, and what a step takes."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from calc.mathematics.updates.check import Verdict
+from calc.mathematics.updates.cost import Cost, as_written
+from calc.mathematics.updates.rules import Rule
+from calc.mathematics.updates.table import RULES, WITHOUT
+from calc.options import KNOWN
+from reports.typeset.escape import visible
+
+_SIGNS = {
+    "theta": "θ",
+    "beta1": "β₁",
+    "beta2": "β₂",
+    "eps": "ε",
+    "wd": "λ",
+    "mu": "μ",
+    "tau": "τ",
+    "eta": "η",
+    "alpha": "α",
+    "rho": "ρ",
+    "psi": "ψ",
+    "mhat": "m̂",
+    "vhat": "v̂",
+    "next": "μ′",
+    "rhomax": "ρ∞",
+    "lambd": "λ₀",
+    "t0": "t₀",
+    "up": "η₊",
+    "down": "η₋",
+    "least": "s₋",
+    "most": "s₊",
+    "sqrt": "√",
+    "Abs": "abs",
+    "Max": "max",
+    "eps1": "ε₁",
+    "eps2": "ε₂",
+    "Min": "min",
+}
+
+
+def shown(text: str) -> str:
+    """An equation's side as a person writes it: ``β₁·m + (1 − β₁)·g``; cases with their conditions."""
+    tree = ast.parse(text, mode="eval").body
+    cases: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Piecewise":
+            *first, last = (arg for arg in node.args if isinstance(arg, ast.Tuple))
+            parts = [f"{_plain(ast.unparse(a.elts[0]))} where {_plain(_condition(a.elts[1]))}" for a in first]
+            cases.append("; ".join([*parts, f"else {_plain(ast.unparse(last.elts[0]))}"]))
+            if node is tree:
+                return cases[-1]
+            text = text.replace(ast.get_source_segment(text, node) or "", "{cases}")
+    return _plain(text).replace("{cases}", f"[{cases[-1]}]") if cases else _plain(text)
+
+
+def _condition(node: ast.expr) -> str:
+    match node:
+        case ast.Call(args=[left, right]):
+            return f"{ast.unparse(left)} = {ast.unparse(right)}"
+    return ast.unparse(node)
+
+
+def _plain(text: str) -> str:
+    named = re.sub(r"[A-Za-z]\w*", lambda found: _SIGNS.get(found[0], found[0]), text)
+    powers = re.sub(r"\s*\*\*\s*2\b", "²", named)
+    powers = re.sub(r"\s*\*\*\s*", "^", powers)
+    return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
+
+
+def show(name: str, cost: Cost | None, verdict: Verdict | None, out: Console) -> None:
+    """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
+    known, rule = KNOWN.get(name), RULES.get(name)
+    out.print(Text.assemble((name, "bold"), f": {known.call}" if known else ": no class of torch.optim"))
+    out.print()
+    if rule is None:
+        out.print(Text(visible(WITHOUT[name])))
+    else:
+        _show_rule(rule, out)
+    if cost is not None:
+        out.print()
+        out.print(
+            Text(f"executed by torch's {cost.implementation} implementation in one later step, for {cost.tensor} in fp32", style="dim")
+        )
+        counts = Table.grid(padding=(0, 3))
+        for what, text, unit in (("arithmetic", cost.flops, "FLOP"), ("moved", cost.moved, "bytes"), ("kept", cost.state, "bytes")):
+            counts.add_row(Text(what), Text(f"{text} {unit}", style="bold"))
+        out.print(counts)
+        out.print(Text("; ".join(f"{visible(operation)}: {flops}" for operation, flops in cost.parts), style="dim"))
+    if verdict is not None:
+        out.print()
+        both = f"{verdict.steps} steps of the equations and of torch, parameter and state"
+        said = f"{verdict.verdict}: {both}, differ by {verdict.difference:.2g} at most"
+        style = "green" if verdict.ok else "bold red"
+        out.print(Text(f"{said}, of {verdict.scale:.3g}; tolerance {verdict.tolerance:.2g}: {verdict.because}", style=style))
+
+
+def _show_rule(rule: Rule, out: Console) -> None:
+    table = Table.grid(padding=(0, 3))
+    for equation in rule.equations:
+        table.add_row(Text(f"{shown(equation.target)} ← {shown(equation.text)}", style="bold"), Text(equation.about, style="dim"))
+    out.print(table)
+    out.print()
+    values = ", ".join(f"{shown(letter)} = {value:g}" for letter, value in rule.defaults().items())
+    first = [f"{shown(x)} = {'0' if text.startswith('0*') else shown(text)}" for x, text in (*rule.state.items(), *rule.single.items())]
+    out.print(Text(f"θ a parameter, g its gradient, t the step from 1; {values}"))
+    out.print(Text(f"kept from step to step, at first: {', '.join(first)}" if first else "nothing is kept from step to step"))
+    if rule.of_matrix:
+        out.print(
+            Text("of a matrix; rows and cols are means over its rows and its columns, mean that of all, rms the root of the mean square")
+        )
+    else:
+        out.print(Text(_counts(rule)))
+    out.print(Text(f"source: {rule.source}", style="dim"))
+
+
+def _counts(rule: Rule) -> str:
+    found = as_written(rule)
+    counts = f"{found.operations} FLOP, {found.state} bytes of state, {found.least_moved} bytes moved at least"
+    return f"per parameter, as written, in fp32: {counts} (decays of 0 left out; of cases the last)"

@@ -1,0 +1,71 @@
+"""What ``napkin list questions`` shows: every question with its keys, their units and what they are. Torch-free and SymPy-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from calc.capacity.questions.question import Question
+from calc.capacity.questions.registry import all_questions
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Name, what it answers, and its keys: the letters with their units, choices with their options, then what may stand for several."""
+    for question in all_questions():
+        yield question.name, question.summary, "; ".join((*_letters(question), *_choices(question), *_sources(question)))
+
+
+def document() -> list[dict[str, Any]]:
+    """The same as plain data."""
+    return [
+        {
+            "name": q.name,
+            "summary": q.summary,
+            "answer": q.letter(q.answer).key,
+            "keys": [
+                {
+                    "key": x.key,
+                    "names": list(x.names),
+                    "unit": x.unit,
+                    "meaning": x.meaning,
+                    "whole": bool(x.whole),
+                    "default": x.default or None,
+                    "device": x.device or None,
+                    "model": x.model or None,
+                }
+                for x in q.letters
+            ],
+            "choices": {c.key: list(c.options) for c in q.choices},
+            "equations": [{"letter": e.letter, "expr": e.expr, "because": e.because} for e in q.equations],
+            "source": q.source or None,
+        }
+        for q in all_questions()
+    ]
+
+
+def _letters(question: Question) -> Iterator[str]:
+    for x in question.letters:
+        unit = "" if x.unit in ("1", x.key) else f" in {x.unit}"
+        default = f", {x.default} if not said" if x.default else ""
+        other = f", or {' or '.join(x.also)}" if x.also else ""
+        yield f"{x.key}{other} ({x.letter}{unit}{default})"
+
+
+def _choices(question: Question) -> Iterator[str]:
+    for choice in question.choices:
+        yield f"{choice.key} = {' | '.join(choice.options)}"
+
+
+def _sources(question: Question) -> Iterator[str]:
+    if question.of_device:
+        yield "gpu gives " + ", ".join(x.key for x in question.letters if x.device)
+        rates = "dtype = format of its peak, sparse = yes for that with 2:4 sparsity, " if _has_rate(question) else ""
+        yield f"with gpu: {rates}hardware = file with devices of your own"
+    if question.of_model or question.fills:
+        given = [x.key for x in question.letters if x.model]
+        yield "model gives " + (", ".join(given) if given and not question.fills else "the peak of its own step")
+        yield "with model: " + ("micro, batch and " if question.laid else "") + "its own sizes, e.g. T = 4096"
+
+
+def _has_rate(question: Question) -> bool:
+    return any(x.device == "peak" for x in question.letters)

@@ -1,0 +1,89 @@
+"""A page as one self-contained HTML file: no script, no request, the font inside, a policy that forbids the rest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
+
+from calc.errors import BadInputError
+from calc.platform import files
+from reports.page.model import Formula, Page
+from reports.typeset import inline, mathml, prose
+from reports.typeset.escape import visible
+from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
+
+if TYPE_CHECKING:
+    from reports.lecture.page import LecturePage
+    from reports.page.compared import ContrastPage
+    from reports.page.roofline import RooflinePage
+
+_SHEET = "report.css"
+_OWN = files.Kind(10**6, "the style sheet")
+_LONG_PART = 20  # characters of a part of a dotted name
+_LONG = 28  # characters of a product beyond which it may not fit a phone's screen
+_DATA = Path(__file__).resolve().parent.parent / "data"
+_FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
+
+
+def write(page: Page | LecturePage | RooflinePage | ContrastPage, look: Look = PLAIN) -> str:
+    """The HTML text of a page."""
+    style = _style(look.folder)
+    html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))
+    return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+
+
+def _formula(formula: Formula) -> Markup:
+    return mathml.formula(formula.pieces)
+
+
+def _inline(pieces: Sequence[str]) -> Markup:
+    return inline.formula(pieces)
+
+
+def _row(pieces: Sequence[str]) -> Markup:
+    return inline.formula(pieces, continues=True)
+
+
+def _digits(formula: Formula) -> Markup:
+    """A formula of numbers alone, as text. It may break between its terms, and a long product after a dot, but never in a number."""
+    terms = (str(escape(term)) for term in formula.plain)
+    return Markup(" ".join(term.replace("·", "·<wbr>") if len(term) > _LONG else term for term in terms))
+
+
+def _sites(text: str) -> Markup:
+    """A dotted name that may break after its dots, and after the underscores of its long parts."""
+    parts = str(escape(visible(text))).split(".")
+    return Markup(".<wbr>".join(re.sub(r"(?<=\w_)(?=\w)", "<wbr>", part) if len(part) > _LONG_PART else part for part in parts))
+
+
+_HTML = Format(
+    "html.j2",
+    None,
+    {"mathml": _formula, "inline": _inline, "inline_row": _row, "digits": _digits, "sites": _sites, "prose": prose.html},
+)
+
+
+def _style(folder: Path | None = None) -> str:
+    """The style sheet, a user's own where there is one, with the font in it. It stands in the policy by its hash, so it is made before
+    the page."""
+    own = folder / _SHEET if folder is not None else None
+    css = (TEMPLATES / _SHEET).read_text(encoding="utf-8") if own is None or not own.exists() else _OWN.read_text(own)
+    if "<" in css:
+        raise BadInputError(f"{own}: a style sheet with < could end its element: leave it out")
+    css = re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL)
+    css = re.sub(r"\s*([{};,>])\s*|(?<=:)\s+|\s*\n\s*", r"\1", css)
+    for name, file in _FONTS.items():
+        font = base64.b64encode((_DATA / file).read_bytes()).decode("ascii")
+        css = css.replace(f"{{{{{name}}}}}", f"data:font/woff2;base64,{font}")
+    return css.strip()
+
+
+def _policy(style: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    return f"default-src 'none'; style-src 'sha256-{digest}'; font-src data:; base-uri 'none'; form-action 'none'"
