@@ -382,6 +382,8 @@ IDLE = {
     "gradients mlp --json --steps": "--steps has no effect beside --json, which has both notations and every step",
     "roofline linear --gpu h100-sxm --json --top 3": "--top has no effect beside --json, which has every operator",
     "compare linear mlp --json --explain parameters": "--explain has no effect beside --json, which has every quantity",
+    "measure linear --gpu h100-sxm --peak 1e12 --device cuda": "--gpu has no effect beside --peak, which is the peak that counts",
+    "measure-matmul --gpu h100-sxm --peak 1e12 --dtype bf16": "--gpu has no effect beside --peak, which is the peak that counts",
     "train-demo --save-every 3": "--save-every has no effect without -o, where checkpoints are kept",
     "storage --tensor 4x4 --attention math": "--attention has no effect without a model",
 }
