@@ -30,8 +30,8 @@ class NapkinError(Exception):
 
 
 def _shown(c: str) -> str:
-    """A character that is not printable: a blank for white space, else its escape, so that it is seen in a name."""
-    return " " if c.isspace() and c not in "\x1c\x1d\x1e\x1f\x85" else c.encode("unicode_escape").decode("ascii")
+    """A character that is not printable: a blank for a line break and the like, else its escape, so that it is seen in a name."""
+    return " " if c in "\n\t\r\v\f\u00a0" else c.encode("unicode_escape").decode("ascii")
 
 
 def text_of(error: BaseException) -> str:

@@ -103,3 +103,36 @@ def test_every_folder_of_the_packages_is_in_the_tree() -> None:
     }
 
     assert named == real | {"tests"}
+
+
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def test_the_security_page_names_tests_that_there_are() -> None:
+    """Every file in its table; and the README leads to it."""
+    named = re.findall(r"`(tests/[^`]*)`", SECURITY)
+
+    assert len(named) > 10
+    assert [] == [name for name in named if not (ROOT / name).is_file()]
+    assert "(SECURITY.md)" in README
+
+
+def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
+    """Each with what it limits."""
+    from calc import graph_reading
+    from calc.sharding.table import MOST_RANKS
+    from reports.live import document, written
+
+    limits = {
+        "characters, 200,000 lines": document.LONGEST,
+        "lines": document.MOST_LINES,
+        "statements": document.MOST_STATEMENTS,
+        "claims": document.MOST_CLAIMS,
+        "digits": written.MOST_DIGITS,
+        "characters and 500 terms": graph_reading.LENGTH,
+        "terms": graph_reading.TERMS,
+        "divisions into ranks": MOST_RANKS,
+    }
+    page = " ".join(SECURITY.split())
+
+    assert [] == [what for what, limit in limits.items() if f"{limit:,} {what}" not in page]

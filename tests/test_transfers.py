@@ -204,7 +204,10 @@ def test_the_command_shows_expressions_and_measurements_and_writes_both(tmp_path
     ],
 )
 def test_bad_words_are_refused_in_a_line(words: list[str], said: str) -> None:
-    found = napkin(*SMALL, *words)
+    small = [*SMALL]
+    if words[0] in small:  # given once
+        del small[small.index(words[0]) : small.index(words[0]) + 2]
+    found = napkin(*small, *words)
 
     assert (2, "", f"napkin: {said}\n") == (found.exit_code, found.stdout, found.stderr)
 

@@ -166,7 +166,7 @@ class _Reader:
         )
 
     def _general(self, site: str) -> str:
-        return self.analysis.sites.general(site)
+        return self.analysis.sites.place(site)[0]
 
     def _argument(self, saved: Saved, before: int) -> str:
         """What the tensor is to the operator that needs it: the name of an argument, or the place of a result.

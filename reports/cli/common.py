@@ -200,6 +200,8 @@ def require_gpu(gpu: str | None, device: str) -> None:
 
     if gpu is None:
         return
+    if click.get_current_context().params.get("peak") is not None:
+        refuse_idle("beside --peak, which is the peak that counts", "gpu")
     accelerator(gpu)
     if device == "cpu":
         raise click.UsageError("--gpu names a CUDA device whose peak counts: on cpu give the peak itself, --peak 100e9")

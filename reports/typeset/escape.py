@@ -23,8 +23,10 @@ def visible(text: str) -> str:
 
 
 def brief(text: str) -> str:
-    """As ``visible``, with words too long for any message cut in the middle: a file's name can have thousands of characters."""
-    return re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", _cut, visible(text))
+    """As ``visible``, with words too long for any message cut in the middle: a file's name can have thousands of characters. A space of
+    another width than a blank's is shown as well: no message of ours has one, and in a name it would be taken for a blank."""
+    shown = re.sub("[\u1680\u2000-\u200a\u202f\u205f\u3000]", lambda c: f"\\u{ord(c[0]):04x}", visible(text))
+    return re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", _cut, shown)
 
 
 def _cut(word: re.Match[str]) -> str:

@@ -383,6 +383,8 @@ IDLE = {
     "gradients mlp --json --steps": "--steps has no effect beside --json, which has both notations and every step",
     "roofline linear --gpu h100-sxm --json --top 3": "--top has no effect beside --json, which has every operator",
     "compare linear mlp --json --explain parameters": "--explain has no effect beside --json, which has every quantity",
+    "measure linear --gpu h100-sxm --peak 1e12 --device cuda": "--gpu has no effect beside --peak, which is the peak that counts",
+    "measure-matmul --gpu h100-sxm --peak 1e12 --dtype bf16": "--gpu has no effect beside --peak, which is the peak that counts",
     "train-demo --save-every 3": "--save-every has no effect without -o, where checkpoints are kept",
     "storage --tensor 4x4 --attention math": "--attention has no effect without a model",
 }
@@ -451,10 +453,9 @@ def test_options_that_a_verified_file_has_no_use_for_are_said(tmp_path, monkeypa
 
 
 def test_what_nobody_sees_in_a_name_is_shown_as_its_escape():
-    """A zero-width space, a control and a direction; a line break is a blank."""
-    found = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\x1b\u202e\nx"])
+    """A zero-width space, a wide one, a control and a direction; a line break is a blank."""
+    found = CliRunner().invoke(cli.napkin, ["derive", "hf:no\u200bwhere\u3000\x1b\u202e\nx"])
+    name = "no\\u200bwhere\\u3000\\x1b\\u202e x"
 
-    assert (
-        "napkin: no config at no\\u200bwhere\\x1b\\u202e x: give the path of a config.json or of its folder (nothing is downloaded)\n"
-        == (found.stderr.partition("…\n")[2])
-    )
+    said = f"loading hf:{name} …\nnapkin: no config at {name}: give the path of a config.json or of its folder (nothing is downloaded)\n"
+    assert said == found.stderr

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from calc.load import load
+from calc.options import Options
+from calc.recordings import Cache
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 START = "from reports.cli.process import main\nmain()"
 
@@ -210,3 +214,22 @@ def test_a_folder_whose_name_is_no_text_is_a_folder(tmp_path: Path) -> None:
     assert absent.stderr == f"loading {tmp_path}/caf\\udce9/x.py:spec …\nnapkin: no file {tmp_path}/caf\\udce9/x.py: " + (
         "give the path of the Python file that holds the spec\n"
     )
+
+
+def test_a_cache_entry_that_is_no_file_is_as_good_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe would be waited for, a device never ends, and neither is written to."""
+    monkeypatch.setenv("NAPKIN_CACHE", str(tmp_path))
+    cache = Cache(load("linear"), Options(), True)
+    entry = cache._path
+    assert entry is not None
+    for make in (lambda: os.mkfifo(entry), lambda: entry.symlink_to("/dev/zero"), entry.mkdir):
+        make()
+        before = os.lstat(entry)
+        assert cache.read() is None
+        cache.write(UNWRITTEN)
+        assert os.lstat(entry).st_ino == before.st_ino
+        (entry.rmdir if entry.is_dir() else entry.unlink)()
+    assert list(tmp_path.iterdir()) == []
+
+
+UNWRITTEN: Any = None  # a graph that nobody may look at

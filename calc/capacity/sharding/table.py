@@ -112,7 +112,7 @@ def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int
     pieces = [fixed["v"]] if "v" in fixed else sorted({*_divisors(model.values["L"]), *_divisors(model.values["L"] + 2)})
     micros = [fixed["b"]] if "b" in fixed else _divisors(limits.batch)
     count = _number_of_ranks(model, limits)
-    if count > _MOST_RANKS or count * len(micros) > _MOST_TRIED:
+    if count > MOST_RANKS or count * len(micros) > _MOST_TRIED:
         raise BadInputError(_too_many(model, limits))
     asked = conditions(model, sequence=False)
     pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), asked))
@@ -179,7 +179,7 @@ def _holds(condition: Condition, grid: Mapping[str, Array], model: Model, limits
 
 
 # What is searched at most: ways to divide the devices, these with every micro-batch, combinations made of them, and valid ones.
-_MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
+MOST_RANKS, _MOST_TRIED, _MOST_MADE, _MOST_VALID = 1_000_000, 200_000_000, 50_000_000, 250_000
 _AT_ONCE = 2**21
 
 
@@ -188,7 +188,7 @@ def _too_many(model: Model, limits: Limits) -> str:
     free = [NAMES[letter] for letter in "tpcxvb" if letter not in fixed and (letter != "x" or model.has_experts)]
     example = next((f", e.g. {name}=8" for name in free if name == "tensor"), "")
     return (
-        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({_MOST_RANKS:,} divisions into ranks,"
+        f"{limits.devices} devices and batch = {limits.batch} have more layouts than are searched ({MOST_RANKS:,} divisions into ranks,"
         f" {_MOST_VALID:,} valid ones with pieces and micro-batches): give {' or '.join(free) or 'other devices'}{example}"
     )
 
