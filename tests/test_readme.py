@@ -119,8 +119,9 @@ def test_the_security_page_names_tests_that_there_are() -> None:
 
 def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
     """Each with what it limits."""
-    from calc import graph_reading
     from calc.sharding.table import MOST_RANKS
+
+    from calc import graph_reading
     from reports.live import document, written
 
     limits = {
@@ -129,8 +130,8 @@ def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
         "statements": document.MOST_STATEMENTS,
         "claims": document.MOST_CLAIMS,
         "digits": written.MOST_DIGITS,
-        "characters and 500 terms": graph_reading.LENGTH,
-        "terms": graph_reading.TERMS,
+        "characters and 500 terms": reading.LENGTH,
+        "terms": reading.TERMS,
         "divisions into ranks": MOST_RANKS,
     }
     page = " ".join(SECURITY.split())

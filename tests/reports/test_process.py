@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from calc.load import load
+from calc.models.load import load
 from calc.options import Options
-from calc.recordings import Cache
+from calc.pipeline.cache import Cache
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START = "from reports.cli.process import main\nmain()"
