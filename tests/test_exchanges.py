@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import calc
 from calc.derive.to_json import to_json
+from calc.graph import exchanges
 from calc.graph.exchanges import EXCHANGES
 from calc.options import Options
 from calc.spec import Spec
@@ -131,7 +132,7 @@ def test_what_only_the_count_of_flops_exchanges_is_said_too(mode: str, keys: set
     found = measure(spec, {}, options=Options(mode=mode, optimizer="sgd"))
 
     assert set(found.exchanged) == keys
-    [said] = calc.exchanges.headlines((), found.exchanged)
+    [said] = exchanges.headlines((), found.exchanged)
     assert said.startswith("In the run that counts FLOPs of matrix products, and in no other, ")
 
 

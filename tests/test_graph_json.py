@@ -89,8 +89,8 @@ BLOCKED = """
 import json, sys
 sys.modules["torch"] = sys.modules["transformers"] = None
 import calc
-from calc import graph_json
-result = calc.derive(graph_json.load(sys.argv[1]), json.loads(sys.argv[2]))
+from calc.graph import serialize
+result = calc.derive(serialize.load(sys.argv[1]), json.loads(sys.argv[2]))
 peak = result["memory.peak"].at(**json.loads(sys.argv[3]))
 print(json.dumps([{n: [result[n].text, result[n].value] for n in result}, [s.id for s in result.steps], peak]))
 """

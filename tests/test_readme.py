@@ -119,9 +119,8 @@ def test_the_security_page_names_tests_that_there_are() -> None:
 
 def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
     """Each with what it limits."""
-    from calc.sharding.table import MOST_RANKS
-
-    from calc import graph_reading
+    from calc.capacity.sharding.table import MOST_RANKS
+    from calc.graph import reading
     from reports.live import document, written
 
     limits = {

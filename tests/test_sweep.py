@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import calc
 from calc.dimensions import Dim, resolve
-from calc.errors import BadInputError, DimensionError, NapkinError, UnknownQuantityError
+from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
 from calc.pipeline.precomputed import FOLDER, Stored
 from calc.pipeline.sweep import Trouble, _default, sweep, sweep_expression
 from calc.symbolic import arrays
@@ -184,9 +184,11 @@ def test_beyond_64_bits_numbers_stay_exact() -> None:
 def test_a_planted_wrap_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the foresight taken away the same sweep gives another number: the test above can fail."""
     monkeypatch.setattr(arrays, "widest", lambda largest: np.int64)
-    found = sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**31, 1]}, ["flops.forward.matmul"])
+    with pytest.raises(NegativeCountError, match=r"^flops\.forward\.matmul comes out as -9,223,372,036,854,775,808 at B = 1, "):
+        sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**31, 1]}, ["flops.forward.matmul"])
 
-    assert 2**71 != next(found.rows())[1][0]
+    found = sweep(_form("linear"), {"B": [2**8, 1], "D": [2**31, 1], "K": [2**30, 1]}, ["flops.forward.matmul"])
+    assert 2**70 != next(found.rows())[1][0]
 
 
 REFUSED = {

@@ -24,7 +24,7 @@ def register(formatters: Mapping[str, Any]) -> None:
     tables = {
         "calc.derive.result.Derivation": derivation,
         "calc.derive.result.Quantity": quantity,
-        "calc.check.Report": report,
+        "calc.pipeline.check.Report": report,
         "calc.derive.compare.Contrast": contrast,
         "calc.capacity.questions.answer.Answer": answer,
     }

@@ -15,6 +15,7 @@ from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
 from calc.graph.step import Graph
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry
 from calc.spec import Spec
+from calc.symbolic.algebra import to_sympy
 
 SIZES = {"B": 3, "d": 5, "f": 7, "L": 11}
 
@@ -54,7 +55,7 @@ def test_the_ledger_of_an_accepted_derivation_leaves_nothing_out(result: Derivat
 def test_the_flops_of_all_operators_are_those_of_the_step(result: Derivation) -> None:
     """Matrix products and elementwise work of all phases, each under one operator."""
     assert result["flops.step.total"].value == result.ledger.flops
-    assert result["flops.step.total"].expr.equals(sum(calc.algebra.to_sympy(row.flops) for row in result.coverage))
+    assert result["flops.step.total"].expr.equals(sum(to_sympy(row.flops) for row in result.coverage))
 
 
 def test_calls_in_closed_form_are_those_of_a_recording(graph: Graph, result: Derivation) -> None:

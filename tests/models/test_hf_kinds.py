@@ -178,3 +178,15 @@ def test_heads_as_wide_as_the_config_says_need_not_share_the_width(tmp_path: Pat
 
     assert (spec.sizes()["k"], spec.dims["k"].tied) == (8, False)
     assert shapes(spec, k=10)["encoder.block.0.layer.0.SelfAttention.q.weight"] == (30, 16)
+
+
+def test_a_switch_that_the_class_sets_otherwise_is_named(tmp_path: Path) -> None:
+    """T5 v1.1 is published with an output matrix of its own, which the library's class ties to the input's; a Llama's is its own."""
+    of_t5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 16, "num_heads": 2, "vocab_size": 97}
+    untied = {"tie_word_embeddings": False}
+
+    assert (
+        "tie_word_embeddings is false in the file, but T5Config of the library always sets it to true, so what is built here is so"
+        in spec_of(tmp_path, of_t5 | untied | {"num_layers": 2}).notes
+    )
+    assert not [note for note in spec_of(tmp_path, LLAMA | untied).notes if "in the file" in note]

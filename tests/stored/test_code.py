@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import calc
-from calc.pipeline import cache
+from calc.pipeline import cache, precomputed
 from calc.pipeline.precomputed import code, produced
 
 STALE = "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
@@ -23,7 +22,6 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
     """Changes a file in a copy of the package, which takes the place of the package."""
     root = tmp_path / "calc"
     shutil.copytree(produced.ROOT, root, ignore=shutil.ignore_patterns("__pycache__", "stored"))
-    shutil.copytree(produced.ROOT / "stored", root / "stored", ignore=shutil.ignore_patterns("__pycache__"))
     for module in (produced, code):
         monkeypatch.setattr(module, "ROOT", root)
 
@@ -41,7 +39,7 @@ def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edit]:
 def _forget() -> None:
     for function in (
         *(code._imported, code._parsed, code._meaning, code._said, code._definition),
-        *(calc.stored._here, calc.stored._says_the_same, calc.stored.code_here, cache._versions),
+        *(precomputed._here, precomputed._says_the_same, precomputed.code_here, cache._versions),
     ):
         function.cache_clear()
 
@@ -56,45 +54,45 @@ def test_a_comment_and_a_docstring_change_nothing(edit: Edit) -> None:
     edit("trace/recorder.py", lambda text: text.replace('"""', '"""Reworded. ', 1) + "# the end\n")
 
     assert before == cache._versions()
-    assert "" == calc.stored.why_not("gpt2")
+    assert "" == precomputed.why_not("gpt2")
 
 
 @pytest.mark.slow
 def test_a_statement_changes_every_form_whose_derivation_runs_it(edit: Edit) -> None:
     before = cache._versions()
-    edit("derive/fold.py", lambda text: text + "_ONE_MORE = 1\n")
+    edit("derive/accumulate.py", lambda text: text + "_ONE_MORE = 1\n")
 
     assert before != cache._versions()
-    assert [STALE, STALE] == [calc.stored.why_not("gpt2"), calc.stored.why_not("transformers:llama")]
+    assert [STALE, STALE] == [precomputed.why_not("gpt2"), precomputed.why_not("transformers:llama")]
 
 
 def test_a_rule_changes_the_forms_that_it_counts_and_no_others(edit: Edit) -> None:
     """Convolutions are in ResNet-50 and ViT, and in no GPT-2."""
     edit("rules/convolution.py", lambda text: text + "_ONE_MORE = 1\n")
 
-    assert [STALE, STALE] == [calc.stored.why_not("resnet50"), calc.stored.why_not("vit-b")]
-    assert ["", ""] == [calc.stored.why_not("gpt2"), calc.stored.why_not("linear")]
+    assert [STALE, STALE] == [precomputed.why_not("resnet50"), precomputed.why_not("vit-b")]
+    assert ["", ""] == [precomputed.why_not("gpt2"), precomputed.why_not("linear")]
 
 
 @pytest.mark.slow
 def test_a_model_changes_its_own_forms_and_no_others(edit: Edit) -> None:
     edit("models/gpt2.py", lambda text: text + "_ONE_MORE = 1\n")
 
-    assert [STALE, "", ""] == [calc.stored.why_not(name) for name in ("gpt2", "llama3-8b", "transformers:gpt2")]
+    assert [STALE, "", ""] == [precomputed.why_not(name) for name in ("gpt2", "llama3-8b", "transformers:gpt2")]
 
 
 @pytest.mark.slow
 def test_a_file_that_moves_changes_nothing(edit: Edit) -> None:
-    """calc/symbolic/algebra.py as calc/symbolic/algebra.py, with every import of it."""
+    """calc/symbolic/algebra.py as calc/polynomials/algebra.py, with every import of it."""
     before = _everything()
-    (code.ROOT / "symbolic").mkdir()
-    (code.ROOT / "algebra.py").rename(code.ROOT / "symbolic" / "algebra.py")
+    (code.ROOT / "polynomials").mkdir()
+    (code.ROOT / "symbolic" / "algebra.py").rename(code.ROOT / "polynomials" / "algebra.py")
     for file in code.ROOT.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        file.write_text(re.sub(r"\bcalc\.algebra\b", "calc.symbolic.algebra", text), encoding="utf-8")
+        file.write_text(re.sub(r"\bcalc\.symbolic\.algebra\b", "calc.polynomials.algebra", text), encoding="utf-8")
     _forget()
 
-    assert "symbolic/algebra.py" in code.sources()
+    assert "polynomials/algebra.py" in code.sources()
     assert before == _everything()
 
 
@@ -118,7 +116,7 @@ def test_an_import_is_the_definition_behind_it(module: str, same: bool, tmp_path
 
 def test_what_a_form_depends_on_is_in_the_index() -> None:
     """The rules that it was counted by; GPT-2's are among those of every transformer, and it has no convolution."""
-    forms = {line["file"]: line for line in json.loads((calc.stored.FOLDER / calc.stored.INDEX).read_text(encoding="utf-8"))["forms"]}
+    forms = {line["file"]: line for line in json.loads((precomputed.FOLDER / precomputed.INDEX).read_text(encoding="utf-8"))["forms"]}
 
     assert "calc.rules.convolution" in forms["resnet50.json"]["rules"]
     assert "calc.rules.convolution" not in forms["gpt2.json"]["rules"]

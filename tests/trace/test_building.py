@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import calc
+from calc.derive.result import Derivation
 from calc.pipeline.check import FAILED
 from tests.trace.modules import spec
 
 
-def _exact(derivation: calc.derivation.Derivation, **sizes: int) -> bool:
+def _exact(derivation: Derivation, **sizes: int) -> bool:
     return not [v for v in calc.check(derivation, **sizes).verdicts if v.verdict == FAILED]
 
 

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import calc
 from calc import Spec
+from calc.derive.result import Derivation
 
 LENGTHS: dict[str, Callable[[Any, Any], Tensor]] = {
     "full": lambda rows, length: torch.full((rows,), length),
@@ -37,7 +38,7 @@ class Padded(nn.Module):
         return y if there.all() else y.masked_fill(~there[..., None], 0)
 
 
-def _exact(s: Spec) -> calc.derivation.Derivation:
+def _exact(s: Spec) -> Derivation:
     derivation = calc.derive(s, cache=False, optimizer="sgd")
     assert [] == [v.quantity for at in ({}, {"B": 5, "T": 7}) for v in calc.check(derivation, **at).verdicts if v.verdict == "failed"]
     return derivation

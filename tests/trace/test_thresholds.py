@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import calc
 from calc import Spec
+from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
 from calc.symbolic.basis import basis_of
@@ -38,7 +39,7 @@ def _spec(limits: tuple[int, ...], length: int, **more: int) -> Spec:
     return Spec("deeper", dims, lambda n: Deeper(n, limits), lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
 
 
-def _layers(derivation: calc.derivation.Derivation, **sizes: int) -> int:
+def _layers(derivation: Derivation, **sizes: int) -> int:
     """How many layers a forward runs: 2·B·T·d² each."""
     at = {**derivation.sizes, **sizes}
     return derivation["flops.forward.matmul"].at(**sizes) // (2 * at["B"] * at["T"] * at["d"] ** 2)

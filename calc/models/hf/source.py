@@ -187,6 +187,20 @@ def notes_on_chance(source: Source) -> tuple[str, ...]:
     )
 
 
+def notes_on_overruled(source: Source) -> tuple[str, ...]:
+    """What a reader should know of switches of the file that the library's class sets otherwise."""
+    with quiet():
+        made = source.config_class(**source.raw).__dict__
+    overruled = [
+        name for name, value in source.raw.items() if isinstance(value, bool) and isinstance(made.get(name), bool) and made[name] != value
+    ]
+    return tuple(
+        f"{name} is {str(source.raw[name]).lower()} in the file, but {source.config_class.__name__} of the library always sets it to"
+        f" {str(made[name]).lower()}, so what is built here is so"
+        for name in overruled
+    )
+
+
 def _of_chance(part: Any) -> list[str]:
     """Fields by which a step of the class rests on chance."""
     return [name for name in (*FIELDS.skipped_layers, *FIELDS.hidden_inputs) if part.__dict__.get(name)]
