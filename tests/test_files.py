@@ -93,8 +93,8 @@ def test_a_name_is_judged_before_the_file_is_opened() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a\0b", "cannot read the list a b: no file can have this name; make one"),
-        ("\ud800", "cannot read the list  : no file can have this name; make one"),
+        ("a\0b", r"cannot read the list a\x00b: no file can have this name; make one"),
+        ("\ud800", r"cannot read the list \ud800: no file can have this name; make one"),
         ("n" * 300, f"cannot read the list {'n' * 199}…: File name too long; make one"),
         ("", "cannot read the list '': No such file or directory; make one"),
         ("none/there", "cannot read the list none/there: No such file or directory; make one"),
@@ -174,7 +174,7 @@ def test_files_of_others_beside_the_target_are_left_alone() -> None:
         ("", "cannot write '': it is no name of a file"),
         ("loop", "cannot write loop: Too many levels of symbolic links"),
         ("fifo", "cannot write fifo: nothing reads from this pipe"),
-        ("a\0b", "cannot write a b: no file can have this name"),
+        ("a\0b", r"cannot write a\x00b: no file can have this name"),
         ("n" * 300, f"cannot write {'n' * 199}…: File name too long"),
     ],
 )

@@ -53,7 +53,7 @@ def test_every_name_of_the_catalogue_loads(name: str) -> None:
     spec = load(name)
 
     assert (spec.name, spec.source) == (name, "built-in")
-    assert spec.key.startswith(f"{name}:")
+    assert spec.key == f"built-in:{name}"
 
 
 def test_the_public_function_loads_too() -> None:

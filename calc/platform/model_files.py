@@ -62,7 +62,7 @@ def on_meta_device() -> Iterator[None]:
     functions = {id(f): f for owner, name in FILES.remembering if remembers(f := function_of(attributes(owner).get(name)))}
     misses = {key: function.cache_info().misses for key, function in functions.items()}
     try:
-        with restored(FILES.tables, lambda value: isinstance(value, torch.Tensor) and value.is_meta), torch.device("meta"):
+        with restored(FILES.tables, lambda value: _is(value, torch.Tensor) and value.is_meta), torch.device("meta"):
             yield
     finally:
         for key, function in functions.items():
@@ -75,7 +75,7 @@ def restored(tables: Sequence[dict[Any, Any]], passing: Callable[[Any], bool]) -
     """Context after which ``tables`` hold no key and no value that is ``passing``, or a tuple or list with such a one."""
 
     def passes(value: Any) -> bool:
-        return any(map(passes, value)) if isinstance(value, tuple | list) else passing(value)
+        return any(map(passes, value)) if _is(value, tuple, list) else passing(value)
 
     before = [(table, {**table}) for table in tables]
     try:
@@ -104,12 +104,12 @@ def attributes(owner: Any) -> Mapping[str, Any]:
 
 def remembers(value: Any) -> bool:
     """Whether a global or an attribute of a class is a function that remembers its results."""
-    return isinstance(function_of(value), _REMEMBERING)
+    return _is(function_of(value), _REMEMBERING)
 
 
 def function_of(value: Any) -> Any:
     """The function that a static method or a method of a class is; other values as they are."""
-    return value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    return value.__func__ if _is(value, staticmethod, classmethod) else value
 
 
 def _closures(functions: Iterable[Any]) -> list[CellType]:
@@ -118,9 +118,9 @@ def _closures(functions: Iterable[Any]) -> list[CellType]:
     waiting = [*functions]
     while waiting:
         function = function_of(waiting.pop())
-        if isinstance(function, _REMEMBERING):
+        if _is(function, _REMEMBERING):
             function = function.__wrapped__
-        for cell in (function.__closure__ or ()) if isinstance(function, FunctionType) else ():
+        for cell in (function.__closure__ or ()) if _is(function, FunctionType) else ():
             if id(cell) not in cells:
                 cells[id(cell)] = cell
                 waiting += attributes(cell).values()
@@ -144,3 +144,8 @@ def _is_of_a_model(name: str, file: str) -> bool:
     if file.startswith(_OWN):
         return False
     return "site-packages" in file or not file.startswith(_STANDARD_LIBRARY)
+
+
+def _is(value: object, *kinds: type) -> bool:
+    """Whether a value is of a type. ``isinstance`` would ask the value itself, which may be anything that a user's file holds."""
+    return issubclass(type(value), kinds)

@@ -19,8 +19,8 @@ import click
 
 from calc.errors import NapkinError
 from reports.cli.common import given_once
-from reports.cli.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
-from reports.cli.process import main as main
+from reports.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
+from reports.process import main as main
 
 # Each command, with its file and function: read when it is asked for, so that a short question stays short.
 COMMANDS = {
@@ -39,7 +39,7 @@ COMMANDS = {
     "initialisation": "initialization:initialisation",
     "layout": "sharding:layout",
     "lecture": "lecture:lecture",
-    "list": "list:list_",
+    "list": "listing:list_",
     "measure": "measure:measure",
     "measure-matmul": "measure_matmul:measure_matmul",
     "optimizer": "optimizer:optimizer",
@@ -215,6 +215,3 @@ def napkin() -> None:
     MODEL is a built-in name (napkin list models), hf:PATH of a Hugging Face config.json, or FILE.py:NAME of your own spec.
     """
 
-
-if __name__ == "__main__":
-    main()

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from reports.cli.process import FAILED as FAILED
-from reports.cli.process import HELD as HELD
-from reports.cli.process import REFUSED as REFUSED
+from reports.process import FAILED as FAILED
+from reports.process import HELD as HELD
+from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
     from reports.cli.request import Request

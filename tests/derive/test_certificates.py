@@ -168,4 +168,4 @@ def test_a_closed_form_that_divides_by_nothing_is_not_met(graph: Graph) -> None:
 
     with pytest.raises(CertificateError, match=r"^the closed form of parameters divides by a size that is 0 there$") as caught:
         certify(at, Folder(int, REGISTRY), {"parameters": algebra.parse(text)}, {}, algebra, Sites(graph.records), {})
-    assert list(caught.value.failures) == ["parameters"]
+    assert "parameters" in caught.value.failures

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import calc
 from calc.capacity.questions import ask, laid
 from calc.capacity.sharding import Account, Layout, account, decoder, machine_of, state_of
 from calc.capacity.sharding.asking import shard
 from calc.errors import BadInputError
+from calc.hardware.accelerators import accelerator
 from reports.cli import napkin
 
 SIZES = {"L": 12, "d": 48, "h": 12, "g": 4, "k": 4, "f": 96, "V": 504, "T": 240}
@@ -163,7 +163,7 @@ def test_traffic_of_data_ranks_is_that_of_so_many_parameters(zero: int) -> None:
 
 def test_the_bubble_is_that_of_a_layout() -> None:
     """(4 - 1)/(2·8); ten per cent of waiting over working need 70 micro-batches on 8 stages."""
-    machine = machine_of(calc.hardware.accelerator("h100-sxm"))
+    machine = machine_of(accelerator("h100-sxm"))
     step = account(decoder(SIZES), Layout(pipeline=4, interleave=3, batch=8), state_of(), machine).step
     assert step is not None
 

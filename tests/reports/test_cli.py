@@ -16,7 +16,7 @@ from calc.derive.rules_of_thumb import RULES
 from calc.errors import MeasurementError
 from reports import cli
 from reports.cli import job
-from reports.cli.list import LISTS
+from reports.cli.listing import LISTS
 from reports.page.inputs import Inputs
 from tests.reports import sample
 

@@ -100,7 +100,7 @@ def test_every_figure_is_small(text: str) -> None:
 
 def test_every_class_of_a_shape_has_a_colour(page: Page) -> None:
     """In the style sheet, so that nothing is drawn in black by default."""
-    sheet = (Path(html.__file__).parent.parent / "templates" / "report.css").read_text(encoding="utf-8")
+    sheet = (Path(html.__file__).parent.parent.parent / "templates" / "report.css").read_text(encoding="utf-8")
     for drawn in each(page.figures):
         shapes = (*drawn.rects, *drawn.lines, *drawn.curves, *drawn.dots, *drawn.keys)
         missing = {css for shape in shapes for css in shape.css.split() if f".{css} " not in sheet}

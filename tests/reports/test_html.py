@@ -162,7 +162,7 @@ def test_equal_pages_give_equal_bytes(text):
 
 def test_bytes_do_not_depend_on_the_hash_seed():
     """Two processes with different seeds write the same page and the same Markdown."""
-    code = "from tests.reports import pages; from reports import html, markdown; import hashlib; p = pages.page();"
+    code = "from tests.reports import pages; from reports.writers import html, markdown; import hashlib; p = pages.page();"
     code += "print(hashlib.sha256((html.write(p) + markdown.write(p)).encode()).hexdigest())"
     root = Path(__file__).resolve().parent.parent.parent
     digests = {

@@ -20,7 +20,7 @@ from calc.options import Options
 from calc.pipeline.cache import Cache
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-START = "from reports.cli.process import main\nmain()"
+START = "from reports.process import main\nmain()"
 
 # Loads without torch; a size that it does not have is refused once it is loaded.
 NOISY = """
@@ -145,13 +145,13 @@ class Last:
 class Drops:
     last = Last()
     def find_spec(self, name, *_):
-        if name == "reports.cli.list":
+        if name == "reports.cli.listing":
             Drops.last = None
 sys.meta_path.insert(0, Drops())
 """
 
 
-@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.list", "rich.console"])
+@pytest.mark.parametrize("name", ["reports.cli", "calc.errors", "reports.cli.listing", "rich.console"])
 def test_an_interrupt_while_something_is_imported_is_130_and_silent(name: str) -> None:
     found = done(["list", "rules"], before=INTERRUPTED_AT.format(name=name))
 
@@ -170,7 +170,7 @@ def test_an_interrupt_that_is_swallowed_is_one_all_the_same(before: str) -> None
 @pytest.mark.parametrize("seed", range(10))
 def test_an_interrupt_at_any_moment_of_a_derivation_is_130(seed: int, tmp_path: Path) -> None:
     """From the first line of Napkin's own on; a command that was done before has its own exit status."""
-    begun = "import reports.cli.process\nreports.process._raise_interrupts()\nprint('begun', file=sys.stderr, flush=True)"
+    begun = "import reports.process\nreports.process._raise_interrupts()\nprint('begun', file=sys.stderr, flush=True)"
     code = f"import sys\nsys.argv = ['napkin', 'report', 'linear', '--no-cache', '-o', 'out']\n{begun}\n{START}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True)
@@ -194,7 +194,7 @@ def test_without_a_home_there_is_no_cache(tmp_path: Path) -> None:
     before = "import os, pwd\ndef none(_): raise KeyError('no entry')\npwd.getpwuid = none\nos.environ.pop('HOME', None)\n"
     before += "os.environ.pop('NAPKIN_CACHE', None); os.environ.pop('XDG_CACHE_HOME', None)\n"
     before += "from calc.models.load import load\nfrom calc.options import Options\nfrom calc.pipeline.cache import Cache\n"
-    before += "cache = Cache(load('linear'), Options(), True)\nassert cache.read() is None\ncache.write(None)"
+    before += "cache = Cache(load('linear'), Options(), True)\nassert cache.read(print) is None\ncache.write(None)"
     found = done(["list", "questions"], before=before, cwd=tmp_path)
 
     assert (found.returncode, found.stderr) == (0, "")
@@ -225,7 +225,7 @@ def test_a_cache_entry_that_is_no_file_is_as_good_as_none(tmp_path: Path, monkey
     for make in (lambda: os.mkfifo(entry), lambda: entry.symlink_to("/dev/zero"), entry.mkdir):
         make()
         before = os.lstat(entry)
-        assert cache.read() is None
+        assert cache.read(print) is None
         cache.write(UNWRITTEN)
         assert os.lstat(entry).st_ino == before.st_ino
         (entry.rmdir if entry.is_dir() else entry.unlink)()

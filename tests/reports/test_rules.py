@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from calc.rules.registry import REGISTRY, Cost, Free, Registry, Rule
 from reports import cli
-from reports.cli.list import LISTS
+from reports.cli.listing import LISTS
 from reports.views import rules
 
 
