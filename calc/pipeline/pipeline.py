@@ -145,8 +145,8 @@ def derive(
 
     A derivation from a spec can be asked for any other sizes: the step is traced there where it runs otherwise (``at_sizes``).
     """
-    from calc.derive import derive as derive_graph
-    from calc.derive import derived_anywhere
+    from calc.derive.closed_forms import derive as derive_graph
+    from calc.derive.closed_forms import derived_anywhere
 
     if isinstance(source, Spec):
         run = _Run(options or Options(), cache, progress)
@@ -177,7 +177,7 @@ def _believed(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registr
 
 def _with_closed_forms(spec: Spec, sizes: Mapping[str, int], run: _Run, registry: Registry) -> Traced:
     """The graph that holds at ``sizes``, with its closed forms by the rules of ``registry``."""
-    from calc.derive import certified
+    from calc.derive.closed_forms import certified
     from calc.derive.elsewhere import Traced
 
     try:

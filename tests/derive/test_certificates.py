@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 import calc
-from calc.derive import derive
 from calc.derive.accumulate import Folder
 from calc.derive.certify import certify
+from calc.derive.closed_forms import derive
 from calc.derive.loops import Sites
 from calc.errors import CertificateError, NapkinError, UnknownOperatorError
 from calc.graph.step import Graph, Record

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import calc
-from calc.derive import derive
+from calc.derive.closed_forms import derive
 from calc.derive.result import Derivation
 from calc.errors import CertificateError, NegativeCountError
 from calc.pipeline.check import EXACT, FAILED

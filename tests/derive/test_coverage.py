@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import calc
-from calc.derive import derive
+from calc.derive.closed_forms import derive
 from calc.derive.result import Derivation
 from calc.errors import NapkinError, RefusedOperatorError, UnknownOperatorError
 from calc.graph.step import Graph

@@ -116,7 +116,7 @@ def line(dice: random.Random) -> list[str]:
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with some files, in which no model is ever derived: what loads is refused then."""
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module("calc.load")  # the package has a function of that name
+    module = importlib.import_module("calc.models.load")
     load = module.load
 
     def loaded(name: str) -> NoReturn:

@@ -53,8 +53,8 @@ def sources_of(name: str, rules: Iterable[str]) -> list[str]:
 
 
 def meanings(files: Iterable[str]) -> dict[str, str]:
-    """A digest of what each file says, by its path in this package."""
-    return {file: _meaning(ROOT / file) for file in files}
+    """A digest of what each file says, by its path in this package. A file of words alone, as that of a package, says nothing."""
+    return {file: _meaning(ROOT / file) for file in files if not file.endswith(".py") or _says_something(ROOT / file)}
 
 
 def combined(digests: Iterable[str]) -> str:
@@ -117,6 +117,10 @@ def _files(module: str) -> Iterator[Path]:
 @functools.cache
 def _parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_bytes())
+
+
+def _says_something(file: Path) -> bool:
+    return any(not isinstance(statement, ast.Expr) for statement in _parsed(file).body)
 
 
 @functools.cache

@@ -65,7 +65,7 @@ class Here:
 
     def code(self, name: str, rules: Sequence[str]) -> str:
         """A digest of what those files say that the derivation of one model runs."""
-        return code.combined(self.meanings[file] for file in code.sources_of(name, rules))
+        return code.combined(self.meanings[file] for file in code.sources_of(name, rules) if file in self.meanings)
 
 
 def _brought_up_to_date(one: Wanted, before: dict[str, Any], here: Here) -> dict[str, Any]:

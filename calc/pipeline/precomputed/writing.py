@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 import calc
-from calc.derive import derive as derived
-from calc.derive import derived_alone
 from calc.derive.analysis import Analysis, analyse
 from calc.derive.cases import differences
+from calc.derive.closed_forms import derive as derived
+from calc.derive.closed_forms import derived_alone
 from calc.derive.peak import moment_name
 from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable

@@ -1,0 +1,292 @@
+"""Graph → derivation: every quantity with the steps that lead to it. Needs SymPy, never torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from calc.derive import cases, coverage, groups
+from calc.derive import peak as memory
+from calc.derive.accumulate import Folder
+from calc.derive.analysis import PEAKS, Analysis, analyse
+from calc.derive.elsewhere import Trace, Traced, Traces, alone, holds
+from calc.derive.peak import Peak, moment_name
+from calc.derive.quantities import QUANTITIES, Definition, absent, definitions
+from calc.derive.result import Candidate, Certificate, Derivation, Quantity, QuantityTerm
+from calc.derive.saved_tensors import saved_tensors
+from calc.derive.steps import StepMaker
+from calc.derive.timeline import timeline
+from calc.graph.coverage import CoverageRow
+from calc.graph.guards import unchecked
+from calc.graph.step import Graph, Record
+from calc.rules import families  # noqa: F401  # importing the rules registers them
+from calc.rules.registry import REGISTRY, Registry
+from calc.spec import Spec
+from calc.symbolic import algebra  # importing the rules registers them
+from calc.symbolic.algebra import Poly
+
+ORDER = tuple(QUANTITIES)
+
+
+def derive(
+    graph: Graph,
+    sizes: Mapping[str, int] | None = None,
+    registry: Registry = REGISTRY,
+    *,
+    spec: Any = None,
+    analysis: Analysis | None = None,
+) -> Derivation:
+    """Derive every quantity of a recorded step.
+
+    ``sizes`` overrides values of dimensions (integers from 1 to 2**63 - 1). Raises ``UnknownOperatorError`` for an
+    operator without a rule and ``CertificateError`` where a closed form disagrees with the graph's certificates.
+    ``analysis`` is that of this graph, already certified, when the caller has it.
+    """
+    traced = Traced(graph, analysis or certified(graph, registry), spec)
+    return Traces(_derived_at, traced).derivation(unchecked(graph, sizes or {}))
+
+
+def derived_anywhere(spec: Spec, sizes: Mapping[str, int], trace: Trace) -> Derivation:
+    """Derive every quantity of the step of ``spec``, here and at any other sizes, from what ``trace`` makes of the sizes asked for."""
+    first = trace(sizes)
+    return Traces(_derived_at, first, trace, spec).derivation(unchecked(first.graph, sizes))
+
+
+def certified(graph: Graph, registry: Registry) -> Analysis:
+    """The closed forms of a graph and of its special cases, which meet every certificate."""
+    analysis = analyse(graph, registry)
+    for record in graph.certificates:
+        analysis.certify(record)
+    return replace(analysis, special=certified(graph.special[0].graph, registry)) if graph.special else analysis
+
+
+def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
+    graph, analysis = traced.graph, traced.analysis
+    special = graph.special_at(values)
+    found = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
+    if special is None:
+        return found
+    inner = analysis.special or certified(special.graph, analysis.registry)
+    return cases.joined(found, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
+
+
+def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
+    """The derivation of a graph apart from its special cases, at all ``values``; ``in_general`` where one of those applies."""
+    maker = StepMaker(analysis, values)
+    compared = sum(name not in graph.unknown for name in (*analysis.totals, *PEAKS))
+    built = {q.name: q for q in (*_counted(analysis, values, maker), *_summed(analysis, values, maker), *_peaks(analysis, values, maker))}
+    return Derivation(
+        model=graph.model,
+        source=graph.source,
+        dims=tuple(_dim_records(graph, values)),
+        options=graph.options,
+        assumptions=graph.assumptions,
+        quantities={name: built[name] for name in ORDER},
+        steps=tuple(sorted(maker.steps, key=lambda s: ORDER.index(s.quantity))),
+        coverage=_coverage(analysis, values),
+        certificates=tuple(Certificate(_dimension_sizes(graph, c.sizes), compared) for c in graph.certificates),
+        provenance=graph.provenance,
+        notes=graph.notes,
+        saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
+        spec=spec,
+        held={name: value for name, (value, _) in graph.held.items()},
+        specialized={name: why for name, (_, why) in graph.held.items()},
+        recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
+        replay=lambda record: timeline(analysis, values, record),
+        _in_general=in_general,
+    )
+
+
+def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRow, ...]:
+    """The ledger of the step's operators. How often each runs is compared where the closed forms are not certified in all; a FLOP
+    count that has no closed form is left out."""
+    unknown = analysis.graph.unknown.keys() - PEAKS.keys()
+    rows = coverage.ledger(analysis.frame, analysis.groups, values).rows
+    if unknown and not all(coverage.runs_as_derived(analysis.frame, record) for record in analysis.graph.certificates):
+        return ()
+    return rows if unknown.isdisjoint(coverage.FLOPS) else tuple(replace(row, flops=None, flops_value=None) for row in rows)
+
+
+def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
+    """Every quantity of one concrete record."""
+    found = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
+    found |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
+    for entry in Folder(int, registry).entries(record):
+        found[entry.quantity] = found.get(entry.quantity, 0) + int(entry.count)
+    for definition in definitions(options):
+        if definition.parts:
+            found[definition.name] = sum(found.get(part, 0) for part in definition.parts)
+    return found
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _dimension_sizes(graph: Graph, symbols: Mapping[str, int]) -> dict[str, int]:
+    return graph.as_basis().sizes(symbols)
+
+
+def _dim_records(graph: Graph, values: Mapping[str, int]) -> Sequence[Any]:
+    return [replace(d, value=values[d.name]) for d in graph.dims]
+
+
+class _Evaluator:
+    """Evaluates a quantity's polynomials at other sizes."""
+
+    def __init__(self, analysis: Analysis, values: Mapping[str, int], polys: Sequence[Poly]) -> None:
+        self._analysis, self._values, self._polys = analysis, values, polys
+
+    def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        """All sizes, those not given as the derivation has them."""
+        return unchecked(_with_values(self._analysis.graph, self._values), given)
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the closed form holds there."""
+        return holds(self._analysis.graph, sizes)
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        known = self._analysis.graph.as_basis().values(sizes)
+        return max(self._analysis.algebra.value(p, known) for p in self._polys)
+
+    def expr(self) -> sp.Expr:
+        """The closed form in the model's dimensions."""
+        fold = self._analysis.fold
+        return algebra.maximum([fold.outer.expr(fold(p)) for p in self._polys])
+
+
+def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
+    return replace(graph, dims=tuple(_dim_records(graph, values)))
+
+
+# -- quantities -------------------------------------------------------------------------------------------------------
+
+
+def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    found = []
+    for definition in definitions(analysis.graph.options):
+        if definition.parts or definition.step is not None:
+            continue
+        reason = _unknown(definition.name, analysis)
+        if reason:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            continue
+        mine = analysis.groups.get(definition.name, [])
+        maker.count(definition.name, mine)
+        found.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
+    return found
+
+
+def _total(analysis: Analysis, name: str) -> Poly:
+    return analysis.totals.get(name, analysis.algebra.constant(0))
+
+
+def _unknown(name: str, analysis: Analysis) -> str:
+    """Why a quantity has no value, or nothing."""
+    reason = absent(name, analysis.graph.options) or analysis.graph.unknown.get(name, "")
+    if reason or not name.endswith(".causal"):
+        return reason
+    if analysis.uncredited:
+        return f"not credited: {min(analysis.uncredited)}"
+    if not any(call.causal for r in analysis.graph.records for call in r.calls) and not any(
+        op.args and dict(op.args).get("is_causal") is True for r in analysis.graph.records for op in r.ops
+    ):
+        return "no attention call of this model declares a causal mask"
+    return ""
+
+
+def _quantity(
+    definition: Definition, total: Poly, terms: Sequence[QuantityTerm], analysis: Analysis, values: Mapping[str, int]
+) -> Quantity:
+    return Quantity(
+        definition.name,
+        definition.unit,
+        definition.meaning,
+        analysis.fold.outer.text(analysis.fold(total)),
+        analysis.algebra.value(total, analysis.graph.as_basis().values(values)),
+        tuple(terms),
+        _evaluator=_Evaluator(analysis, values, [total]),
+    )
+
+
+def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
+    """The addends by site, and what each is made of."""
+    zero, found = analysis.algebra.constant(0), []
+    for site, here in groups.by_site(mine).items():
+        poly = groups.total(here, zero)
+        if poly != 0:
+            parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())
+            term = _term(site, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
+            written = tuple((what, analysis.fold.outer.text(analysis.fold(part))) for what, part in parts if part != 0)
+            found.append(replace(term, parts=written))
+    return found
+
+
+def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
+    value = analysis.algebra.value(poly, analysis.graph.as_basis().values(values))
+    return QuantityTerm(site, analysis.fold.outer.text(analysis.fold(poly)), value, because)
+
+
+def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    totals = {name: _total(analysis, name) for name in QUANTITIES}
+    found = []
+    for definition in definitions(analysis.graph.options):
+        reason = absent(definition.name, analysis.graph.options) or _unknown_part(definition, analysis.graph)
+        if reason and definition.parts:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+        if reason or not definition.parts:
+            continue
+        total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
+        maker.combine(definition.name, [(p, totals[p]) for p in definition.parts], definition.meaning)
+        terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
+        found.append(_quantity(definition, total, terms, analysis, values))
+    return found
+
+
+def _unknown_part(definition: Definition, graph: Graph) -> str:
+    """Why a sum has no closed form: that of the first of its addends without one."""
+    parts = [part for name in definition.parts for part in (name, *QUANTITIES[name].parts)]
+    return next((graph.unknown[part] for part in parts if part in graph.unknown), "")
+
+
+def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
+    found = []
+    for definition in definitions(analysis.graph.options):
+        if definition.step is None:
+            continue
+        reason = analysis.graph.unknown.get(definition.name, "")
+        if reason:
+            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            continue
+        peaks = analysis.peaks[definition.name]
+        maker.peak(definition.name, peaks)
+        candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
+        text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
+        evaluator = _Evaluator(analysis, values, [p.live for p in peaks])
+        found.append(
+            Quantity(
+                definition.name,
+                definition.unit,
+                definition.meaning,
+                text,
+                candidates[0].value,
+                candidates=candidates,
+                _evaluator=evaluator,
+            )
+        )
+    return found
+
+
+def _candidate(peak: Peak, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
+    outer, fold = analysis.fold.outer, analysis.fold
+    known = analysis.graph.as_basis().values(values)
+    parts = {role: p for role, p in peak.parts.items() if p != 0}
+    return Candidate(
+        expr=outer.text(fold(peak.live)),
+        at=moment_name(peak),
+        value=analysis.algebra.value(peak.live, known),
+        parts={role: outer.text(fold(p)) for role, p in parts.items()},
+        part_values={role: analysis.algebra.value(p, known) for role, p in parts.items()},
+    )
