@@ -26,8 +26,8 @@ def roofline(
 
     Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
     """
-    from reports.cli import job
-    from reports.views import roofline as made
+    from reports.jobs import job
+    from reports.jobs import roofline as made
 
     if as_json:
         refuse_idle("beside --json, which has every operator", "top")
@@ -38,12 +38,12 @@ def roofline(
     with talk() as say:
         found = made.compute(request, ceiling, say)
     if output is not None:
-        from reports.page import roofline as roofline_page
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: made.write(found)}))
+    from reports.views import roofline as view
 
-        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)}))
     if as_json:
-        click.echo(job.json_text(made.document(found)), nl=False)
+        click.echo(job.json_text(view.document(found)), nl=False)
         return
     from reports.writers import terminal
 
-    made.show(found, top, terminal.console())
+    view.show(found, top, terminal.console())
