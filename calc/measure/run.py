@@ -115,7 +115,9 @@ def _exchanged(
     return found
 
 
-def _by_default(spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]) -> tuple[Difference, ...]:
+def _by_default(
+    spec: Spec, sizes: Mapping[str, int], options: Options, device: str, here: Mapping[str, Reading]
+) -> tuple[Difference, ...]:
     readings: dict[str, Reading] = {}
     with training(spec, sizes, options, device, by_default=True) as run:
         readings |= measure_memory(run)

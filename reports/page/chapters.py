@@ -123,7 +123,9 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
     return formula(expressions.parse(general[0])) if general and "Max(" not in general[0] and "Piecewise" not in general[0] else None
 
 
-def _closed_form(quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Moment], sizes: Mapping[str, int]) -> Formula | None:
+def _closed_form(
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Moment], sizes: Mapping[str, int]
+) -> Formula | None:
     """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
     if quantity.text is None:
         return None

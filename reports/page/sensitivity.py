@@ -44,7 +44,9 @@ def doublings(derivation: Derivation, found: Doubled) -> DoublingTable:
         for d in doublings_of:
             by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
     order = [dim.name for dim in derivation.dims if dim.name in by_dim]
-    rows = tuple((formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order)
+    rows = tuple(
+        (formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order
+    )
     return DoublingTable((("Size", "text"), *((name, "number") for name in found)), rows)
 
 

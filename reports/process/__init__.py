@@ -1,6 +1,7 @@
 """The process of the console command: standard streams of its own, and a quiet end whenever it is interrupted.
 
 This module is imported first and imports nothing that takes time, so that an interrupt while everything else is imported ends quietly too.
+What runs is given to it: ``reports.main`` gives it the command line.
 """
 
 from __future__ import annotations
