@@ -17,7 +17,7 @@ from calc.graph import exchanges
 from calc.graph.exchanges import EXCHANGES
 from calc.options import Options
 from calc.spec import Spec
-from reports.cli import job
+from reports.jobs import job
 from reports.page.build import build
 from reports.writers import html, markdown
 

@@ -27,6 +27,7 @@ ROOMS = (
     *("errors", "units", "dimensions", "spec", "platform", "options", "symbolic", "rules", "graph", "models", "trace", "derive"),
     *("hardware", "measure", "pipeline", "memory", "mathematics", "capacity", "performance", "notebook"),
 )
+REPORT_ROOMS = ("typeset", "figures", "page", "writers", "jobs", "views", "lecture", "live", "process", "cli")
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.
 LAZY = (
     "calc",
@@ -165,21 +166,51 @@ def _room(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def _all_imports(name: str) -> Iterator[tuple[str, str]]:
-    """The room of a file, and that of each file of ``calc`` that it imports anywhere, for types too."""
-    for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and _within(node.module or "", "calc"):
-            targets = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from ((_room(name), _room(target if target in FILES else node.module or "")) for target in targets)
+def _all_imports(package: str, name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The room of a file of ``package``, and that of each of the package's files that it imports anywhere, for types too."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                targets = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                targets = [whole if (whole := f"{module}.{alias.name}") in FILES else module for alias in names]
+            case ast.ImportFrom():
+                raise AssertionError(f"{name} line {node.lineno}: write the whole name of what is imported")
+            case _:
+                continue
+        yield from ((_room(name), _room(target)) for target in targets if _within(target, package))
 
 
-def test_a_room_imports_only_from_rooms_below_it() -> None:
-    """So there is no circle of rooms. ``calc/__init__`` alone, the public surface, imports from all of them."""
-    files = [name for name in FILES if _within(name, "calc") and name != "calc"]
-    arrows = {(by, room) for name in files for by, room in _all_imports(name) if room and room != by}
+@pytest.mark.parametrize(
+    ("statement", "room"),
+    [
+        ("from reports.cli.common import talk", "cli"),
+        ("from reports import cli", "cli"),
+        ("import reports.cli.common", "cli"),
+        ("def f():\n    from reports.cli import common", "cli"),
+        ("if TYPE_CHECKING:\n    from reports.cli.common import Number", "cli"),
+        ("from reports import main", ""),
+    ],
+)
+def test_every_way_of_importing_a_room_is_seen(statement: str, room: str) -> None:
+    """What the next test rests on."""
+    assert [("page", room)] == list(_all_imports("reports", "reports.page.model", ast.parse(statement)))
 
-    assert {_room(name) for name in files} == {*ROOMS}
-    assert [] == sorted(f"{by} -> {room}" for by, room in arrows if ROOMS.index(room) > ROOMS.index(by))
+
+@pytest.mark.parametrize(("package", "rooms"), [("calc", ROOMS), ("reports", REPORT_ROOMS)])
+def test_a_room_imports_only_from_rooms_below_it(package: str, rooms: tuple[str, ...]) -> None:
+    """So there is no circle of rooms. ``calc/__init__``, the public surface, and ``reports/__init__``, the entry point, import from any."""
+    files = [name for name in FILES if _within(name, package) and name != package]
+    trees = {name: ast.parse(FILES[name].read_text(encoding="utf-8")) for name in files}
+    arrows = {(by, room) for name, tree in trees.items() for by, room in _all_imports(package, name, tree) if room not in ("", by)}
+
+    assert {_room(name) for name in files} == {*rooms}
+    assert [] == sorted(f"{by} -> {room}" for by, room in arrows if rooms.index(room) > rooms.index(by))
+
+
+def test_no_room_of_reports_imports_the_entry_point() -> None:
+    """``reports.main`` imports ``process`` and ``cli``."""
+    _assert_none([i for i in IMPORTS if i.module == "reports" and i.by.startswith("reports.")])
 
 
 def test_few_files_stand_beside_the_rooms() -> None:

@@ -13,7 +13,7 @@ from calc.derive.result import Derivation
 from calc.errors import BadInputError
 from calc.memory.recomputing import Choice, Comparison, compared, document, largest
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 from tests.models.test_checkpointing import _spec
 
 

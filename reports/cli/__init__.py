@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import click
 
 from calc.errors import NapkinError
+from reports import process
 from reports.cli.common import given_once
 from reports.process import HELD, INTERRUPTED, PIPE_CLOSED, REFUSED, interrupted
-from reports.process import main as main
 
 # Each command, with its file and function: read when it is asked for, so that a short question stays short.
 COMMANDS = {
@@ -189,6 +189,11 @@ _LONGEST = 1_500  # characters of a refusal, whatever names are in it
 _BETWEEN_COLLECTIONS = 200_000
 
 
+def main() -> NoReturn:
+    """``napkin`` where this package is imported already; the console script starts with ``reports.main``."""
+    process.main(run)
+
+
 def run() -> int:
     """The exit status of the command of this process."""
     gc.set_threshold(_BETWEEN_COLLECTIONS)
@@ -201,7 +206,7 @@ def run() -> int:
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from reports.cli.request import version
+        from reports.jobs.request import version
 
         click.echo(f"napkin {version()}")
         context.exit()
@@ -214,4 +219,3 @@ def napkin() -> None:
 
     MODEL is a built-in name (napkin list models), hf:PATH of a Hugging Face config.json, or FILE.py:NAME of your own spec.
     """
-

@@ -43,7 +43,7 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     else:
         found = answered(asked, values)
     if as_json:
-        from reports.cli.request import json_text
+        from reports.jobs.request import json_text
 
         click.echo(json_text(found.to_json()), nl=False)
         return
@@ -60,7 +60,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
         if not equals or not key or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. gpus=1024")
         if key in found:
-            from reports.cli.request import twice
+            from reports.jobs.request import twice
 
             raise click.UsageError(twice(key, found[key], value))
         found[key] = value

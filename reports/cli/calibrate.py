@@ -20,7 +20,7 @@ def calibrate(device: str | None, processor_time: bool, tf32: bool, output: str 
 
     napkin predict reads the file. No model is run.
     """
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import calibration
     from reports.writers import terminal
 

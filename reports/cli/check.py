@@ -17,7 +17,7 @@ from reports.cli.common import FAILED, HELD, model_arguments, output_folder, req
 def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
     """Run the step for real and compare every quantity with what was derived."""
     request = request_of(**words)
-    from reports.cli import job
+    from reports.jobs import job
 
     require_device(device)
     with talk() as say:
@@ -46,7 +46,7 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:
     """Write report.md, report.html and report.json: derivation, checks and comparisons, with every step."""
     request = request_of(**words)
-    from reports.cli import job
+    from reports.jobs import job
     from reports.writers import terminal
     from reports.writers.render import look_of
 

@@ -21,7 +21,7 @@ from reports.process import HELD as HELD
 from reports.process import REFUSED as REFUSED
 
 if TYPE_CHECKING:
-    from reports.cli.request import Request
+    from reports.jobs.request import Request
 
 
 class Integer(click.IntRange):
@@ -138,7 +138,7 @@ def measuring_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def unmeasured(kind: str, because: str, as_json: bool, strict: bool) -> int:
     """Say that nothing was measured, and why; that is no failure unless it is to be one."""
-    from reports.cli import job
+    from reports.jobs import job
 
     text = job.json_text({"schema": 1, "kind": kind, "verdict": "not measured", "because": because})
     click.echo(text if as_json else because, nl=not as_json)
@@ -155,7 +155,7 @@ def say_written(*files: str | Path) -> None:
 
 def hand_over(made: Mapping[str, Any], output: str | None, as_json: bool, show: Callable[[], None]) -> None:
     """A measurement into its file, whole or not at all, and onto standard output."""
-    from reports.cli import job
+    from reports.jobs import job
 
     if output is not None:
         say_written(*job.write_all(Path(output).parent, {Path(output).name: job.json_text(made)}))
@@ -176,7 +176,7 @@ def refuse_untrained(mode: str) -> None:
 
 def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str) -> Request:
     from calc.options import made
-    from reports.cli.request import Request, sizes_from
+    from reports.jobs.request import Request, sizes_from
 
     refuse_untrained(options["mode"])
     return Request(model, sizes_from(sizes), made(**options), cache=not no_cache)
@@ -184,7 +184,7 @@ def request_of(model: str, sizes: Sequence[str], no_cache: bool, **options: str)
 
 def device_here(asked: str | None) -> tuple[str, str]:
     """The device to measure on, CUDA where nothing is asked for and there is one; and why it is not here, empty where it is."""
-    from reports.cli import job
+    from reports.jobs import job
 
     if asked is not None and not re.fullmatch(r"cpu|cuda(:\d{1,3})?", asked):
         raise click.UsageError(f"unknown device {asked[:40]!r}: use cpu, cuda, or cuda:1 and so on")

@@ -27,9 +27,8 @@ def compare(left: str, right: str, both: tuple[str, ...], explain: str | None, o
     if as_json:
         refuse_idle("beside --json, which has every quantity", "explain")
     from calc.derive.compare import document
-    from reports.cli import job
-    from reports.cli.request import pairs
-    from reports.page import compared
+    from reports.jobs import compared, job
+    from reports.jobs.request import pairs
     from reports.views import compare as page
     from reports.writers import terminal
 

@@ -11,7 +11,7 @@ import click
 from reports.cli.common import model_arguments, request_of, talk
 
 if TYPE_CHECKING:
-    from reports.cli.job import Request
+    from reports.jobs.job import Request
 
 
 _MORE = "\nEvery step: napkin derive {} --explain NAME, of a quantity or a rule of thumb"
@@ -40,7 +40,7 @@ def derive(explain: str | None, coverage: bool, saved: bool, peak: bool, as_json
     if coverage:
         _show_coverage(request, explain, as_json)
         return
-    from reports.cli import job
+    from reports.jobs import job
 
     if explain is not None:
         job.require_explained(explain, request.options.to_json())
@@ -76,7 +76,7 @@ def _show_stored(request: Request, as_json: bool) -> bool:
     of = ", ".join(f"{name} {version}" for name, version in form.versions.items())
     click.echo(f"closed forms stored with this version of napkin, recorded with {of}; --no-cache records the step anew", err=True)
     if as_json:
-        from reports.cli.request import json_text
+        from reports.jobs.request import json_text
 
         click.echo(json_text(_values(form.derivation(request.sizes))), nl=False)
         return True
@@ -98,7 +98,7 @@ def _values(derivation: Any) -> dict[str, Any]:
 def _show_memory(request: Request, peak: bool, as_json: bool) -> None:
     """The tensors kept for the backward, or live bytes over the step."""
     from calc.derive.to_json import to_json
-    from reports.cli import job
+    from reports.jobs import job
     from reports.writers import terminal
 
     with talk() as say:
@@ -120,7 +120,7 @@ def _show_coverage(request: Request, explain: str | None, as_json: bool) -> None
     if explain is not None:
         raise click.UsageError("--coverage shows operators and --explain a quantity: give one of them")
     from calc.derive.to_json import ledger_document
-    from reports.cli import job
+    from reports.jobs import job
     from reports.page import coverage
     from reports.writers import terminal
 

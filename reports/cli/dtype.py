@@ -26,7 +26,7 @@ def dtype(name: str, number: str | None, bits: str | None, as_json: bool) -> Non
         raise click.UsageError("NUMBER and --bits both say which number is meant: give one of them")
     found = encode(layout, read(number)) if number is not None else of_bits(layout, bits) if bits is not None else None
     if as_json:
-        from reports.cli import job
+        from reports.jobs import job
 
         click.echo(job.json_text(document(layout, found)), nl=False)
         return

@@ -35,7 +35,7 @@ def einsum(pattern: str, sizes: Sequence[str], reduction: str, dtype: str, check
     found = operation(asked, sizes_of(asked, sizes), int(item_size), reduction)
     verdicts = check(found) if checked else None
     if as_json:
-        from reports.cli import job
+        from reports.jobs import job
 
         click.echo(job.json_text(document(found, dtype, verdicts)), nl=False)
     else:

@@ -36,7 +36,7 @@ def gradients(
     from calc.mathematics.gradients import check
     from calc.mathematics.gradients import gradients as derive
     from calc.options import made
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import gradients as view
     from reports.writers import terminal
 

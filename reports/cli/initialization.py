@@ -25,7 +25,7 @@ def initialisation(model: str, sizes: Sequence[str], draws: int | None, as_json:
     import calc
     from calc.mathematics.initialization import initial
     from calc.mathematics.initialization.comparison import FAILED, compare
-    from reports.cli import job
+    from reports.jobs import job
 
     spec = calc.load(model)
     found = initial(spec, {**spec.check_at, **job.sizes_from(sizes)})

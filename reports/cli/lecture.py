@@ -15,7 +15,7 @@ def lecture(output: str, as_json: bool) -> int:
 
     Takes a few minutes: models are recorded, and steps run for real. A claim found wrong is no failure; a failed check of a system is.
     """
-    from reports.cli import job
+    from reports.jobs import job
     from reports.lecture.writing import document, lecture, summary
 
     folder = output_folder(output)

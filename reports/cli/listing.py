@@ -24,8 +24,9 @@ def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> N
     """
     if what not in LISTS:
         raise click.UsageError(f"nothing to list under {what!r}: there are {', '.join(LISTS)}")
-    from reports.cli import job
-    from reports.views import hardware, listing, rules
+    from reports.jobs import job
+    from reports.page import rule_table
+    from reports.views import hardware, listing
     from reports.writers import terminal
 
     if file is not None and what != "hardware":
@@ -37,7 +38,7 @@ def list_(what: str, words: Sequence[str], file: str | None, as_json: bool) -> N
     out = terminal.console()
     match what:
         case "rules":
-            found = terminal.show_rules(rules.table(words), out)
+            found = terminal.show_rules(rule_table.table(words), out)
         case "hardware":
             found = hardware.show(words, out, file)
         case _:

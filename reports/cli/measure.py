@@ -48,7 +48,7 @@ def measure(context: click.Context, /, device: str | None, output: str | None, a
     unless --implementation says otherwise. Without the device asked for nothing is measured, and nothing is written.
     """
     from calc.performance.measuring import KIND, document
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import measuring
     from reports.writers import terminal
 

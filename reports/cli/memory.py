@@ -22,7 +22,7 @@ from reports.cli.common import FAILED, HELD, model_arguments, option_of, request
 def inference(model: str, sizes: Sequence[str], no_cache: bool, as_json: bool, **formats: Any) -> None:
     """What using a model takes: weights in a number format, keys and values of T tokens, both in closed form."""
     from calc.memory.inference import document
-    from reports.cli import job
+    from reports.jobs import job
 
     with talk() as say:
         found = job.inference(model, job.sizes_from(sizes), say, remember=not no_cache, **formats)
@@ -44,7 +44,7 @@ def checkpointing(memory: str | None, as_json: bool, **words: Any) -> None:
         raise click.UsageError("this compares every choice of --checkpointing: leave the option out")
     from calc.memory.recomputing import document
     from calc.units import bytes_in
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import recomputing
     from reports.writers import terminal
 
@@ -73,7 +73,7 @@ def checkpoint(save_seconds: float | None, failure_hours: float | None, as_json:
         if value is not None and not 0 < value < math.inf:
             raise click.UsageError(f"{name} is {value:g}: give a number above 0")
     from calc.memory.saving import document
-    from reports.cli import job
+    from reports.jobs import job
 
     with talk() as say:
         found = job.saving(request_of(**words), say, save_seconds, failure_hours)

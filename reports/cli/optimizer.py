@@ -39,7 +39,7 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
     cost = executed(name, implementation) if name in KNOWN else None
     verdict = check(found, given) if checked and found is not None else None
     if as_json:
-        from reports.cli import job
+        from reports.jobs import job
 
         click.echo(job.json_text(document(name, cost, verdict)), nl=False)
     else:
@@ -53,7 +53,7 @@ def optimizer(name: str, values: Sequence[str], implementation: str, checked: bo
 def _numbers(values: Sequence[str]) -> dict[str, float]:
     from calc.errors import BadInputError
     from calc.mathematics.formats.numbers import read
-    from reports.cli.request import twice
+    from reports.jobs.request import twice
 
     found: dict[str, float] = {}
     given: dict[str, str] = {}

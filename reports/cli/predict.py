@@ -20,14 +20,14 @@ def predict(file: str | None, as_json: bool, **words: Any) -> None:
     Every operator goes by a primitive one that was timed at sizes around it; nothing is fitted on a model.
     """
     from calc.hardware.calibration import read
-    from reports.cli import job
+    from reports.jobs import job, roofline
     from reports.views import prediction
     from reports.writers import terminal
 
     request = request_of(**words)
     known = None if file is None else read(Path(file))
     with talk() as say:
-        step = prediction.step_work(request, say)
+        step = roofline.step_work(request, say)
         if known is None:
             from calc.measure.calibration import calibrate
 

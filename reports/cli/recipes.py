@@ -22,7 +22,7 @@ def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json:
     """
     asked = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import recipes
     from reports.writers import terminal
 

@@ -26,24 +26,23 @@ def roofline(
 
     Eager traffic is what operators read and write one by one; fused traffic is a lower model of what a compiler leaves.
     """
-    from reports.cli import job
-    from reports.views import roofline as made
+    from reports.jobs import job
+    from reports.jobs import roofline as roofline_job
+    from reports.views import roofline as roofline_view
 
     if as_json:
         refuse_idle("beside --json, which has every operator", "top")
     if top < 1:
         raise click.UsageError(f"--top {top} shows nothing: give 1 or more")
-    ceiling = made.ceiling(gpu, file, dtype, launch)
+    ceiling = roofline_job.ceiling(gpu, file, dtype, launch)
     request = request_of(**words)
     with talk() as say:
-        found = made.compute(request, ceiling, say)
+        found = roofline_job.compute(request, ceiling, say)
     if output is not None:
-        from reports.page import roofline as roofline_page
-
-        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_page.write(found)}))
+        say_written(*job.write_all(Path(output).parent, {Path(output).name: roofline_job.write(found)}))
     if as_json:
-        click.echo(job.json_text(made.document(found)), nl=False)
+        click.echo(job.json_text(roofline_view.document(found)), nl=False)
         return
     from reports.writers import terminal
 
-    made.show(found, top, terminal.console())
+    roofline_view.show(found, top, terminal.console())

@@ -34,7 +34,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
         found = asked(name, given, say)
     if as_json:
         from calc.capacity.sharding.document import of_account
-        from reports.cli.job import json_text
+        from reports.jobs.job import json_text
 
         click.echo(json_text(of_account(found)), nl=False)
         return
@@ -64,7 +64,7 @@ def layout(words: Sequence[str], as_json: bool) -> None:
         found = best(name, given, say)
     if as_json:
         from calc.capacity.sharding.document import of_search
-        from reports.cli.job import json_text
+        from reports.jobs.job import json_text
 
         click.echo(json_text(of_search(found)), nl=False)
         return
@@ -83,7 +83,7 @@ def _read(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         if not equals or not key.strip() or not value.strip():
             raise click.UsageError(f"cannot read {text[:60]!r}: write KEY=VALUE, e.g. data=8")
         if key.strip() in found:
-            from reports.cli.request import twice
+            from reports.jobs.request import twice
 
             raise click.UsageError(twice(key.strip(), found[key.strip()], value.strip()))
         found[key.strip()] = value.strip()

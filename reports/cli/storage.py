@@ -43,8 +43,8 @@ def _of_model(model: str, sizes: Sequence[str], attention: str, checked: bool, a
     from calc.mathematics.strides.walk import storage as walked
     from calc.options import made
     from calc.pipeline.check import FAILED
-    from reports.cli import job
     from reports.cli.common import talk
+    from reports.jobs import job
 
     options = made(attention=attention)
     with talk() as say:
@@ -82,7 +82,7 @@ def _of_tensor(checked: bool, as_json: bool, shape: str | None, expression: str 
     place = place_of(index, last) if index is not None and last is not None else None
     verdicts = [check(x, chain) for _, chain in done] if checked else None
     if as_json:
-        from reports.cli import job
+        from reports.jobs import job
 
         body = chains(x, done, verdicts)
         click.echo(job.json_text({**body, "place": None if place is None or last is None else last.layout.place(place)}), nl=False)

@@ -44,8 +44,8 @@ def train_demo(
     Accounted steps run under instruments, which slow them down; the others are timed.
     """
     from calc.performance.training_run import KIND, Wanted, demonstrate, prepared
-    from reports.cli import job
-    from reports.cli.request import sizes_from
+    from reports.jobs import job
+    from reports.jobs.request import sizes_from
     from reports.views import training_run
     from reports.writers import terminal
 

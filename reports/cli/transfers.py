@@ -34,7 +34,7 @@ def transfers(
     from calc.capacity.questions.values import read
     from calc.hardware.benchmark import Repeat
     from calc.performance.transfers import KIND, document, measured, require_sizes
-    from reports.cli import job
+    from reports.jobs import job
     from reports.views import transfers as shown
     from reports.writers import terminal
 

@@ -53,7 +53,7 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
     outcomes = [_one(Path(file), form, rewritten=rewritten, **how) for file in files]
     _put_in_place(rewritten)  # once every file is judged
     if form == "json":
-        from reports.cli.job import json_text
+        from reports.jobs.job import json_text
 
         click.echo(json_text({"schema": 1, "files": [document for _, document in outcomes]}), nl=False)
     return HELD if all(ok for ok, _ in outcomes) else FAILED

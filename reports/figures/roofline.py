@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc.performance.roofline import Sums
+from reports.figures.roofline_bounds import Found, bounds, ceilings, finding
 from reports.figures.scales import Logarithmic, around, short_power
 from reports.figures.shapes import ROOFLINE as ANCHOR
 from reports.figures.shapes import Dot, Figure, Key, Label, Line, apart, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
-from reports.views.roofline import Found, bounds, ceilings, finding
 
 _TOP, _PLOT = 30, 230
 _LARGEST = 22  # radius of a dot that takes all of the time, in pixels

@@ -16,10 +16,9 @@ from typing import Any
 from calc.symbolic import tree as display
 from calc.symbolic.tree import Display, Name, Number, Product, Sum
 from calc.symbolic.worked import Reckoning
-from reports.cli import job
+from reports.jobs import job
 from reports.lecture.audit import Audit, Audited, audit, to_json
 from reports.lecture.lab import Lab
-from reports.lecture.page import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
 from reports.lecture.sources import YEAR, notes
 from reports.lecture.system import Checked, Derived, System, Worked
 from reports.lecture.system import to_json as system_json
@@ -29,6 +28,7 @@ from reports.page import rules
 from reports.page.chapters import known_sizes
 from reports.page.gradients import entries
 from reports.page.inputs import Inputs
+from reports.page.lecture import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
 from reports.page.model import Badge, Command
 from reports.page.parts import BADGES, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view

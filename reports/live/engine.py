@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from calc.errors import BadInputError
-from reports.cli.request import pairs
+from reports.jobs.request import pairs
 from reports.live import units
 from reports.live.document import Statement
 from reports.live.language import LanguageError, Value, Work, evaluate
@@ -127,13 +127,13 @@ class Engine:
 
     def _model(self, model: str, given: Mapping[str, str], work: Work) -> Named:
         from calc.pipeline.precomputed import stored
-        from reports.cli.request import asked
+        from reports.jobs.request import asked
 
         request = asked(model, given, self.cache)
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
             return Model(model, form.derivation(request.sizes))
-        from reports.cli import job
+        from reports.jobs import job
 
         work.spend(_TRACED)
         return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))

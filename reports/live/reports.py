@@ -131,7 +131,7 @@ def _word(model: str, digest: str, sources: Sequence[Path]) -> str:
 
 
 def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Texts:
-    from reports.page import compared
+    from reports.jobs import compared
 
     both = compared.sides(inputs.model, inputs.other, inputs.options)
     digests = (inputs.digest, inputs.other_digest)
@@ -169,7 +169,7 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
     if inputs.kind != "report":
         raise BadInputError(f"{inputs.kind[:40]!r} is no kind of report that is known here")
     from calc.options import made
-    from reports.cli import job
+    from reports.jobs import job
     from reports.writers.render import look_of
 
     if inputs.device not in ("cpu", "cuda"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.tree import Display
@@ -15,6 +15,9 @@ from reports.typeset.wording import ANSWERS as ANSWERS
 from reports.typeset.wording import sentence as sentence
 from reports.typeset.wording import several as several
 from reports.typeset.wording import sizes_text as sizes_text
+
+if TYPE_CHECKING:
+    from calc.derive.compare import Contrast
 
 BADGES = {
     "exact": Badge("✓", "measured, equal", "good"),
@@ -57,3 +60,12 @@ def rule_anchor(rule: str) -> str:
 def or_unknown(value: int | None) -> str:
     """The number, or the word unknown."""
     return "unknown" if value is None else numbers.integer(value)
+
+
+def in_cases(found: Contrast) -> list[str]:
+    """Where the closed forms of the sides hold, as words, unless both are general."""
+    one, other = (" and ".join(case) for case in found.cases)
+    if one == other:
+        return [f"closed forms of the case {one}, on both sides"] if one else []
+    named = [f"of the case {case}" if case else "general" for case in (one, other)]
+    return [f"closed forms on the left {named[0]}, on the right {named[1]}: there the step runs otherwise"]

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.performance.roofline import Row, Sums
+from reports.figures.roofline_bounds import Found, bounds, ceilings, finding, notes
 from reports.figures.scales import trimmed
 from reports.figures.shapes import Label
 from reports.typeset.numbers import duration, integer, percent, rate, significant
-from reports.views.roofline import Found, bounds, ceilings, finding, notes
-from reports.writers import html
-from reports.writers.render import Look
 
 WIDTH, HEIGHT = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 96, 16, 40  # margins, in units of the drawing
@@ -67,11 +65,6 @@ class RooflinePage:
     notes: tuple[str, ...]
     sections: Mapping[str, str]
     inputs: str = ""
-
-
-def write(found: Found, today: datetime.date | None = None) -> str:
-    """The page as one self-contained HTML file."""
-    return html.write(page(found, today or datetime.date.today()), Look("roofline.j2"))
 
 
 def page(found: Found, today: datetime.date) -> RooflinePage:

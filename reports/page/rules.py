@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from calc.derive.result import Step
+from reports.page import rule_table
 from reports.page.model import RuleRow
 from reports.page.parts import rule_anchor, several
-from reports.views import rules
 
 STEPS = "tests/derive/test_identities.py"
 THUMBS = "tests/test_textbook.py"
@@ -66,7 +66,7 @@ def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
 
 
 def _counted(operator: str) -> bool:
-    known = rules.find(operator)
+    known = rule_table.find(operator)
     return known is not None and known.kind == "counted"
 
 
@@ -77,7 +77,7 @@ def _row(name: str, count: int, inside: bool) -> RuleRow:
 
 def find(name: str) -> Entry | None:
     """The rule of an operator, or the one of that name by which steps are made."""
-    operator = rules.find(name)
+    operator = rule_table.find(name)
     if operator is not None:
         return Entry(operator.statement, operator.shapes, operator.source, operator.test)
     return STEP_RULES.get(name)

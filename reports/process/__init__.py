@@ -1,6 +1,7 @@
 """The process of the console command: standard streams of its own, and a quiet end whenever it is interrupted.
 
 This module is imported first and imports nothing that takes time, so that an interrupt while everything else is imported ends quietly too.
+What runs is given to it: ``reports.main`` gives it the command line.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
@@ -23,11 +25,11 @@ def interrupted() -> bool:
     return _interrupts > 0
 
 
-def main() -> NoReturn:
-    """Entry point of the console command."""
+def main(command: Callable[[], int]) -> NoReturn:
+    """Run ``command``, which imports whatever takes time, and end this process with its exit status."""
     try:
         _raise_interrupts()
-        status = _command()
+        status = command() if _own_streams() else REFUSED
     except BaseException:  # what an import that was interrupted raises may be of any type
         if not interrupted():
             raise
@@ -36,15 +38,6 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     sys.stdout = sys.stderr  # what a user's code prints when the process ends is no output of Napkin's
     sys.exit(INTERRUPTED if interrupted() else status)
-
-
-def _command() -> int:
-    """The exit status of the command of this process."""
-    if not _own_streams():
-        return REFUSED
-    from reports.cli import run  # everything else is imported here
-
-    return run()
 
 
 # -- interrupts ------------------------------------------------------------------------------------------------------------------------

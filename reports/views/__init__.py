@@ -1,4 +1,4 @@
 """Answers of single commands on the terminal and as JSON.
 
-Imports ``typeset`` and ``page``. Start with ``asked`` (``napkin ask``) or ``brief`` (``napkin derive`` of a stored form).
+Imports ``jobs`` and the rooms that it imports. Start with ``asked`` (``napkin ask``) or ``brief`` (``napkin derive`` of a stored form).
 """

@@ -9,7 +9,7 @@ from calc.hardware.accelerators import of_device
 from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT, Calibration, Point
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, rate
-from reports.views.columns import columns
+from reports.writers.columns import columns
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from calc.derive.compare import Change, Contrast
 from calc.symbolic import tree
-from reports.page.parts import formula, or_unknown
+from reports.page.parts import formula, in_cases, or_unknown
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, signed
 
@@ -33,15 +33,6 @@ def show(found: Contrast, explain: str | None, out: Console) -> None:
         if change.value:
             out.print()
             _show_one(change, _MOST, out)
-
-
-def in_cases(found: Contrast) -> list[str]:
-    """Where the closed forms of the sides hold, as words, unless both are general."""
-    one, other = (" and ".join(case) for case in found.cases)
-    if one == other:
-        return [f"closed forms of the case {one}, on both sides"] if one else []
-    named = [f"of the case {case}" if case else "general" for case in (one, other)]
-    return [f"closed forms on the left {named[0]}, on the right {named[1]}: there the step runs otherwise"]
 
 
 def _table(found: Contrast) -> Table:

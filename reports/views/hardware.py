@@ -59,7 +59,7 @@ def show(words: Sequence[str], out: Console, file: str | None = None) -> int:
     from rich.text import Text
 
     from reports.typeset.escape import visible
-    from reports.views.columns import columns
+    from reports.writers.columns import columns
 
     names = ("year", "GB", "GiB", "GB/s", *_SHOWN, "link", "USD/h")
     made = columns("id", "name", *((name, "right") for name in names))

@@ -23,9 +23,9 @@ def document(what: str, words: Sequence[str] = ()) -> dict[str, Any]:
         found = zip(questions.rows(), questions.document(), strict=True)
         return {"schema": 1, what: [entry for row, entry in found if _holds(row, words)]}
     if what == "rules":
-        from reports.views import rules
+        from reports.page import rule_table
 
-        return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rules.table(words)]}
+        return {"schema": 1, "rules": [{**asdict(entry), "test": entry.test} for entry in rule_table.table(words)]}
     return {"schema": 1, what: [dict(zip(COLUMNS[what], row, strict=True)) for row in rows(what, words)]}
 
 

@@ -9,7 +9,7 @@ from calc.performance.matmul import SMALLER, Products, Row
 from calc.units import Unit
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, duration, percent, rate
-from reports.views.columns import columns
+from reports.writers.columns import columns
 
 
 def show(found: Products, default: bool, out: Console) -> None:

@@ -14,7 +14,7 @@ from calc.memory.device_memory import off
 from calc.performance.measuring import Expected, Measured, Run
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
-from reports.views.columns import columns
+from reports.writers.columns import columns
 
 _MOST_SITES = 12
 _PROFILED = "operators' own times under torch.profiler, which slows a step down; those of the backward by the module of their forward"

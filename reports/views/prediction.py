@@ -14,11 +14,10 @@ from calc.performance.mfu import Throughput, throughput_of
 from calc.performance.prediction import Prediction, predict
 from calc.performance.roofline import RATES
 from calc.performance.step_operators import StepWork
-from reports.cli import job
+from reports.jobs import job
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, percent, rate
 from reports.views.calibration import threads
-from reports.views.roofline import step_work as step_work
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,7 +146,7 @@ def show(found: Predicted, out: Console) -> None:
 
 
 def _phases(prediction: Prediction, out: Console) -> None:
-    from reports.views.columns import columns
+    from reports.writers.columns import columns
 
     table = columns("phase", ("predicted", "right"), ("share", "right"))
     for phase, seconds in prediction.phases.items():
@@ -166,7 +165,7 @@ def _utilization(found: Predicted) -> str:
 def _operators(prediction: Prediction, out: Console) -> None:
     from rich.text import Text
 
-    from reports.views.columns import columns
+    from reports.writers.columns import columns
 
     together: dict[tuple[str, str, str], list[float]] = {}
     for row in prediction.rows:

@@ -15,7 +15,7 @@ from calc.memory.eight_bit import SOURCE, EightBit
 from calc.memory.per_parameter import TERMS, PerParameter
 from calc.memory.recipes import InEightBits, Recipes, gathered, precisions
 from calc.units import Unit
-from reports.cli import job
+from reports.jobs import job
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, integer, significant
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from calc.errors import SpecError
 from calc.memory.recomputing import CHOICES, Choice, Comparison, compared
 from calc.units import Unit
-from reports.cli import job
+from reports.jobs import job
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, integer
 

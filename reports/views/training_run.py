@@ -13,7 +13,7 @@ from rich.text import Text
 from calc.performance.training_run import Progress, Run
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, integer, percent, rate
-from reports.views.columns import columns
+from reports.writers.columns import columns
 
 _LINES = 10
 _FLOPS = ("flops.forward.matmul", "flops.backward.matmul", "flops.optimizer.matmul")

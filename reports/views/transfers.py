@@ -13,7 +13,7 @@ from calc.symbolic.worked import Reckoning
 from calc.units import Unit
 from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, duration, rate, times
-from reports.views.columns import columns
+from reports.writers.columns import columns
 
 
 def show(found: Transfers, batch: int, length: int, out: Console) -> None:

@@ -19,8 +19,8 @@ from reports.typeset.escape import visible
 from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:
-    from reports.lecture.page import LecturePage
     from reports.page.compared import ContrastPage
+    from reports.page.lecture import LecturePage
     from reports.page.roofline import RooflinePage
 
 _SHEET = "report.css"

@@ -14,8 +14,8 @@ from reports.typeset import escape, latex, prose
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
-    from reports.lecture.page import LecturePage
     from reports.page.compared import ContrastPage
+    from reports.page.lecture import LecturePage
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4

@@ -17,10 +17,10 @@ from calc.memory.inference import Inference
 from calc.memory.saving import Saving
 from calc.units import Unit
 from reports.page.model import Badge, Chapter, Coverage, Formula, Page, StepView, Tally, Timing
+from reports.page.rule_table import RuleEntry
 from reports.typeset.escape import visible
 from reports.typeset.numbers import Amount, amount, integer
-from reports.views.columns import columns
-from reports.views.rules import RuleEntry
+from reports.writers.columns import columns
 
 _STYLES = {"good": "green", "proved": "cyan", "bad": "bold red", "open": "yellow"}
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")

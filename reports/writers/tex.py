@@ -16,7 +16,7 @@ from reports.typeset.escape import visible
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
-    from reports.lecture.page import LecturePage
+    from reports.page.lecture import LecturePage
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

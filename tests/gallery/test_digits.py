@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from calc.errors import BadInputError
-from reports.cli import job
+from reports.jobs import job
 from reports.live import reports
 from reports.page.inputs import Inputs, embedded
 from tests.gallery.entries import ENTRIES, FOLDER

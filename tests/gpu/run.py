@@ -24,7 +24,7 @@ from calc.performance import matmul, transfers
 from calc.performance.measuring import Asked, Expected, absent, document, measured
 from calc.performance.mfu import Work
 from calc.performance.prediction import predict
-from reports.cli.job import json_text, write_all
+from reports.jobs.job import json_text, write_all
 from tests.gpu.derived import Derived, derived, end_with_parent
 from tests.gpu.plan import FORMATS, REAL, REHEARSED, Format, Model, Plan, Step, Task, options_of
 from tests.gpu.summary import in_a_name, written

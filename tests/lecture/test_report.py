@@ -20,11 +20,11 @@ from reports.lecture import writing
 from reports.lecture.audit import audit
 from reports.lecture.disputes import DISPUTES
 from reports.lecture.lab import Lab
-from reports.lecture.page import LecturePage
 from reports.lecture.system import Checked, Row, System, Worked, from_run
 from reports.lecture.systems import system
 from reports.lecture.systems.learning import _propagated
 from reports.page.inputs import Inputs
+from reports.page.lecture import LecturePage
 from reports.writers import html, markdown
 from tests.reports.test_html import Reader
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 from calc.hardware.accelerators import accelerator
 from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Roofline, Row
 from reports.figures.roofline import figure
+from reports.figures.roofline_bounds import Found
 from reports.figures.shapes import Figure
-from reports.views.roofline import Found
 
 SITES = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_attn", "h.*.ln_1", "wte", "(loss)")
 

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from calc.errors import BadInputError
 from calc.pipeline.precomputed import FOLDER, INDEX, Stored
-from reports.cli import job
 from reports.cli.derive import _values
-from reports.cli.request import Request
+from reports.jobs import job
+from reports.jobs.request import Request
 from reports.typeset.folded import folded, grid, table
 from reports.views import brief
 from reports.writers import terminal

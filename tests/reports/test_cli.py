@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from calc.derive.rules_of_thumb import RULES
 from calc.errors import MeasurementError
 from reports import cli
-from reports.cli import job
 from reports.cli.listing import LISTS
+from reports.jobs import job
 from reports.page.inputs import Inputs
 from tests.reports import sample
 

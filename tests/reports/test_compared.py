@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from calc.derive.compare import Change, Contrast, TermChange
 from calc.units import Unit
 from reports import cli
-from reports.page import compared
+from reports.jobs import compared
 from reports.page.inputs import Inputs
 from tests.reports import hostile
 from tests.reports.inert import html_is_inert, markdown_is_inert

@@ -12,7 +12,7 @@ from calc.derive.to_json import to_json
 from calc.errors import UnknownOperatorError
 from calc.graph.coverage import CoverageRow, Ledger, Place, refusal
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 from reports.page.coverage import coverage
 from reports.writers import html, markdown
 from tests.reports import pages, sample

@@ -10,7 +10,7 @@ from calc.derive.rules_of_thumb import compare
 from calc.derive.to_json import number, to_json
 from calc.symbolic.algebra import to_sympy
 from calc.units import Unit
-from reports.cli.job import json_text
+from reports.jobs.job import json_text
 from tests.reports import sample
 
 

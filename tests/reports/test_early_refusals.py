@@ -13,7 +13,7 @@ import calc
 from calc.memory.inference import Amount, Inference, Line
 from calc.pipeline import pipeline
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 
 
 @pytest.fixture(autouse=True)

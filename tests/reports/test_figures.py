@@ -18,8 +18,7 @@ from calc.derive.scaling import by_power
 from calc.hardware.accelerators import accelerator, catalogue
 from calc.pipeline.precomputed import stored
 from calc.units import Unit
-from reports.cli import job, napkin
-from reports.cli.request import Request
+from reports.cli import napkin
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.drawn import figures
 from reports.figures.flops import flops
@@ -28,6 +27,8 @@ from reports.figures.roofline import figure as roofline
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import Figure, Figures
 from reports.figures.thumbs import thumbs
+from reports.jobs import job
+from reports.jobs.request import Request
 from reports.live import reports
 from reports.page.build import build
 from reports.page.model import Page

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.cli import job
-from reports.cli.job import Request
+from reports.jobs import job
+from reports.jobs.job import Request
 from reports.live.reports import plain
 from tests.reports import hostile
 

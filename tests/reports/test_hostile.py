@@ -16,7 +16,7 @@ from rich.console import Console
 
 from calc.errors import SpecError
 from calc.spec import Spec
-from reports.cli import job
+from reports.jobs import job
 from reports.page.inputs import Inputs, embedded
 from reports.page.model import Page
 from reports.typeset.escape import brief

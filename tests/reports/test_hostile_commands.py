@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from calc.errors import BadInputError
 from calc.platform import files
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 from reports.page.inputs import Inputs
 from reports.writers import terminal
 from tests.reports import hostile, sample

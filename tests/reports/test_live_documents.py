@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 from reports.live import units
 from reports.live.document import read
 from reports.live.engine import Engine, Scope, Table

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.cli import job
-from reports.cli.job import Request
+from reports.jobs import job
+from reports.jobs.job import Request
 from reports.page.model import Page
 from reports.writers import html, markdown, render, tex
 from reports.writers.render import Look, look_of

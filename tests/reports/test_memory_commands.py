@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from calc.memory import saving
 from calc.memory.inference import Amount, Check, Inference, Line
 from reports import cli
-from reports.cli import job
+from reports.jobs import job
 
 WEIGHTS = Amount("int4", "L*d**2/2", 288, (Line("layers.*.weight", "L*d**2/2", 288, "half a byte each"),))
 KEPT = Amount("bf16", "4*B*L*T*g*k", 1280, (Line("full_attention layers", "4*B*L*T*g*k", 1280, "a key and a value"),))

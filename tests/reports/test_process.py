@@ -20,7 +20,7 @@ from calc.options import Options
 from calc.pipeline.cache import Cache
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-START = "from reports.process import main\nmain()"
+START = "from reports import main\nmain()"
 
 # Loads without torch; a size that it does not have is refused once it is loaded.
 NOISY = """

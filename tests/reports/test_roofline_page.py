@@ -13,10 +13,10 @@ from calc.hardware.accelerators import accelerator
 from calc.options import Options
 from calc.performance.roofline import Ceiling
 from reports import cli
-from reports.cli.job import Request
+from reports.figures.roofline_bounds import Found, finding
+from reports.jobs import roofline
+from reports.jobs.job import Request
 from reports.page import roofline as roofline_page
-from reports.views import roofline
-from reports.views.roofline import Found
 
 TODAY = datetime.date(2026, 1, 2)
 
@@ -70,9 +70,9 @@ def test_ticks_are_round_and_in_order(found: Found) -> None:
 
 def test_the_page_is_one_file_with_a_described_figure(found: Found) -> None:
     """A title with the finding, a description, no script and no request."""
-    text = roofline_page.write(found, TODAY)
+    text = roofline.write(found, TODAY)
 
-    assert f'<title id="roof-title">{roofline.finding(found)}</title>' in text
+    assert f'<title id="roof-title">{finding(found)}</title>' in text
     assert "kinds of operators by FLOP per byte and FLOP/s, both in logarithms" in text
     assert "<script" not in text
     assert not re.search(r'(src|href)="http', text)
@@ -82,7 +82,7 @@ def test_names_of_a_model_stay_text(found: Found) -> None:
     """A hostile name ends no element."""
     from dataclasses import replace
 
-    text = roofline_page.write(replace(found, model="</title><script>alert(1)</script>"), TODAY)
+    text = roofline.write(replace(found, model="</title><script>alert(1)</script>"), TODAY)
 
     assert "<script" not in text
 

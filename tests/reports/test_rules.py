@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from calc.rules.registry import REGISTRY, Cost, Free, Registry, Rule
 from reports import cli
 from reports.cli.listing import LISTS
-from reports.views import rules
+from reports.page import rule_table as rules
 
 
 def listed(*words: str) -> str:

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError
 from reports import cli
-from reports.cli import job
-from reports.cli.job import Request
+from reports.jobs import job
+from reports.jobs.job import Request
 from reports.lecture import writing
 from reports.live import reports
 from reports.page.inputs import Inputs, digest_of, embedded

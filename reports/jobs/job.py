@@ -27,12 +27,12 @@ from calc.performance.measuring import Asked, Measured
 from calc.performance.records import Evidence, evidence_for, recorded
 from calc.pipeline import pipeline
 from calc.platform import files
-from reports.cli.request import Request as Request
-from reports.cli.request import json_text as json_text
-from reports.cli.request import sizes_from as sizes_from
-from reports.cli.request import version as version
 from reports.figures.drawn import UNNAMED
 from reports.figures.shapes import Figure
+from reports.jobs.request import Request as Request
+from reports.jobs.request import json_text as json_text
+from reports.jobs.request import sizes_from as sizes_from
+from reports.jobs.request import version as version
 from reports.page.build import build, today
 from reports.page.inputs import FORMATS, Inputs, digest_of, file_of, folder_digest
 from reports.page.model import Command, Page
@@ -204,7 +204,7 @@ def _roof(request: Request, named: Accelerator | None, progress: Progress) -> Fi
         return UNNAMED
     from calc.performance.roofline import Ceiling
     from reports.figures.roofline import figure
-    from reports.views import roofline  # which asks this module for the operators of a step
+    from reports.jobs import roofline
 
     try:
         return figure(roofline.compute(request, Ceiling(named), progress))
