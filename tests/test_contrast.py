@@ -124,6 +124,7 @@ def biased(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:spec"
 
 
+@pytest.mark.slow
 def test_a_case_in_force_on_both_sides_is_compared_in_its_closed_forms(biased: str) -> None:
     """At a batch of one no choice between cases is left in any closed form, and the case is named."""
     done = run(biased, "d=7", "B=1", "--json")

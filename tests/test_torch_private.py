@@ -89,6 +89,7 @@ def test_only_a_torch_newer_than_every_version_tried_is_untried() -> None:
     assert f"torch 3.0.0a0 is newer than {newest}, the newest that Napkin was tried with" == torch_private.untried("3.0.0a0")
 
 
+@pytest.mark.slow
 def test_a_newer_torch_gives_one_line_of_warning_and_the_provenance_says_so() -> None:
     """And no error: the step is derived."""
     code = (

@@ -93,6 +93,7 @@ def test_at_sizes_where_the_step_runs_otherwise_it_is_traced_there(extra: Callab
     assert there.sizes == found.at_sizes(sizes).sizes
 
 
+@pytest.mark.slow
 def test_the_way_back_from_a_special_case_is_traced_too() -> None:
     """A default of a batch of one is a special case itself; every other batch is not."""
     usual = derive(spec(alone))
@@ -115,6 +116,7 @@ def test_a_case_is_traced_once() -> None:
     assert traced == len(said)
 
 
+@pytest.mark.slow
 def test_the_closed_form_of_a_graph_is_not_evaluated_in_its_special_case() -> None:
     """A graph that holds a case for a batch of one, derived for three: at one it is that case which counts."""
     graph = serialize.loads(serialize.dumps(calc.trace(spec(alone), {"B": 1}, optimizer="sgd")), "it")
@@ -129,6 +131,7 @@ def test_a_graph_without_its_spec_says_what_it_lacks() -> None:
         calc.derive(graph)["memory.peak"].at(d=5)
 
 
+@pytest.mark.slow
 def test_sizes_that_need_fewer_multiples_than_the_trace_took_are_traced() -> None:
     """A width of 12 that is split in two is taken for an even number; one of 7 is not split."""
 

@@ -90,6 +90,7 @@ def test_of_one_layer_choices_of_checkpointing_that_it_has_not_are_named(stack: 
     assert "Piecewise" not in found.stdout
 
 
+@pytest.mark.slow
 def test_a_live_document_is_verified_at_a_batch_of_one(stack: str, tmp_path: Path) -> None:
     """Its numbers and those of its questions are of the case that holds there."""
     file = stack.removesuffix(":spec")

@@ -55,6 +55,7 @@ def derivation() -> Derivation:
     return calc.derive(scan, cache=False)
 
 
+@pytest.mark.slow
 def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(derivation):
     """A certificate at another length had been taken for a wrong closed form, and all was refused."""
     assert {"T": 16} == derivation.held

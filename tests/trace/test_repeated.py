@@ -46,6 +46,7 @@ def test_what_an_earlier_run_worked_out_changes_nothing_of_a_record(name: str) -
     assert after.answers == alone.answers
 
 
+@pytest.mark.slow
 def test_a_question_that_is_not_asked_again_would_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = calc.load("mixtral")
     alone = _run(spec, 4)
