@@ -128,6 +128,7 @@ def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
         "lines": document.MOST_LINES,
         "statements": document.MOST_STATEMENTS,
         "claims": document.MOST_CLAIMS,
+        "layers": document.MOST_LAYERS,
         "digits": written.MOST_DIGITS,
         "characters and 500 terms": reading.LENGTH,
         "terms": reading.TERMS,

@@ -22,6 +22,7 @@ LONGEST_STATEMENT = 2_000
 MOST_LINES = 200_000
 MOST_STATEMENTS = 2_000
 MOST_CLAIMS = 5_000
+MOST_LAYERS = 10_000
 _MARK = "\ufeff"  # the byte order mark that some editors put first
 _OPEN, _CLOSE = "<!--=", "-->"
 

@@ -6,12 +6,14 @@ names are read only from its own folder, unless the user names them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +21,7 @@ from typing import Any, Protocol
 from calc.errors import BadInputError
 from reports.jobs.request import pairs
 from reports.live import units
-from reports.live.document import Statement
+from reports.live.document import MOST_LAYERS, Statement
 from reports.live.language import LanguageError, Value, Work, evaluate
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
@@ -122,6 +124,7 @@ class Engine:
         if at + 1 >= len(words):
             raise BadInputError(f"{text[:60]!r} gives no name behind as")
         name, given = scope.free(words[at + 1]), pairs([*words[2:at], *words[at + 2 :]])
+        _require_few_layers(given)
         scope.work.spend(_EVALUATED)
         scope.named[name] = makers[word](words[1], given, scope.work)
 
@@ -195,6 +198,14 @@ class Engine:
         if found.watts is not None:
             values["watts"] = Value(Fraction(found.watts), units.WATT)
         return Table(name, values)
+
+
+def _require_few_layers(given: Mapping[str, str]) -> None:
+    """Refuse a depth that no model has: some steps are traced layer by layer. A ``Decimal`` reads any exponent without writing it out."""
+    for name in ("L", "layers"):
+        with contextlib.suppress(InvalidOperation):  # what is no number is refused by its reader
+            if Decimal(given.get(name, "0")) > MOST_LAYERS:
+                raise BadInputError(f"{name} = {given[name][:40]}: a model of a document has at most {MOST_LAYERS:,} layers; give fewer")
 
 
 @dataclass(frozen=True, slots=True)

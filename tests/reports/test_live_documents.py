@@ -269,6 +269,15 @@ def test_a_document_is_checked_against_derivations_and_devices(tmp_path: Path) -
     assert run(tmp_path, DOCUMENT.replace("13<!--= L", "12<!--= L")).exit_code == 0
 
 
+@pytest.mark.parametrize("depth", ["10001", "1e999999999"])
+def test_a_model_of_a_document_has_no_more_layers_than_the_limit(depth: str, tmp_path: Path) -> None:
+    """Some steps are traced layer by layer, and a document is somebody else's."""
+    for statement in (f"model gpt2 L={depth} as g", f"ask sharding model=llama3-8b L={depth} data=8 zero=3 as g"):
+        found = run(tmp_path, f"```napkin\n{statement}\n```\n1<!--= g.L -->\n")
+        said = f"L = {depth}: a model of a document has at most 10,000 layers; give fewer"
+        assert (found.exit_code, found.stderr) == (2, f"napkin: {tmp_path / 'plan.md'}: line 2: {said}\n")
+
+
 def test_json_says_every_claim(tmp_path: Path) -> None:
     """With what it says, what it is, and why it fails."""
     (file,) = json.loads(run(tmp_path, DOCUMENT, "--format", "json").stdout)["files"]
