@@ -86,6 +86,7 @@ def test_an_lstm_is_said_to_run_otherwise_by_default_and_by_how_much() -> None:
     assert to_json(derivation, checks)["exchanged"] == [said]
 
 
+@pytest.mark.slow
 def test_the_first_lines_of_every_format_say_it() -> None:
     """Before any number: text, Markdown and HTML."""
     derivation = calc.derive(recurrent(), cache=False, optimizer="sgd")

@@ -38,6 +38,7 @@ def test_nothing_that_is_shown_is_a_docstring() -> None:
     assert found <= NOT_SHOWN
 
 
+@pytest.mark.slow
 def test_the_rules_are_the_same_without_docstrings(tmp_path: Path) -> None:
     """Statement, shapes and source of every operator's rule."""
     assert _napkin("list", "rules", "--json", optimize="2", folder=tmp_path) == _napkin(

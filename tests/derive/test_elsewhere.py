@@ -160,6 +160,7 @@ def test_a_check_at_a_special_case_compares_what_was_derived_there(extra: Callab
         assert report.passed > 15
 
 
+@pytest.mark.slow
 def test_doubling_a_size_into_another_case_says_so_and_traces_nothing() -> None:
     """A table of many sizes is no place for a further trace of each; a batch of one, which every table doubles, has one."""
     said: list[str] = []

@@ -347,6 +347,7 @@ def test_a_large_model_is_checked_on_a_small_one_which_says_so(tmp_path: Path) -
     assert check_sizes.chosen(derivation, spec, {"L": 2}).because.startswith("L as given; ")
 
 
+@pytest.mark.slow
 def test_a_small_model_of_many_experts_has_fewer_of_them_in_its_checks(tmp_path: Path) -> None:
     """And narrow sizes of the config's own, as far as it is built with them: 16 experts are twice the 8 that a token meets."""
     deepseek = Path(__file__).parents[1] / "published" / "configs" / "deepseek-v3.json"
