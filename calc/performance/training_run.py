@@ -1,4 +1,4 @@
-"""A training run that is accounted for: real steps on made-up data, whose FLOPs and live bytes must equal what was derived of them.
+"""A training run that is accounted for: real steps on synthetic data, whose FLOPs and live bytes must equal what was derived of them.
 
 Importing this module does not import torch.
 """

@@ -21,7 +21,7 @@ def ask(question: str, given: Sequence[str], as_json: bool) -> None:
     napkin ask sharding parameters=7.5e9 data=64 zero=3
     napkin ask fewest-ranks parameters=70e9 zero=3 gpu=h100-sxm
 
-    solve=KEY turns a question round. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s. devices is another word for
+    solve=KEY solves for KEY. Numbers may be written 70e9, 15T, 80GB, 80GiB, 30days, 50%, 3.35TB/s. devices is another word for
     gpus.
 
     

@@ -40,7 +40,7 @@ def check(device: str, as_json: bool, strict: bool, **words: Any) -> int:
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="Where the checks run: cpu or cuda.")
 @click.option("--gpu", default="", metavar="ID", help="Whose memory and rates the figures show: see napkin list hardware.")
 @click.option("--template", default="", metavar="NAME", help="How it is laid out: report, homework, design-section, or one of your own.")
-@click.option("--templates", default="", metavar="DIR", help="A folder of your own templates and report.css, which go before ours.")
+@click.option("--templates", default="", metavar="DIR", help="A folder of templates and a report.css that override the built-in ones.")
 @click.option("--latex", is_flag=True, help="Write report.tex too, for pdflatex.")
 @click.option("--strict", is_flag=True, help="Fail where something could not be measured.")
 def report(output: str, device: str, gpu: str, template: str, templates: str, latex: bool, strict: bool, **words: Any) -> int:

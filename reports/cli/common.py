@@ -108,12 +108,16 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for decorate in (
         click.option("--no-cache", is_flag=True, help="Record the step anew, and keep no recording."),
         click.option("--zero-grad", default="none", show_default=True, metavar="HOW", help="Gradients after a step: none or zero."),
-        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Forwards and backwards to a step."),
+        click.option("--accumulation", default="1", show_default=True, metavar="INTEGER", help="Micro-batches per optimizer step."),
         click.option(
-            "--checkpointing", default="none", show_default=True, metavar="WHAT", help="What runs again: none, block, block/2, attention."
+            "--checkpointing",
+            default="none",
+            show_default=True,
+            metavar="WHAT",
+            help="What is recomputed in the backward pass: none, block, block/2, attention.",
         ),
         click.option(
-            "--implementation", default="loop", show_default=True, metavar="WAY", help="Of the optimizer: loop, foreach or fused."
+            "--implementation", default="loop", show_default=True, metavar="WAY", help="Optimizer implementation: loop, foreach or fused."
         ),
         click.option("--mode", default="train", show_default=True, metavar="MODE", help="What runs: train, eval or infer."),
         click.option("--attention", default="fused", show_default=True, metavar="KIND", help="fused or math."),

@@ -39,7 +39,7 @@ def train_demo(
     as_json: bool,
     strict: bool,
 ) -> int:
-    """Train on made-up data: loss, throughput and MFU live; FLOPs and live bytes of accounted steps equal the derivation, or it fails.
+    """Train on synthetic data: loss, throughput and MFU live; FLOPs and live bytes of accounted steps equal the derivation, or it fails.
 
     Accounted steps run under instruments, which slow them down; the others are timed.
     """

@@ -30,7 +30,7 @@ _NOTHING = "it has no claims, so nothing in it can be verified: put <!--= EXPRES
 )
 @click.option("--diff", "diff", is_flag=True, help="Of a live document: show what --fix would change, and change nothing.")
 @click.option("--format", "form", default="text", show_default=True, metavar="FORM", help="Of messages: text, github or json.")
-@click.option("--require-claims", type=Integer(0), default=0, metavar="INTEGER", help="Fail a live document with fewer claims.")
+@click.option("--require-claims", type=Integer(0), default=0, metavar="INTEGER", help="Fail if the document has fewer than N claims.")
 @click.option("--unmarked", is_flag=True, help="Of a live document: list the numbers that no comment stands behind.")
 @click.option(
     "--source", "sources", multiple=True, metavar="FILE", help="A file of your own that may be loaded: a config, or code that is run."

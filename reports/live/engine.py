@@ -113,7 +113,7 @@ class Engine:
             return
         makers = {"model": self._model, "ask": self._ask, "device": self._device}
         if word not in makers:
-            raise BadInputError(f"{word[:40]!r} begins no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
+            raise BadInputError(f"{word[:40]!r} is no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …")
         try:
             words = shlex.split(text)
         except ValueError as error:

@@ -318,7 +318,7 @@ def test_too_few_claims_fail(tmp_path: Path) -> None:
         ("L = 1 +", "line 2, column 8: a number or a name is missing at the end"),
         ("L = 1\nL = 2", "line 3: L is defined already: choose another name"),
         ("model gpt2", "line 2: 'model gpt2' gives no name: write model gpt2 … as NAME"),
-        ("import os as x", "line 2: 'import' begins no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"),
+        ("import os as x", "line 2: 'import' is no statement: write model … as NAME, ask … as NAME, device … as NAME, or NAME = …"),
         ("model nothing as g", None),
         ("model gpt2 as g B=0", None),
         (
