@@ -53,19 +53,13 @@ class Verified:
 
 def read_text(file: Path) -> str:
     """The text of a file, every character as it is there; what can be neither report nor document is refused by its name."""
-    require_format(file)
-    return _FILE.read_text(file)
-
-
-def require_format(file: Path) -> None:
-    """Refuse a file that by its name is none that Napkin writes."""
     if file.suffix not in FORMATS:
         raise BadInputError(f"{file.name} is none of the files that Napkin writes: give a .md, .html, .tex or .json")
+    return _FILE.read_text(file)
 
 
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
-    require_format(file)
     try:
         found = embedded(plain(text), file.suffix)
         if found is not None:

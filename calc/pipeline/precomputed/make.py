@@ -48,7 +48,8 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
     # Taken before anything of it is run: if a file changes meanwhile, what is written is of the code that was loaded, and is noticed.
-    here = Here(tuple(code.sources()), digest(code.sources()), code.meanings(code.sources()))
+    sources = code.sources()
+    here = Here(tuple(sources), digest(sources), code.meanings(sources))
     for one in wanted():
         if not asked.names or one.name in asked.names:
             before = {} if asked.all else next((line for line in _kept() if line["file"] == one.file), {})
