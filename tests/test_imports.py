@@ -20,12 +20,12 @@ from calc.graph import serialize
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ("torch", "transformers")
-TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.platform.torch_private", "calc.platform.checkpointing")
+TORCH_PACKAGES = ("calc.trace", "calc.models", "calc.measure", "calc.experiment", "calc.platform.torch_private")
 TORCH_FREE = ("calc.models", "calc.models.catalogue", "calc.models.load")  # in spite of where they are
 # Lowest first: a room imports from those before it alone, be it at load, in a function or for a type checker.
 ROOMS = (
-    *("errors", "units", "dimensions", "spec", "platform", "options", "symbolic", "rules", "graph", "models", "trace", "derive"),
-    *("hardware", "measure", "pipeline", "memory", "mathematics", "capacity", "performance", "notebook"),
+    *("errors", "units", "dimensions", "spec", "platform", "options", "experiment", "symbolic", "rules", "graph"),
+    *("models", "trace", "derive", "hardware", "measure", "pipeline", "memory", "mathematics", "capacity", "performance", "notebook"),
 )
 REPORT_ROOMS = ("typeset", "figures", "page", "writers", "jobs", "views", "lecture", "live", "process", "cli")
 # These may import torch, or what imports it, inside functions: a user has then asked for a run or a model.

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 import calc
 from calc.errors import BadInputError, CertificateError, DataDependentError, NapkinError, SpecError
-from calc.measure import optimizers as measured
+from calc.experiment import optimizers
 from calc.options import KNOWN, LBFGS_STATE, OPTIMIZERS, REFUSED, Known, Options
 from calc.spec import Sizes, Spec
 from calc.symbolic.algebra import evaluate_text
-from calc.trace import optimizers as traced
 from reports.page.conventions import conventions
 from reports.views import listing
 
@@ -80,15 +79,13 @@ def test_what_a_class_keeps_for_a_parameter_is_what_is_listed(known: Known, dtyp
 
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_an_implementation_that_is_not_listed_is_none_of_torchs(known: Known) -> None:
-    """Asking for it is refused in the same words by both routes."""
+    """Asking for it is refused in one line."""
     for way in {"foreach", "fused"} - {*known.ways}:
         options = Options(optimizer=known.name, implementation=way)
         refusal = rf"^torch has no {way} implementation of {known.kind}: use loop$"
         module = nn.Linear(3, 2)
         with pytest.raises(BadInputError, match=refusal):
-            traced.build(options, tiny(), module, list(module.parameters()))
-        with pytest.raises(BadInputError, match=refusal):
-            measured.build_optimizer(options, tiny(), module, module.parameters())
+            optimizers.build(options, tiny(), module, [*module.parameters()])
 
 
 def test_every_name_is_listed_once_with_its_class_defaults_and_state() -> None:
@@ -154,19 +151,15 @@ class Tied(nn.Module):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_muon_takes_matrices_that_are_neither_embedding_nor_output(tied: bool) -> None:
-    """Both routes share out the parameters alike, each by its own code."""
+    """AdamW steps every other parameter."""
     module = Tied(tied)
     names = {id(p): name for name, p in module.named_parameters()}
     options = Options(optimizer="muon")
-    made = [
-        traced.build(options, tiny(), module, list(module.parameters())),
-        measured.build_optimizer(options, tiny(), module, module.parameters()),
-    ]
+    optimizer = optimizers.build(options, tiny(), module, [*module.parameters()])
 
-    for optimizer in made:
-        muon, adamw = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
-        assert {"inner.weight", "free"} == {*muon}
-        assert {*names.values()} == {*muon, *adamw}
+    muon, adamw = ([names[id(p)] for p in group["params"]] for group in optimizer.param_groups)
+    assert {"inner.weight", "free"} == {*muon}
+    assert {*names.values()} == {*muon, *adamw}
 
 
 def test_a_model_without_hidden_matrices_is_trained_by_adamw_alone() -> None:
@@ -317,7 +310,7 @@ def test_what_is_no_optimizer_is_refused() -> None:
 
 def test_a_spec_without_an_optimizer_has_none_of_its_own() -> None:
     """The refusal names the others."""
-    with pytest.raises(NapkinError, match=r"^own brings no optimizer of its own: choose one of sgd, .*, muon$"):
+    with pytest.raises(NapkinError, match=r"^own brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, .*, muon$"):
         calc.derive(tiny(), cache=False, optimizer="spec")
 
 

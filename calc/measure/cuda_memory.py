@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from calc.errors import BadInputError, MeasurementError
-from calc.measure.formats import cast
+from calc.experiment.precision import cast
 from calc.measure.training import Training, blame, training
 from calc.options import Options
 from calc.spec import Sizes, Spec

@@ -13,8 +13,8 @@ def measure_memory(run: Training) -> dict[str, Reading]:
     """The most live bytes in the second step, and in the first, which makes the optimizer's state as it goes."""
     watch = StorageWatch()
     watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs])
-    if run.copies is not None:
-        watch.admit(run.copies.copies)
+    if run.masters is not None:
+        watch.admit(run.masters.stepped)
     if run.optimizer is not None:
         watch.admit(tensors_in(run.optimizer.state))
     with watch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def state_of(run: Training, iteration: int) -> dict[str, Any]:
         "model": run.module.state_dict(),
         "optimizer": run.optimizer.state_dict(),
         "iteration": torch.tensor(iteration),
-        **({"master weights": list(run.copies.copies)} if run.copies is not None else {}),
+        **({"master weights": list(run.masters.stepped)} if run.masters is not None else {}),
         **({"scaler": run.scaler.state_dict()} if run.scaler is not None else {}),
         "generators": _generators(run.device),
     }
@@ -129,8 +129,8 @@ def restore(run: Training, state: dict[str, Any]) -> int:
     run.module.load_state_dict(state["model"])
     if "optimizer" in state:
         run.optimizer.load_state_dict(state["optimizer"])
-    if run.copies is not None:
-        _fill(run.copies.copies, state.get("master weights", ()))
+    if run.masters is not None:
+        _fill(run.masters.stepped, state.get("master weights", ()))
     if run.scaler is not None:
         run.scaler.load_state_dict(state["scaler"])
     for device, generator in state.get("generators", {}).items():
@@ -142,7 +142,7 @@ def restore(run: Training, state: dict[str, Any]) -> int:
 
 
 @torch.no_grad()
-def _fill(copies: tuple[Tensor, ...], saved: list[Tensor]) -> None:
+def _fill(copies: Sequence[Tensor], saved: list[Tensor]) -> None:
     for copy, value in zip(copies, saved, strict=False):
         copy.copy_(value)
 
@@ -151,7 +151,7 @@ def _fill(copies: tuple[Tensor, ...], saved: list[Tensor]) -> None:
 def _spoil(run: Training) -> None:
     """Nothing is as it was: what the file does not restore will differ. What a module keeps out of its state is left as built."""
     torch.manual_seed(SEED + 1)
-    for tensor in (*tensors_in(run.module.state_dict()), *(run.copies.copies if run.copies is not None else ())):
+    for tensor in (*tensors_in(run.module.state_dict()), *(run.masters.stepped if run.masters is not None else ())):
         tensor.zero_()
 
 
@@ -180,7 +180,7 @@ def _tensors(run: Training) -> Iterator[tuple[str, Tensor]]:
         for key, value in state.items():
             for part, tensor in enumerate(tensors_in(value)):
                 yield f"optimizer state {index} {key} {part}", tensor
-    for index, copy in enumerate(run.copies.copies if run.copies is not None else ()):
+    for index, copy in enumerate(run.masters.stepped if run.masters is not None else ()):
         yield f"fp32 copy {index}", copy.detach()
     for device, generator in _generators(run.device).items():
         yield f"random generator of {device}", generator
@@ -225,14 +225,14 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
     kept = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
     named = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
     named = [(name, t) for name, t in named if t.untyped_storage()._cdata in kept]
-    steps = run.copies.copies if run.copies is not None else tuple(run.module.parameters())
+    steps = run.masters.stepped if run.masters is not None else tuple(run.module.parameters())
     stepped: dict[Tensor, tuple[str, Tensor]] = dict(zip(steps, run.module.named_parameters(), strict=True))
     for parameter, state in run.optimizer.state.items():
         for key, value in state.items():
             if not isinstance(value, Tensor):
                 raise MeasurementError(f"the optimizer keeps a {type(value).__name__} as {key}: safetensors holds tensors only")
             named.append((f"optimizer.{key}.{stepped[parameter][0]}", value))
-    named += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.copies is not None]
+    named += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.masters is not None]
     found: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in named:
         found.setdefault(tensor.untyped_storage()._cdata, (name, tensor))

@@ -28,9 +28,9 @@ def _memory(p: Tensor) -> tuple[object, ...]:
 def measure_weights(run: Training) -> dict[str, Reading]:
     """Bytes of the parameters in their own format, and of the copies that the optimizer steps, where there are such."""
     weights = {"parameters.bytes": _bytes_of(list(run.module.parameters()), "storages of the module's parameters", "a parameter")}
-    if run.copies is None:
+    if run.masters is None:
         return weights
-    return weights | {"master_weights.bytes": _bytes_of(list(run.copies.copies), "storages of the copies in fp32", "a copy")}
+    return weights | {"master_weights.bytes": _bytes_of(list(run.masters.stepped), "storages of the copies in fp32", "a copy")}
 
 
 def measure_gradients(run: Training) -> Reading:
@@ -53,8 +53,8 @@ def measure_checkpoint(run: Training) -> Reading:
     state: dict[str, Any] = {"model": run.module.state_dict()}
     if run.optimizer is not None:
         state |= {"optimizer": run.optimizer.state_dict(), "iteration": torch.tensor(1)}
-    if run.copies is not None:
-        state["master weights"] = list(run.copies.copies)
+    if run.masters is not None:
+        state["master weights"] = list(run.masters.stepped)
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing a checkpoint"):
         path = Path(folder) / "checkpoint.pt"
         torch.save(state, path)

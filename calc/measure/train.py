@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from calc.errors import BadInputError, MeasurementError
+from calc.experiment.precision import cast
 from calc.measure.counter import flop_counter
 from calc.measure.flops import MAPPING, uncounted
-from calc.measure.formats import cast
 from calc.measure.observer import Observer
 from calc.measure.resume import restore, state_of
 from calc.measure.storages import StorageWatch, tensors_in
@@ -89,8 +89,8 @@ def _accounted(run: Training) -> tuple[float, Account]:
     counters = {phase: flop_counter(MAPPING) for phase in run.phases}
     assert run.optimizer is not None
     watch.admit([*run.module.parameters(), *run.module.buffers(), *run.inputs, *tensors_in(run.optimizer.state)])
-    if run.copies is not None:
-        watch.admit(run.copies.copies)
+    if run.masters is not None:
+        watch.admit(run.masters.stepped)
     watch.open_window()
 
     @contextmanager

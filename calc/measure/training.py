@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import MeasurementError, NapkinError, SpecError
+from calc.experiment import optimizers
+from calc.experiment.checkpointing import built
+from calc.experiment.precision import MasterWeights, autocast, cast, gradient_scaler
 from calc.measure.collector import collector_off
-from calc.measure.formats import Copies, cast, casting, copies_of, gradient_scaler
-from calc.measure.optimizers import build_optimizer
 from calc.measure.recurrent import without_onednn
-from calc.options import Options
-from calc.platform.checkpointing import built
+from calc.options import MASTER, Options
 from calc.platform.torch_private import FakeTensor
 from calc.spec import Sizes, Spec
 
@@ -36,7 +36,7 @@ Around = Callable[[str], AbstractContextManager[Any]]
 class Training:
     """A module with what it needs to run one step after another. ``optimizer`` is ``None`` where a step is a forward alone.
 
-    ``copies`` are fp32 copies that the optimizer steps in place of the parameters, ``scaler`` scales the loss.
+    ``masters`` are fp32 copies that the optimizer steps in place of the parameters, ``scaler`` scales the loss.
     """
 
     spec: Spec
@@ -46,7 +46,7 @@ class Training:
     optimizer: torch.optim.Optimizer | None
     options: Options = field(default_factory=Options)
     device: str = "cpu"
-    copies: Copies | None = None
+    masters: MasterWeights | None = None
     scaler: torch.amp.GradScaler | None = None
 
     @property
@@ -56,7 +56,7 @@ class Training:
 
     def use(self) -> Any:
         """The forward of a step that is nothing else: the loss without gradients, or the model's prediction."""
-        with blame(self.spec, self.sizes, "the forward pass"), casting(self.options.precision, self.device):
+        with blame(self.spec, self.sizes, "the forward pass"), autocast(self.options.precision, self.device):
             if self.options.mode == "infer":
                 with torch.inference_mode():
                     return (self.spec.predict or self.spec.loss)(self.module, *self.inputs)
@@ -64,7 +64,7 @@ class Training:
                 return self.spec.loss(self.module, *self.inputs)
 
     def forward(self) -> Tensor:
-        with blame(self.spec, self.sizes, "the forward pass"), casting(self.options.precision, self.device):
+        with blame(self.spec, self.sizes, "the forward pass"), autocast(self.options.precision, self.device):
             loss = self.spec.loss(self.module, *self.inputs)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise SpecError(f"spec {self.spec.name!r}: loss must return a tensor of one element, not {_describe(loss)}")
@@ -80,15 +80,15 @@ class Training:
     def update(self) -> None:
         assert self.optimizer is not None
         with blame(self.spec, self.sizes, "the optimizer step"):
-            if self.copies is not None:
-                self.copies.receive()
+            if self.masters is not None:
+                self.masters.take_gradients()
             if self.scaler is not None:
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
             else:
                 self.optimizer.step()
-            if self.copies is not None:
-                self.copies.give_back()
+            if self.masters is not None:
+                self.masters.copy_back()
             if self.options.zero_grad == "zero":
                 self.optimizer.zero_grad(set_to_none=False)
 
@@ -162,11 +162,11 @@ def _build(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) 
     with blame(spec, sizes, f"moving the module to {device}"):
         module = module.to(device).train(options.trains)
         module, inputs = cast(module, tuple(x.to(device) for x in inputs), options.precision)
-    copies = copies_of(module) if options.precision == "bf16-master" and options.trains else None
+    masters = MasterWeights(module, MASTER) if options.precision == MASTER and options.trains else None
     with blame(spec, sizes, "building the optimizer"):
-        stepped = module.parameters() if copies is None else copies.copies
-        optimizer = build_optimizer(options, spec, module, stepped) if options.trains else None
-    return Training(spec, sizes, module, inputs, optimizer, options, device, copies, gradient_scaler(options.precision, device))
+        stepped = [*module.parameters()] if masters is None else masters.stepped
+        optimizer = optimizers.build(options, spec, module, stepped) if options.trains else None
+    return Training(spec, sizes, module, inputs, optimizer, options, device, masters, gradient_scaler(options.precision, device))
 
 
 @contextmanager

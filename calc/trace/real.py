@@ -9,10 +9,11 @@ from collections.abc import Mapping
 import torch
 
 from calc.errors import NapkinError, SizesError, UndecidedSizeError
+from calc.experiment import optimizers
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
-from calc.trace import again, optimizers, step
+from calc.trace import again, step
 from calc.trace.caches import own_results
 from calc.trace.refusing import refusing
 

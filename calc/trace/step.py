@@ -16,13 +16,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from calc.errors import PinnedSizeError, SpecError
+from calc.experiment import optimizers, precision
+from calc.experiment.checkpointing import built
 from calc.graph.step import Call, Condition, Event, Record, Storage, Tensor
 from calc.options import Options
-from calc.platform.checkpointing import built
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.symbolic.basis import Basis
-from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
+from calc.trace import composites, disguise, readings, recurrent
 from calc.trace.aliases import taken_by_strides
 from calc.trace.arithmetic import symbolic_numbers
 from calc.trace.caches import own_results
@@ -181,11 +182,11 @@ class _Run:
         self.spec = spec
         with disguise.building(), recurrent.sized(), self._standing_in():
             module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
-            self.module, self.inputs = formats.lowered(module, inputs, options.precision)
+            self.module, self.inputs = precision.cast(module, inputs, options.precision)
             self.module.train(options.trains)
-            self.masters = formats.Masters(self.module, options.precision)
+            self.masters = precision.MasterWeights(self.module, options.precision)
             self.optimizer = optimizers.build(options, spec, self.module, self.masters.stepped) if options.trains else None
-        self.scaler = formats.scaler(options.precision)
+        self.scaler = precision.gradient_scaler(options.precision)
         self.gradients: dict[str, Tensor] = {}
         self.gradient_storages: set[int] = set()
         self.activation_storages: set[int] = set()
@@ -267,7 +268,7 @@ class _Run:
         recorder = self.recorder
         recorder.step, recorder.phase = number, "forward"
         start = len(recorder.events)
-        with _no_gradients(self.options), formats.autocast(self.options.precision), self._model_reads():
+        with _no_gradients(self.options), precision.autocast(self.options.precision), self._model_reads():
             result = result_of(self.spec, self.module, self.inputs, self.options)
         self.windows.append((start, len(recorder.events)))
         del result
@@ -310,7 +311,7 @@ class _Run:
 
     def _loss(self) -> torch.Tensor:
         """The loss of one batch; of several to a step, each is its share of their mean."""
-        with formats.autocast(self.options.precision):
+        with precision.autocast(self.options.precision):
             loss = _loss(self.spec, self.module, self.inputs)
         return loss if self.options.accumulation == "1" else loss / int(self.options.accumulation)
 

@@ -17,12 +17,12 @@ import calc
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import DimensionError, SpecError
+from calc.experiment.checkpointing import checkpointed
 from calc.measure import measure
 from calc.models.load import load
 from calc.options import Options
 from calc.pipeline.block_patterns import in_patterns
 from calc.pipeline.check import EXACT, FAILED, NOT_MEASURED, PROVED, compare
-from calc.platform.checkpointing import checkpointed
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
 from tests.models.building import build

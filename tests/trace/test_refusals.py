@@ -349,7 +349,7 @@ def test_an_optimizer_that_the_model_does_not_bring_is_refused() -> None:
     error = refusal(spec(lambda n: nn.Linear(n.d, n.d)), optimizer="spec")
 
     assert isinstance(error, BadInputError)
-    assert str(error).startswith("small brings no optimizer of its own: choose one of sgd, ")
+    assert str(error).startswith("small brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, ")
 
 
 @pytest.mark.parametrize(("option", "value"), [("optimizer", "lion"), ("precision", "fp12"), ("attention", "sparse"), ("mode", "dream")])

@@ -1,0 +1,100 @@
+"""The optimizer of a training step: a class of ``torch.optim`` with its defaults, or the one that the spec brings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import Parameter
+
+from calc.errors import BadInputError, SpecError
+from calc.options import KNOWN, Options
+from calc.spec import Spec
+
+_EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+
+def build(options: Options, spec: Spec, module: nn.Module, stepped: Sequence[Parameter]) -> torch.optim.Optimizer:
+    """The optimizer over ``stepped``: the parameters of ``module`` in their order, or copies of them in that order.
+
+    Raises ``SpecError`` where there is nothing to train or the spec's own optimizer is none, ``BadInputError`` where torch has no such
+    implementation.
+    """
+    if not stepped:
+        raise SpecError(f"{spec.name}: the module has no parameter, so there is nothing to train; derive it in mode eval or infer")
+    if options.optimizer == "spec":
+        return _of_spec(spec, stepped)
+    row = KNOWN[options.optimizer]
+    if options.implementation not in ("loop", *row.ways):
+        raise BadInputError(f"torch has no {options.implementation} implementation of {row.kind}: use loop")
+    if row.kind == "Muon":
+        return MuonAndAdamW(module, stepped)
+    # Said for "loop" too: it is what the default resolves to on CPU, and another device is to run the same.
+    implementation = {"fused": True} if options.implementation == "fused" else {"foreach": options.implementation == "foreach"}
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, row.kind)(stepped, **_arguments(row.given), **implementation)
+    return optimizer
+
+
+def _arguments(given: str) -> dict[str, Any]:
+    """``momentum=0.9, nesterov=True`` as keyword arguments."""
+    call = ast.parse(f"f({given})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+
+
+def _of_spec(spec: Spec, stepped: Sequence[Parameter]) -> torch.optim.Optimizer:
+    if spec.optimizer is None:
+        raise BadInputError(f"{spec.name} brings no optimizer of its own: give its spec optimizer=… or choose one of {', '.join(KNOWN)}")
+    optimizer = spec.optimizer([*stepped])
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise SpecError(f"{spec.name}: optimizer must return a torch.optim.Optimizer, not {type(optimizer).__name__}")
+    return optimizer
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Muon on a model's hidden matrices, AdamW on everything else (Jordan et al., "Muon", 2024)."""
+
+    def __init__(self, module: nn.Module, stepped: Sequence[Parameter]) -> None:
+        # Nothing of torch's own constructor: the two have parameters and state, this has none.
+        hidden = hidden_matrices(module)
+        matrices = [p for p, is_hidden in zip(stepped, hidden, strict=True) if is_hidden]
+        others = [p for p, is_hidden in zip(stepped, hidden, strict=True) if not is_hidden]
+        muon = [torch.optim.Muon(matrices)] if matrices else []
+        adamw = [torch.optim.AdamW(others, foreach=False)] if others else []
+        self._parts: tuple[torch.optim.Optimizer, ...] = (*muon, *adamw)
+        self.defaults: dict[str, Any] = {}
+
+    @property
+    def state(self) -> Mapping[Any, Any]:  # type: ignore[override]  # of both, which have it
+        return dict(chain.from_iterable(part.state.items() for part in self._parts))
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]  # as above
+        return [group for part in self._parts for group in part.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {type(part).__name__: part.state_dict() for part in self._parts}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        for part in self._parts:
+            part.load_state_dict(state_dict[type(part).__name__])
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # it takes no closure
+        for part in self._parts:
+            part.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for part in self._parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+
+def hidden_matrices(module: nn.Module) -> list[bool]:
+    """Of each parameter, whether it is a hidden matrix: 2-D, in no embedding nor tied to one, and not the last linear layer's weight."""
+    linears = [part.weight for part in module.modules() if isinstance(part, nn.Linear)]
+    embeddings = [part.weight for part in module.modules() if isinstance(part, _EMBEDDINGS)]
+    excluded = {id(weight) for weight in (*embeddings, *linears[-1:])}
+    return [parameter.dim() == 2 and id(parameter) not in excluded for parameter in module.parameters()]

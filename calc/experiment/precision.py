@@ -1,0 +1,75 @@
+"""Precision recipes: the dtype of the model and its inputs, autocast, loss scaling, fp32 master weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.nn import Module, Parameter
+
+from calc.options import MASTER
+
+_AUTOCAST = {"bf16-autocast": torch.bfloat16, "fp16-autocast": torch.float16}
+_BF16 = ("bf16", MASTER)
+# The smallest scale: whether a gradient overflows depends on the data, and the step is one in which none does.
+_INITIAL_SCALE = 1.0
+
+
+def cast(module: Module, inputs: Sequence[Any], precision: str) -> tuple[Module, tuple[Any, ...]]:
+    """The module and its floating-point inputs, in bf16 where the recipe keeps no other weights in the model."""
+    if precision not in _BF16:
+        return module, tuple(inputs)
+    low = (x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in inputs)
+    return module.to(torch.bfloat16), tuple(low)
+
+
+def autocast(precision: str, device: str = "cpu") -> AbstractContextManager[object]:
+    """Context of a forward: autocast where the recipe has it."""
+    dtype = _AUTOCAST.get(precision)
+    return nullcontext() if dtype is None else torch.autocast(_kind(device), dtype)
+
+
+def gradient_scaler(precision: str, device: str = "cpu") -> torch.amp.GradScaler | None:
+    """What scales the loss, so that small gradients do not vanish in fp16."""
+    return torch.amp.GradScaler(_kind(device), init_scale=_INITIAL_SCALE) if precision == "fp16-autocast" else None
+
+
+def _kind(device: str) -> str:
+    """``cuda`` of ``cuda:1``."""
+    return device.partition(":")[0]
+
+
+class MasterWeights:
+    """The parameters as the optimizer sees them: themselves, or fp32 copies of them (``copied``)."""
+
+    def __init__(self, module: Module, precision: str) -> None:
+        self.copied = precision == MASTER
+        self._pairs = [(name, p, _fp32(p) if self.copied else p) for name, p in module.named_parameters()]
+
+    @property
+    def stepped(self) -> list[Parameter]:
+        """What the optimizer is built over, in the order of the module's parameters."""
+        return [master for _, _, master in self._pairs]
+
+    def named(self) -> list[tuple[str, Parameter]]:
+        """Each with the name of its parameter."""
+        return [(name, master) for name, _, master in self._pairs]
+
+    def take_gradients(self) -> None:
+        """Cast each gradient into its copy's, and release the model's own before the next is cast."""
+        for _, parameter, master in self._pairs if self.copied else ():
+            if parameter.grad is not None:
+                master.grad = parameter.grad.to(torch.float32)
+                parameter.grad = None
+
+    @torch.no_grad()
+    def copy_back(self) -> None:
+        """Round the stepped copies into the model."""
+        for _, parameter, master in self._pairs if self.copied else ():
+            parameter.copy_(master)
+
+
+def _fp32(parameter: Parameter) -> Parameter:
+    return Parameter(parameter.detach().to(torch.float32), requires_grad=parameter.requires_grad)
