@@ -310,7 +310,8 @@ def test_what_is_no_optimizer_is_refused() -> None:
 
 def test_a_spec_without_an_optimizer_has_none_of_its_own() -> None:
     """The refusal names the others."""
-    with pytest.raises(NapkinError, match=r"^own brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, .*, muon$"):
+    refusal = r"^own brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, .*, muon$"
+    with pytest.raises(NapkinError, match=refusal):
         calc.derive(tiny(), cache=False, optimizer="spec")
 
 

@@ -441,6 +441,9 @@ def _settled(e: Any) -> Any:
 
 
 def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
+    whole = _whole_quotient(numerator, denominator)
+    if whole is not None:
+        return whole
     terms = sp.Add.make_args(sp.expand(numerator))
     parts = {term: part for term in terms if (part := _whole_quotient(term, denominator)) is not None}
     rest = sp.Add(*(term for term in terms if term not in parts))
@@ -538,7 +541,7 @@ def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
 
 def never_below_one(e: Any) -> bool:
     """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
-    e = _rounded_up(e)
+    e = _rounded_up(_settled(e))
     e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
     if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
         return False

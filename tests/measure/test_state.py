@@ -98,7 +98,8 @@ def test_the_optimizer_of_the_spec_is_used_when_asked_for() -> None:
 
 def test_asking_for_the_spec_s_optimizer_where_there_is_none_is_refused() -> None:
     """The refusal names the optimizers that can be chosen instead."""
-    with pytest.raises(BadInputError, match=r"^linear brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, .*, muon$"):
+    refusal = r"^linear brings no optimizer of its own: give its spec optimizer=… or choose one of sgd, .*, muon$"
+    with pytest.raises(BadInputError, match=refusal):
         measured(tiny.linear(), "parameters", "spec")
 
 

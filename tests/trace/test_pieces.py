@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import Tensor, nn
+from torch.utils._sympy.functions import FloorDiv, Max
 
 import calc
 from calc import Dim, Spec
 from calc.derive.result import Derivation
 from calc.pipeline.check import FAILED
+from calc.trace.symbols import _write
 
 Pieces = Callable[[Tensor, Any], Any]
 
@@ -109,3 +112,14 @@ def test_quarters_of_few_rows_are_not_four(mode: str) -> None:
 
     for rows in (8, 11, 33, 5, 6, 9):
         assert not _failed(derivation, T=rows)
+
+
+def test_a_width_is_written_alike_whether_or_not_a_stride_must_not_be_zero() -> None:
+    """Queries of r heads, a key and a value for each of g groups, 2·k wide, fused in one projection: the width of one is a quotient of
+    sums that is whole. Torch's strides have it as ``Max(1, width)``, and a tensor's bytes come out with either."""
+    k, g, r = sympy.symbols("k g r", positive=True, integer=True)
+    width = FloorDiv(2 * k * (g * r + 2 * g), g * (r + 2))
+    names = {k: "k", g: "g", r: "r"}
+
+    assert "2*k" == _write(width, names) == _write(Max(1, width), names)
+    assert "g*r*(2*k)" == _write(Max(1, g * r * width), names)
