@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calc.rules import comparisons, optimizer, pointwise  # noqa: F401  # whose rules are repeated here
+from calc.rules import comparisons, functions, optimizer, pointwise  # noqa: F401  # whose rules are repeated here
 from calc.rules.reduction import vector_norm
 from calc.rules.registry import REGISTRY, Cost, Factor, Free, Operator, Rule, View, rule, term
 from calc.rules.shapes import whole
