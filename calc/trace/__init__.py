@@ -284,8 +284,8 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
             sets = [at(following=next_composite) if number else asked, *sets]
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
-        on_its_path = next((values for values in some if _as_recorded(graph, values)), some[0])
-        found.append([on_its_path] if on_its_path in some[: len(sets)] else [some[0], on_its_path])
+        nearest = min(some, key=functools.partial(_answered_otherwise, graph))
+        found.append([nearest] if nearest in some[: len(sets)] else [some[0], nearest])
     return found
 
 
@@ -302,9 +302,9 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
         found |= {name: max(1, asked[name] + by) for name in more}
 
 
-def _as_recorded(graph: Graph, at: Mapping[str, int]) -> bool:
-    """Whether every question asked about sizes has there the answer that was recorded."""
-    return all(c.same_at(at) for c in graph.conditions if not c.each)
+def _answered_otherwise(graph: Graph, at: Mapping[str, int]) -> int:
+    """How many guards about sizes come out otherwise there than in the trace."""
+    return sum(not c.same_at(at) for c in graph.conditions if not c.each)
 
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:

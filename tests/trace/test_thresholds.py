@@ -14,7 +14,9 @@ from calc import Spec
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
+from calc.graph.step import Condition
 from calc.symbolic.basis import basis_of
+from calc.trace import certificate_sizes
 from calc.trace.symbols import Near, hints
 
 
@@ -181,3 +183,13 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
 
     assert {"T"} == derivation.specialized.keys()
     assert [] == [v.quantity for v in calc.check(derivation, B=3, d=5).verdicts if v.verdict == "failed"]
+
+
+def test_a_certificate_keeps_the_guards_that_it_can_where_one_cannot_be_kept() -> None:
+    """A width of at most 20 (fused attention of heads up to 256 wide, say) beside a guard that comes out otherwise at every certificate."""
+    spec = _spec((), 128)
+    graph = calc.trace(spec, cache=False, mode="infer")
+    guards = (Condition("d <= 20", True, "here"), Condition("T < 1", True, "there"))
+
+    for any_of in certificate_sizes(replace(graph, conditions=guards), spec.sizes(), 0):
+        assert any_of[-1]["d"] <= 20
