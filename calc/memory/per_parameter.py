@@ -78,7 +78,7 @@ _DIVIDED = (
 )
 
 
-def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
+def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
     """Bytes per parameter and device of the state under a stage of ZeRO (0: each device has all of it), by the rule of thumb.
 
     Stated, not run: no step on several devices is recorded. What is gathered for a moment, and the filling that makes parts of one
@@ -87,7 +87,7 @@ def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
     if devices < 1 or not 0 <= stage < len(_DIVIDED):
         raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
     divided = {name for names in _DIVIDED[: stage + 1] for name in names}
-    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in found.terms), start=Fraction(0))
+    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in recipe.terms), start=Fraction(0))
 
 
 def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
@@ -103,9 +103,9 @@ def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None
 
 def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> Term:
     """Rounded, not cut off: a parameter without a gradient leaves a negative remainder rather than a byte too few for all."""
-    found = derivation[name].at(**at)
-    whole = (2 * found + count) // (2 * count)
-    rest = found - whole * count
+    nbytes = derivation[name].at(**at)
+    whole = (2 * nbytes + count) // (2 * count)
+    rest = nbytes - whole * count
     return Term(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
 
 

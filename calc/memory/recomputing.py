@@ -102,8 +102,8 @@ def _flops(derivation: Derivation) -> int:
 
 def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
     """A closed form less another, in the dimensions that both have, each of the case that is in force at its sizes."""
-    one, other = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
-    return str(sp.factor_terms(sp.expand(one - other)))
+    minuend, subtrahend = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
+    return str(sp.factor_terms(sp.expand(minuend - subtrahend)))
 
 
 def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
@@ -128,15 +128,15 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     return low
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def document(comparison: Comparison) -> dict[str, Any]:
     """The ``"schema": 1`` document of a comparison, as plain data."""
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "limit": number(found.limit),
-        "taken": found.taken,
-        "choices": [_entry(choice) for choice in found.choices],
+        "model": {"name": comparison.model},
+        "dims": {name: {"value": number(value)} for name, value in comparison.sizes.items()},
+        "limit": number(comparison.limit),
+        "taken": comparison.taken,
+        "choices": [_entry(choice) for choice in comparison.choices],
     }
 
 

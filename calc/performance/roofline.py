@@ -49,8 +49,8 @@ class Ceiling:
 
     @property
     def vector(self) -> Fraction | None:
-        found = self.device.peaks.get(_VECTOR)
-        return None if found is None else found.dense
+        peak = self.device.peaks.get(_VECTOR)
+        return None if peak is None else peak.dense
 
     def format_of(self, operator: Operator) -> str:
         """The name of the rate at which an operator's products run."""
@@ -136,10 +136,10 @@ class Roofline:
 
     def by_site(self) -> tuple[tuple[str, Sums], ...]:
         """Forward and backward of each site together, and the optimizer as one; the longest first."""
-        found: dict[str, list[Row]] = {}
+        rows_of: dict[str, list[Row]] = {}
         for row in self.rows:
-            found.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
-        return tuple(sorted(((site, sums(rows)) for site, rows in found.items()), key=lambda pair: -pair[1].seconds))
+            rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
+        return tuple(sorted(((site, sums(rows)) for site, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
 
 
 def roofline(works: Sequence[Work], ceiling: Ceiling, *, fused: bool = False) -> Roofline:
