@@ -131,9 +131,9 @@ def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
     return {"value": plain, "exact": str(value) if exact else None}
 
 
-def _input(found: Input) -> dict[str, Any]:
-    value = {"value": found.value} if isinstance(found.value, str) else valued(found.value)
-    return {"letter": found.letter or None, **value, "unit": found.unit or None, "meaning": found.meaning, "source": found.source}
+def _input(item: Input) -> dict[str, Any]:
+    value = {"value": item.value} if isinstance(item.value, str) else valued(item.value)
+    return {"letter": item.letter or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
 
 
 def _step(x: Line) -> dict[str, Any]:

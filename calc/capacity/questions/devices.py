@@ -17,7 +17,7 @@ _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 class Device:
     """A device, and which of its rates counts."""
 
-    found: Accelerator
+    accelerator: Accelerator
     dtype: str
     said: bool
     sparse: bool
@@ -26,7 +26,7 @@ class Device:
     def rate(self) -> str:
         """What its rate is called."""
         kind = "peak with 2:4 sparsity" if self.sparse else "dense peak"
-        return f"{kind} of {self.found.name} in {self.dtype}"
+        return f"{kind} of {self.accelerator.name} in {self.dtype}"
 
 
 def device(given: Mapping[str, str]) -> Device | None:
@@ -43,8 +43,8 @@ def device(given: Mapping[str, str]) -> Device | None:
         raise BadInputError(
             f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
         )
-    found = _named(given["gpu"], given.get("hardware"))
-    return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
+    entry = _named(given["gpu"], given.get("hardware"))
+    return Device(entry, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
 
 
 def _named(name: str, file: str | None) -> Accelerator:
@@ -52,7 +52,7 @@ def _named(name: str, file: str | None) -> Accelerator:
     try:
         return accelerator(name, file)
     except BadInputError:
-        meant = next((known for known in available(file) if known.lower() == name.lower()), "")
+        meant = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
         if meant:
             raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {meant!r}?") from None
         raise
@@ -60,29 +60,29 @@ def _named(name: str, file: str | None) -> Accelerator:
 
 def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
     """The value that a device has for a letter, what it is, and where it is from."""
-    found = from_.found
+    entry = from_.accelerator
     match letter.device:
         case "peak":
-            return found.peak(from_.dtype, sparse=from_.sparse), from_.rate, found.source
+            return entry.peak(from_.dtype, sparse=from_.sparse), from_.rate, entry.source
         case "memory":
-            return Fraction(found.memory), f"memory of {found.name}, a GB as 10^9 bytes", found.source
+            return Fraction(entry.memory), f"memory of {entry.name}, a GB as 10^9 bytes", entry.source
         case "bandwidth":
-            return Fraction(found.bandwidth), f"memory bandwidth of {found.name}", found.source
+            return Fraction(entry.bandwidth), f"memory bandwidth of {entry.name}", entry.source
         case "link":
-            return _there(found.link, found, "link", letter), f"links of {found.name}, per direction, all together", found.source
+            return _there(entry.link, entry, "link", letter), f"links of {entry.name}, per direction, all together", entry.source
         case "power":
-            return _there(found.watts, found, "power", letter), f"power of {found.name}", found.source
+            return _there(entry.watts, entry, "power", letter), f"power of {entry.name}", entry.source
         case "price":
-            if found.price is None:
-                raise BadInputError(f"{found.name} has no price in the catalogue: give {letter.key}=2$/h")
-            value, because = middle(found.price)
-            return value, f"price of {found.name}", because
+            if entry.price is None:
+                raise BadInputError(f"{entry.name} has no price in the catalogue: give {letter.key}=2$/h")
+            value, because = middle(entry.price)
+            return value, f"price of {entry.name}", because
     raise BadInputError(f"a device has no {letter.device}")
 
 
-def _there(value: int | None, found: Accelerator, what: str, letter: Letter) -> Fraction:
+def _there(value: int | None, entry: Accelerator, what: str, letter: Letter) -> Fraction:
     if value is None:
-        raise BadInputError(f"{found.name} has no {what} in the catalogue: give {letter.key}=…")
+        raise BadInputError(f"{entry.name} has no {what} in the catalogue: give {letter.key}=…")
     return Fraction(value)
 
 
@@ -96,10 +96,10 @@ def notes(from_: Device, used: set[str]) -> list[str]:
         said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
     if "peak" in used and from_.sparse:
         said.append("the rate is one with two of every four weights zero: no dense product reaches it")
-    if "memory" in used and from_.found.memory_reported is not None:
+    if "memory" in used and from_.accelerator.memory_reported is not None:
         said.append(
-            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.found.memory_reported:,} bytes"
-            f" ({from_.found.memory_reported / 2**30:.1f} GiB)"
+            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.accelerator.memory_reported:,} bytes"
+            f" ({from_.accelerator.memory_reported / 2**30:.1f} GiB)"
         )
     return said
 
@@ -117,12 +117,12 @@ def _dollars(amount: Fraction) -> str:
 
 def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
     """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
-    known = (of,) if of is not None else tuple(available().values())
-    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in known):
+    accelerators = (of,) if of is not None else tuple(available().values())
+    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in accelerators):
         return ""
-    sparse = [(name, a) for a in known for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
+    sparse = [(name, a) for a in accelerators for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
     sparse.sort(key=lambda x: x[0].startswith("int"))  # floating-point formats first
-    dense = any(_about(peak, rate.dense) for a in known for rate in a.peaks.values())
+    dense = any(_about(peak, rate.dense) for a in accelerators for rate in a.peaks.values())
     name, one = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
     if one is None:
         return ""
@@ -136,8 +136,8 @@ def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
     said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
-    other = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
-    return f"{said}; it is that of {other}: say dtype={other}" if other else f"{said}: what was typed is taken"
+    matching = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
+    return f"{said}; it is that of {matching}: say dtype={matching}" if matching else f"{said}: what was typed is taken"
 
 
 def _about(typed: Fraction, published: Fraction | None) -> bool:

@@ -113,47 +113,47 @@ class Filling(Asking):
     def answer(self) -> Answer:
         self.from_model()
         self.from_device()
-        self.known.setdefault("n", Fraction(1))
+        self.values.setdefault("n", Fraction(1))
         if self.wanted.letter == "M":
-            found = Filled(0, *self.filled.peak(), 0, None, "")
-        elif "M" in self.known:
-            found = filled(self.filled, self.wanted.letter, self.known["M"] * self.known["n"])
+            fill = Filled(0, *self.filled.peak(), 0, None, "")
+        elif "M" in self.values:
+            fill = filled(self.filled, self.wanted.letter, self.values["M"] * self.values["n"])
         else:
             raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
-        return self._answered(found)
+        return self._answered(fill)
 
-    def _answered(self, found: Filled) -> Answer:
-        x, devices = self.wanted, self.known["n"]
-        sizes = self.filled.all_sizes(**({x.letter: found.size} if found.size else {}))
-        lines = [found.line(x.letter if found.size else "the sizes", found.size)]
-        if not found.size:
-            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", found.peak / devices))
-        value = Fraction(found.size) if found.size else found.peak / devices
+    def _answered(self, fill: Filled) -> Answer:
+        x, devices = self.wanted, self.values["n"]
+        sizes = self.filled.all_sizes(**({x.letter: fill.size} if fill.size else {}))
+        lines = [fill.line(x.letter if fill.size else "the sizes", fill.size)]
+        if not fill.size:
+            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
+        value = Fraction(fill.size) if fill.size else fill.peak / devices
         bound = None
-        if found.size and found.there is not None:
-            bound = Bound("memory", "bytes", self.known["M"], found.peak / devices, found.further, found.there / devices)
-        self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
+        if fill.size and fill.there is not None:
+            bound = Bound("memory", "bytes", self.values["M"], fill.peak / devices, fill.further, fill.there / devices)
+        self.notes += [f"no further {x.key}: {fill.capped}"] if fill.capped else []
         say(self, value)
-        check(self, {**self.known, "Q": Fraction(found.peak)})
+        check(self, {**self.values, "Q": Fraction(fill.peak)})
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
             Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
-            expr=None if found.size else f"({found.form})/n",
+            expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
-            thumb=None if found.capped else self._by_rule(sizes),  # which knows of memory only
-            also=(Row("peak of live bytes of the step", Fraction(found.peak), "bytes", lines[0].because),),
+            thumb=None if fill.capped else self._by_rule(sizes),  # which knows of memory only
+            also=(Row("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
         """What the question says without the model, at the model's sizes; nothing where it has not all of them."""
         names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
-        at = {**self.known, **{name: Fraction(sizes[name]) for name in names}}
+        at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
         if self.wanted.letter not in ("L", "d"):
             at["N"] = Fraction(self.filled.at("parameters"))
         value = value_of(self._equations(exact=False), at, self.wanted.letter)
         if value is None:
-            found = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
-            value = found.value if found is not None else None
+            crossing = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
+            value = crossing.value if crossing is not None else None
         return None if value is None else Thumb("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))

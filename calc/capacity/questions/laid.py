@@ -75,34 +75,34 @@ class Laid(Asking):
         self.from_device()
         if self.wanted.letter == "M":
             return self._answered(steps.at(ranks), ranks, None)
-        if "M" not in self.known:
+        if "M" not in self.values:
             raise BadInputError(f"{self.question.name} needs memory (memory that a device needs, or gpu=…) as well")
         number, further = self._least(steps, ranks)
-        found = {**ranks, self.wanted.letter: number}
+        layout = {**ranks, self.wanted.letter: number}
         bound = None
         if further is not None:
             fewer, there = further
-            bound = Bound("memory", "bytes", self.known["M"], Fraction(steps.at(found).memory), fewer, Fraction(there))
-        return self._answered(steps.at(found), found, bound)
+            bound = Bound("memory", "bytes", self.values["M"], Fraction(steps.at(layout).memory), fewer, Fraction(there))
+        return self._answered(steps.at(layout), layout, bound)
 
     # -- what is given -------------------------------------------------------------------------------------------------------------
 
     def _ranks(self) -> tuple[dict[str, int], int]:
         allowed = {"M", "k", "l", "G", *_RANKS}
-        other = [self.question.letter(name).key for name in self.given.letters if name not in allowed]
-        if other:
-            raise BadInputError(f"{', '.join(other)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
+        unused = [self.question.letter(name).key for name in self.given.letters if name not in allowed]
+        if unused:
+            raise BadInputError(f"{', '.join(unused)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
         if self.wanted.letter not in ("M", *_RANKS):
             raise BadInputError(f"with a model, {self.question.name} can be solved for memory, data, tensor or pipeline")
-        ranks = {letter: int(self.known.get(letter, 1)) for letter in _RANKS}
-        if "G" in self.known:
+        ranks = {letter: int(self.values.get(letter, 1)) for letter in _RANKS}
+        if "G" in self.values:
             self._divide(ranks)
-        return ranks, int(self.known.get("k", 1))
+        return ranks, int(self.values.get("k", 1))
 
     def _divide(self, ranks: dict[str, int]) -> None:
         """So many devices are so many data ranks."""
-        among, devices = ranks["t"] * ranks["p"], int(self.known["G"])
-        if self.wanted.letter != "M" or ("n" in self.known and ranks["n"] * among != devices):
+        among, devices = ranks["t"] * ranks["p"], int(self.values["G"])
+        if self.wanted.letter != "M" or ("n" in self.values and ranks["n"] * among != devices):
             raise BadInputError(f"devices = {devices} leaves nothing to solve for, or is not data*tensor*pipeline: leave it out")
         if devices % among:
             raise BadInputError(f"devices = {devices} is no multiple of {among}, tensor ranks times stages: give one that is")
@@ -114,7 +114,7 @@ class Laid(Asking):
         chosen = {choice.key: name for choice, name in self.choices}
         sizes = {name: str(size) for name, size in self.given.sizes.items() if name not in WORDS_OF_LAYOUT}
         micro, batch = (self.given.sizes.get(word, default) for word, default in (("micro", 1), ("batch", 0)))
-        if batch and "k" in self.known:
+        if batch and "k" in self.values:
             raise BadInputError("micro-batches follow from batch, the sequences of a step: leave one of both out")
         model, state = read_model(self.given.model, {**sizes, **{k: chosen[k] for k in _RECIPE}}, micro, self.progress)
         self.inputs.insert(0, Input("model", "", model.name, "", "model", model.source))
@@ -126,12 +126,12 @@ class Laid(Asking):
 
     def _least(self, steps: Steps, ranks: Mapping[str, int]) -> tuple[int, tuple[int, int] | None]:
         """The fewest ranks that fit, and the memory of the next fewer."""
-        limit, before = self.known["M"], None
-        for number, found in steps.tried(ranks, self.wanted.letter):
-            if found.memory <= limit:
+        limit, before = self.values["M"], None
+        for number, worked in steps.tried(ranks, self.wanted.letter):
+            if worked.memory <= limit:
                 gaps = self.wanted.letter == "n" and not steps.batch  # powers of 2 are tried, and numbers between them are possible
                 return self._between(steps, ranks, before, number) if gaps and before else (number, before)
-            before = (number, found.memory)
+            before = (number, worked.memory)
         assert before is not None  # one rank is tried
         raise BadInputError(
             f"no number of {self.wanted.meaning} is enough: with {before[0]:,} a device needs {before[1]:,} bytes,"
@@ -143,43 +143,43 @@ class Laid(Asking):
         while number - before[0] > 1:
             middle = (before[0] + number) // 2
             memory = steps.at({**ranks, "n": middle}).memory
-            number, before = (middle, before) if memory <= self.known["M"] else (number, (middle, memory))
+            number, before = (middle, before) if memory <= self.values["M"] else (number, (middle, memory))
         return number, before
 
     # -- the answer ----------------------------------------------------------------------------------------------------------------
 
-    def _answered(self, found: Account, ranks: Mapping[str, int], bound: Bound | None) -> Answer:
-        x, stage = self.wanted, found.fullest
-        value = Fraction(found.memory if x.letter == "M" else ranks[x.letter])
+    def _answered(self, worked: Account, ranks: Mapping[str, int], bound: Bound | None) -> Answer:
+        x, stage = self.wanted, worked.fullest
+        value = Fraction(worked.memory if x.letter == "M" else ranks[x.letter])
         sent = sum((item.sent for item in stage.traffic), start=Fraction(0))
-        also = [Row("devices, all ranks together", Fraction(found.layout.devices), "devices", "data*tensor*pipeline")]
+        also = [Row("devices, all ranks together", Fraction(worked.layout.devices), "devices", "data*tensor*pipeline")]
         if x.letter != "M":
-            also.append(Row("memory that a device needs", Fraction(found.memory), "bytes", f"of the {stage.name} stage"))
+            also.append(Row("memory that a device needs", Fraction(worked.memory), "bytes", f"of the {stage.name} stage"))
         also.append(Row("bytes that each device sends in a step", sent, "bytes", "all collectives"))
-        if "l" in self.known:
-            also.append(Row("time of that traffic", sent / self.known["l"], "s", "bytes over the device's links"))
+        if "l" in self.values:
+            also.append(Row("time of that traffic", sent / self.values["l"], "s", "bytes over the device's links"))
         say(self, value)
         return self._answer(
             value,
             Reckoning(self.question.name, stage.reckoning.givens, stage.reckoning.lines),
             expr=_closed(stage.reckoning.lines) if x.letter == "M" else None,
             bound=bound,
-            thumb=self._by_rule(found, ranks),
+            thumb=self._by_rule(worked, ranks),
             also=tuple(also),
-            rows=tuple(_rows(found)),
+            rows=tuple(_rows(worked)),
             notes=(*_OWN, self.question.notes[-1]),
             source=self.question.source,
         )
 
-    def _by_rule(self, found: Account, ranks: Mapping[str, int]) -> Thumb | None:
+    def _by_rule(self, worked: Account, ranks: Mapping[str, int]) -> Thumb | None:
         """Even division of the state alone, of as many parameters as the model has."""
         from calc.capacity.sharding import Layout, account
 
-        whole = account(found.model, Layout(), found.state).fullest.reckoning["N"]
-        known = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
-        known |= {"M": self.known["M"]} if "M" in self.known else {}
-        known.pop(self.wanted.letter, None)
-        value = value_of(self._equations(exact=False), known, self.wanted.letter)
+        whole = account(worked.model, Layout(), worked.state).fullest.reckoning["N"]
+        values = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
+        values |= {"M": self.values["M"]} if "M" in self.values else {}
+        values.pop(self.wanted.letter, None)
+        value = value_of(self._equations(exact=False), values, self.wanted.letter)
         if value is None or value <= 0:
             return None
         return Thumb(
@@ -187,20 +187,20 @@ class Laid(Asking):
         )
 
 
-def _rows(found: Account) -> Iterator[Row]:
+def _rows(worked: Account) -> Iterator[Row]:
     """Memory by kind, and what is sent by kind of ranks."""
     from calc.capacity.sharding.account import by_axis
     from calc.capacity.sharding.memory import WORDS
 
-    for kind, size in found.fullest.kinds.items():
+    for kind, size in worked.fullest.kinds.items():
         yield Row(WORDS[kind], Fraction(size), "bytes", "on each device")
-    for axis, amount in by_axis(found.fullest.traffic).items():
+    for axis, amount in by_axis(worked.fullest.traffic).items():
         yield Row(f"sent among {axis} ranks", amount, "bytes", "in a step")
 
 
 def _closed(lines: tuple[Line, ...]) -> str:
     """The last line in the letters that were put in."""
-    known: dict[str, ast.expr] = {}
+    expressions: dict[str, ast.expr] = {}
     for line in lines:
-        known[line.letter] = substituted(parsed(line.expr), known)
-    return written(tidy(known["M"]))
+        expressions[line.letter] = substituted(parsed(line.expr), expressions)
+    return written(tidy(expressions["M"]))

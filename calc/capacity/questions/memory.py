@@ -60,16 +60,16 @@ PRECISION = Choice(
 
 def _values_kept(state: str) -> int | None:
     """How many values of its item size an optimizer keeps for each parameter, where that hangs on no shape."""
-    found = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
-    if found is None:
+    match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
+    if match is None:
         return None
-    return 0 if state == "0" else int(found[1] or 1)
+    return 0 if state == "0" else int(match[1] or 1)
 
 
 def _offered(name: str) -> bool:
     """Whether the state of an optimizer is so many values a parameter, of whichever parameter."""
-    known = KNOWN[name]
-    return not known.vectors and not known.about and _values_kept(known.state) is not None
+    rule = KNOWN[name]
+    return not rule.vectors and not rule.about and _values_kept(rule.state) is not None
 
 
 def _kept(name: str) -> Equation:

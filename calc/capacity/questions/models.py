@@ -110,10 +110,10 @@ class Model:
     def dimension(self, name: str) -> Any:
         """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
         dims = self._form.dims if self._form is not None else self._derivation.dims
-        found = next((d for d in dims if d.name == name), None)
-        if found is None:
+        dimension = next((d for d in dims if d.name == name), None)
+        if dimension is None:
             raise BadInputError(f"{self.name[:40]} has no dimension {name}: it has {', '.join(d.name for d in dims)}")
-        return found
+        return dimension
 
     @property
     def _derivation(self) -> Derivation:
@@ -147,8 +147,8 @@ class Model:
     def state(self) -> tuple[Fraction, str]:
         """Weights, gradients, optimizer state, and fp32 copies where the recipe has them."""
         copies = ("master_weights.bytes",) if (self.options or {}).get("precision") == MASTER else ()
-        found = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
-        return Fraction(found), "weights, gradients, copies and optimizer state of its own step"
+        nbytes = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
+        return Fraction(nbytes), "weights, gradients, copies and optimizer state of its own step"
 
     def step_peak(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
@@ -195,10 +195,10 @@ class Model:
         """For one token, which is the least for any number of them."""
         if "T" not in self._own:
             raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T, so it generates no tokens")
-        found = self.in_use.weights(self.format)
-        parts = " and ".join(str(share) for share in sorted({place.share for place in found.partial}))
+        weights = self.in_use.weights(self.format)
+        parts = " and ".join(str(share) for share in sorted({place.share for place in weights.partial}))
         experts = f"{parts} of the experts', and " if parts else ""
-        return found.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
+        return weights.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
 
     def token_flops(self) -> tuple[Fraction, str]:
         return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
@@ -210,13 +210,13 @@ class Model:
         spec = self.spec
         one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
         self.progress("running the model to see what every layer keeps of a token")
-        found, unknown, _ = kept(spec, one, "fp8")
-        again, _, _ = kept(spec, more, "fp8")
-        if found is None or again is None:
+        of_one, unknown, _ = kept(spec, one, "fp8")
+        of_two, _, _ = kept(spec, more, "fp8")
+        if of_one is None or of_two is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
-        if again.value != 2 * found.value:
+        if of_two.value != 2 * of_one.value:
             raise BadInputError(f"{self.name[:40]} does not keep the same of every token: napkin inference {self.name[:40]} counts it")
-        return Fraction(found.value), "values kept of each token"
+        return Fraction(of_one.value), "values kept of each token"
 
 
 def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[Model], tuple[Fraction, str]]:

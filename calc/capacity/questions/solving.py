@@ -31,8 +31,8 @@ class System:
     rounded: set[str]
 
     @classmethod
-    def of(cls, equations: Iterable[Equation], known: Mapping[str, Fraction]) -> System:
-        return cls(tuple(equations), dict(known), [], set())
+    def of(cls, equations: Iterable[Equation], values: Mapping[str, Fraction]) -> System:
+        return cls(tuple(equations), dict(values), [], set())
 
     def reach(self, wanted: str) -> bool:
         """Go through equations with one unknown letter until ``wanted`` is known, or none is left."""
@@ -72,8 +72,8 @@ class System:
         return True
 
     def _holds(self, equation: Equation, letter: str, value: Fraction) -> bool:
-        again = Evaluation({**self.values, letter: value}).of(parsed(equation.expr))
-        return same(again, self.values[equation.letter])
+        computed = Evaluation({**self.values, letter: value}).of(parsed(equation.expr))
+        return same(computed, self.values[equation.letter])
 
     def through(self, wanted: str) -> bool:
         """Equations put into one another until ``wanted`` is the only unknown of one whose value is known, and that rearranged."""
@@ -88,21 +88,21 @@ class System:
 
     def _inlined(self, equation: Equation, wanted: str) -> Equation:
         tree = parsed(equation.expr)
-        for other in reversed(self.equations):
-            if other.letter not in self.values and other.letter not in (wanted, equation.letter):
-                tree = substituted(tree, {other.letter: parsed(other.expr)})
+        for inner in reversed(self.equations):
+            if inner.letter not in self.values and inner.letter not in (wanted, equation.letter):
+                tree = substituted(tree, {inner.letter: parsed(inner.expr)})
         return Equation(equation.letter, written(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
         """The steps that ``wanted`` letters rest on, with unit and meaning of each letter."""
-        needed, kept = set(wanted), []
+        needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
                 needed |= letters_of(equation.expr)
-                kept.append(equation)
+                steps.append(equation)
         return tuple(
             Line(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
-            for e in reversed(kept)
+            for e in reversed(steps)
         )
 
 
@@ -111,9 +111,9 @@ def same(a: Fraction, b: Fraction) -> bool:
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b))
 
 
-def value_of(equations: Sequence[Equation], known: Mapping[str, Fraction], wanted: str) -> Fraction | None:
+def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], wanted: str) -> Fraction | None:
     """The value of ``wanted``, if forward steps and rearrangements lead to it."""
-    system = System.of(equations, known)
+    system = System.of(equations, values)
     return system.values[wanted] if system.reach(wanted) or system.through(wanted) else None
 
 
@@ -141,7 +141,7 @@ Goal = Callable[[Fraction], Fraction | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Crossing:
     """``value`` satisfies the goal, and ``beyond`` does not any more; ``at`` are the goal's values at both."""
 
     value: Fraction
@@ -151,19 +151,19 @@ class Found:
 
 def searched(
     equations: Sequence[Equation],
-    known: Mapping[str, Fraction],
+    values: Mapping[str, Fraction],
     wanted: str,
     goal: str,
     whole: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
-) -> Found | None:
+) -> Crossing | None:
     """``wanted`` by bisection, where ``goal`` moves one way as it grows. Nothing where the goal is not met in between.
 
     A whole number is the last (or, rounded up, the first) that keeps to the goal; another number is found to 128 bits. Only where
     the values are ``allowed`` does an equation mean anything.
     """
-    limit = known[goal]
-    others = {name: value for name, value in known.items() if name != goal}
+    limit = values[goal]
+    others = {name: value for name, value in values.items() if name != goal}
 
     def at(x: Fraction) -> Fraction | None:
         system = System.of(equations, {**others, wanted: x})
@@ -176,7 +176,7 @@ def searched(
             return None
     high = 2 * low
     if first == limit and (last := at(high)) is not None:
-        return Found(low, high, (first, last))
+        return Crossing(low, high, (first, last))
     while (last := at(high)) is not None and (first <= limit) == (last <= limit) and last != limit:
         low, high = high, 2 * high
         if high > _LARGEST:
@@ -184,7 +184,7 @@ def searched(
     return None if last is None else _bisected(at, low, high, limit, last > first, whole)
 
 
-def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Found | None:
+def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Crossing | None:
     """Between ``low`` and ``high``, on different sides of the limit."""
 
     def below(x: Fraction) -> bool:
@@ -201,4 +201,4 @@ def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: b
     if whole == "up" and at(low) != limit:
         low, high = high, low
     here, there = at(low), at(high)
-    return None if here is None or there is None else Found(low, high, (here, there))
+    return None if here is None or there is None else Crossing(low, high, (here, there))

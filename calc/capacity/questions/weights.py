@@ -75,10 +75,10 @@ class InUse:
 
     def _products(self) -> dict[str, Fraction]:
         """FLOPs of one token by the module that multiplies."""
-        found: dict[str, Fraction] = {}
+        flops: dict[str, Fraction] = {}
         for term in self.one_token["flops.forward.matmul"].terms:
-            found[term.site] = found.get(term.site, Fraction(0)) + term.value
-        return found
+            flops[term.site] = flops.get(term.site, Fraction(0)) + term.value
+        return flops
 
     def _shares(self) -> dict[str, Fraction]:
         """What share of each place's weights a token reads. 2 FLOP go with each weight that it is multiplied with."""
@@ -88,12 +88,12 @@ class InUse:
         for site in matrices:
             module = _module(site)
             elements[module] = elements.get(module, Fraction(0)) + terms[site]
-        found = {}
+        shares = {}
         for site in terms:
             flops = products.get(_module(site), Fraction(0)) if site in matrices else Fraction(0)
             share = min(Fraction(1), flops / (2 * elements[_module(site)])) if flops else Fraction(1)
-            found[site] = Fraction(0) if site in tables else share
-        return found
+            shares[site] = Fraction(0) if site in tables else share
+        return shares
 
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
         """Terms of parameters all of whose recorded tensors are such."""

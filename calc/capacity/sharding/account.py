@@ -66,10 +66,10 @@ class Stage:
 
         A layer that runs again does so later. The loss of interleaved stages need not be when they keep the most.
         """
-        kept = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
+        lasting = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
         values = self.reckoning.values
-        again = int(values["Al"]) if "Ab" in values else 0
-        return kept - again + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
+        recomputed = int(values["Al"]) if "Ab" in values else 0
+        return lasting - recomputed + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def choice_of(layout: Layout, layers: int) -> Choice:
 
 def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
     """The layout worked out, or refused with the condition that fails."""
-    held = require(model, layout)
+    satisfied = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
     givens = _givens(model, layout, state)
     stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
@@ -134,7 +134,7 @@ def account(model: Model, layout: Layout, state: State, machine: Machine | None 
         ]
         letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
         step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
-    return Account(model, layout, state, machine, held, stages, step)
+    return Account(model, layout, state, machine, satisfied, stages, step)
 
 
 def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], state: State, machine: Machine | None) -> Stage:
@@ -148,8 +148,8 @@ def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], st
         givens = (*givens, *machine.givens)
     done = worked(f"{stage} stage" if stage != "only" else "device", givens, lines)
     whole: Any = done.values
-    found = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
-    return Stage(stage, done, found)
+    sent = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
+    return Stage(stage, done, sent)
 
 
 def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
@@ -161,15 +161,15 @@ def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
     ranks = [Given(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()]
     number = Fraction(layout.batch, layout.replicas * layout.micro)
     micros = Given("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
-    kept = {
+    sizes_of = {
         "w": ("weights", state.weights),
         "q": ("gradients", state.gradients),
         "o": ("optimizer state", state.optimizer),
         "u": ("master weights", state.master),
     }
     if state.counter:
-        kept["j"] = ("step counters of a tensor, not", state.counter)
-    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in kept.items()]
+        sizes_of["j"] = ("step counters of a tensor, not", state.counter)
+    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in sizes_of.items()]
     rank = [Given("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
@@ -194,7 +194,7 @@ def _plain(value: Fraction) -> int | Fraction:
 
 def by_axis(traffic: Sequence[Traffic]) -> Mapping[str, Fraction]:
     """Bytes sent by kind of parallelism."""
-    found: dict[str, Fraction] = {}
+    sent: dict[str, Fraction] = {}
     for item in traffic:
-        found[item.collective.axis] = found.get(item.collective.axis, Fraction(0)) + item.sent
-    return found
+        sent[item.collective.axis] = sent.get(item.collective.axis, Fraction(0)) + item.sent
+    return sent

@@ -40,8 +40,8 @@ def names_in(text: str) -> set[str]:
 
 def holds(text: str, values: Mapping[str, Any]) -> Array:
     """Where a condition holds."""
-    found: Array = _evaluate(_parsed(text)[0], values)
-    return found
+    mask: Array = _evaluate(_parsed(text)[0], values)
+    return mask
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -91,12 +91,12 @@ class Sheet:
 
     def work(self, lines: Sequence[Line], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
         """Each line's number and value by its letter. ``given`` are further letters, from lines worked out before."""
-        found = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
+        worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
         for line in lines:
             tree, names = _parsed(line.expr)
-            key = (line.expr, tuple(found[name][0] for name in names))
+            key = (line.expr, tuple(worked[name][0] for name in names))
             if key not in self._done:
-                value = _evaluate(tree, {name: found[name][1] for name in names})
+                value = _evaluate(tree, {name: worked[name][1] for name in names})
                 self._done[key] = (len(self._numbers) + len(self._done), value)
-            found[line.letter] = self._done[key]
-        return found
+            worked[line.letter] = self._done[key]
+        return worked

@@ -112,10 +112,10 @@ class Layout:
 
 def layout_of(given: Mapping[str, int | str]) -> Layout:
     """A layout by the names of its parts."""
-    known = [f.name for f in fields(Layout)]
+    names = [f.name for f in fields(Layout)]
     for name in given:
-        if name not in known:
-            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(known)}")
+        if name not in names:
+            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(names)}")
     return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
 
 
@@ -131,9 +131,9 @@ def _require_count(name: str, value: object, least: int) -> None:
         raise BadInputError(f"{name} = {_clipped(value)} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 
-def _require_one_of(name: str, value: object, known: tuple[object, ...]) -> None:
-    if type(value) not in (int, str) or value not in known:
-        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, known))}")
+def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if type(value) not in (int, str) or value not in allowed:
+        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, allowed))}")
 
 
 def _clipped(value: object) -> str:

@@ -16,8 +16,8 @@ def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
     from calc.trace.bare import bare
 
     parameters = bare(spec, sizes).named_parameters()
-    found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
-    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
+    counts = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
+    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in counts.items())
 
 
 def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
