@@ -7,5 +7,5 @@ forwards as they stand or rearranged. Only a question about a model that no clos
 from __future__ import annotations
 
 from calc.capacity.questions.answer import Answer as Answer
-from calc.capacity.questions.asking import answered as answered
-from calc.capacity.questions.asking import ask as ask
+from calc.capacity.questions.equation_solver import answered as answered
+from calc.capacity.questions.equation_solver import ask as ask

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from calc.capacity.questions import devices
-from calc.capacity.questions.gathering import OPTIONS, SIZES, Gathered
+from calc.capacity.questions.problem import OPTIONS, SIZES, Problem
 from calc.capacity.questions.question import Condition, Letter
 from calc.capacity.questions.solving import System, to_safe_side, value_of
 from calc.errors import BadInputError
@@ -21,39 +21,39 @@ _SMALL = 10**4
 _LARGE = {"N": "B", "D": "T"}
 
 
-def require_all_used(gathered: Gathered, system: System, everything: System) -> None:
+def require_all_used(problem: Problem, system: System, everything: System) -> None:
     """A number that was typed and leads nowhere would make a reader believe that it counted. ``everything`` leads to what belongs to the
     answer as well."""
-    part = gathered.part
-    of_model = SIZES if gathered.given.model else ()
-    idle = [gathered.question.letter(name).key for name in gathered.given.letters if name not in (*part, *of_model)]
-    needed = {gathered.wanted.letter, *gathered.question.also}
+    part = problem.part
+    of_model = SIZES if problem.given.model else ()
+    idle = [problem.question.letter(name).key for name in problem.given.letters if name not in (*part, *of_model)]
+    needed = {problem.wanted.letter, *problem.question.also}
     for step, equation in reversed((*system.steps, *everything.steps)):
         needed |= {equation.letter, *letters_of(equation.expr)} if step.letter in needed else set()
-    if all(step.letter != gathered.wanted.letter for step, _ in system.steps):
+    if all(step.letter != problem.wanted.letter for step, _ in system.steps):
         needed |= part  # a search looks at everything
-    inner = {e.letter for e in gathered.equations}
-    settled = [name for name in gathered.given.letters if name in inner and name in needed and name != gathered.wanted.letter]
+    inner = {e.letter for e in problem.equations}
+    settled = [name for name in problem.given.letters if name in inner and name in needed and name != problem.wanted.letter]
     if settled:
-        idle += [gathered.question.letter(name).key for name in gathered.given.letters if name not in needed and name not in settled]
-    idle += [key for key in gathered.given.choices if key not in {choice.key for choice, _ in gathered.choices}]
+        idle += [problem.question.letter(name).key for name in problem.given.letters if name not in needed and name not in settled]
+    idle += [key for key in problem.given.choices if key not in {choice.key for choice, _ in problem.choices}]
     if idle:
-        by_what = f" once {' and '.join(gathered.question.letter(n).key for n in settled)} is given" if settled else ""
+        by_what = f" once {' and '.join(problem.question.letter(n).key for n in settled)} is given" if settled else ""
         raise BadInputError(f"{', '.join(dict.fromkeys(idle))} has no part in the answer{by_what}: leave it out")
 
 
-def check(gathered: Gathered, values: Mapping[str, Fraction]) -> None:
+def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
     """Shares above 1 and unmet conditions: refused, or flagged once."""
-    for letter in gathered.question.letters:
+    for letter in problem.question.letters:
         if letter.unit == "share" and values.get(letter.letter, 0) > 1:
-            raise BadInputError(_beyond(gathered, letter, values))
-    for condition in gathered.question.conditions:
+            raise BadInputError(_beyond(problem, letter, values))
+    for condition in problem.question.conditions:
         if not _speaks_of(condition) <= values.keys() or holds(condition.holds, values):  # type: ignore[arg-type]  # fractions compare as integers do
             continue
         said = condition.otherwise.format(**{name: short(value) for name, value in values.items()})
         if condition.refuse:
             raise BadInputError(said)
-        gathered.flags += [said] if said not in gathered.flags else []
+        problem.flags += [said] if said not in problem.flags else []
 
 
 def _speaks_of(condition: Condition) -> set[str]:
@@ -61,99 +61,99 @@ def _speaks_of(condition: Condition) -> set[str]:
     return {*letters_of(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
-def _beyond(gathered: Gathered, letter: Letter, values: Mapping[str, Fraction]) -> str:
+def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) -> str:
     """A share above 1; of a peak, with the rate that was likely meant."""
     share = values[letter.letter]
-    peak = next((x for x in gathered.question.letters if x.device == "peak"), None)
+    peak = next((x for x in problem.question.letters if x.device == "peak"), None)
     if peak is None or peak.letter not in values:
         return f"{letter.key} = {float(share):.4g} is more than the whole: what is asked for is impossible"
-    rate, dtype = share * values[peak.letter], gathered.given.device.get("dtype", DEFAULT_DTYPE)
-    of = None if gathered.device is None else gathered.device.accelerator
-    why = devices.above_peak if letter.letter == gathered.question.answer and not gathered.given.solve else devices.beyond_peak
+    rate, dtype = share * values[peak.letter], problem.given.device.get("dtype", DEFAULT_DTYPE)
+    of = None if problem.device is None else problem.device.accelerator
+    why = devices.above_peak if letter.letter == problem.question.answer and not problem.given.solve else devices.beyond_peak
     return f"utilization {float(share):.3g} is above 1: {why(rate, dtype, of)}"
 
 
-def say(gathered: Gathered, value: Fraction) -> None:
+def say(problem: Problem, value: Fraction) -> None:
     """Notes on the device's figures, and flags of a GB that may have been a GiB."""
-    if gathered.device is not None:
-        gathered.notes += devices.notes(gathered.device, gathered.used_of_device)
-    for choice, chosen in gathered.choices:
-        if choice.key not in gathered.given.choices:
-            gathered.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
-        of_model = gathered.given.model and choice.key in OPTIONS  # whose own step has what a table leaves out
-        gathered.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
-    for name, got in gathered.given.letters.items():
+    if problem.device is not None:
+        problem.notes += devices.notes(problem.device, problem.used_of_device)
+    for choice, chosen in problem.choices:
+        if choice.key not in problem.given.choices:
+            problem.notes.append(f"{choice.key} = {chosen}, as nothing was said: {choice.because}")
+        of_model = problem.given.model and choice.key in OPTIONS  # whose own step has what a table leaves out
+        problem.notes += [choice.notes[chosen]] if chosen in choice.notes and not of_model else []
+    for name, got in problem.given.letters.items():
         power = "kMGTPE".find(got.suffix[0]) + 1 if len(got.suffix) == 2 and got.suffix[1] == "B" else 0
-        letter = gathered.question.letter(name)
+        letter = problem.question.letter(name)
         if power and letter.unit == "bytes":
-            _flag_gigabytes(gathered, letter, got.value, power, got.suffix, value)
+            _flag_gigabytes(problem, letter, got.value, power, got.suffix, value)
         if letter.letter in _LARGE and got.value < _SMALL and not got.suffix:
             shown = short(got.value)
-            gathered.flags.append(f"{letter.key} = {shown} is {shown} {letter.unit}: was {shown}{_LARGE[letter.letter]} meant?")
-    _flag_other_memory(gathered)
-    _compare_with_device(gathered, value)
+            problem.flags.append(f"{letter.key} = {shown} is {shown} {letter.unit}: was {shown}{_LARGE[letter.letter]} meant?")
+    _flag_other_memory(problem)
+    _compare_with_device(problem, value)
 
 
-def flag_beyond(gathered: Gathered, value: Fraction) -> None:
+def flag_beyond(problem: Problem, value: Fraction) -> None:
     """A length that formulas lead to, of which the model has no positions."""
-    bound = gathered.model.bound("T") if gathered.model is not None and gathered.wanted.letter == "T" else None
-    if gathered.model is not None and bound is not None and value > bound[1]:
+    bound = problem.model.bound("T") if problem.model is not None and problem.wanted.letter == "T" else None
+    if problem.model is not None and bound is not None and value > bound[1]:
         name, most = bound
-        gathered.flags.append(f"beyond {name} = {most:,} positions: {gathered.model.name} reads no sequence of {short(value)} tokens")
+        problem.flags.append(f"beyond {name} = {most:,} positions: {problem.model.name} reads no sequence of {short(value)} tokens")
 
 
-def flag_experts(gathered: Gathered, value: Fraction) -> None:
+def flag_experts(problem: Problem, value: Fraction) -> None:
     """Sequences of one turn may need different experts: then more is read than for one, which is the least that any number needs."""
-    read = next((x for x in gathered.question.letters if x.model == "weights_read"), None)
-    if gathered.model is None or read is None or not gathered.model.in_use.weights(gathered.model.format).partial:
+    read = next((x for x in problem.question.letters if x.model == "weights_read"), None)
+    if problem.model is None or read is None or not problem.model.in_use.weights(problem.model.format).partial:
         return
-    sequences = value if gathered.wanted.letter == "B" else gathered.values.get("B", Fraction(1))
-    least, most = gathered.values[read.letter], gathered.model.in_use.weights(gathered.model.format).read(sequences)
-    at_most = value_of(gathered.equations, {**gathered.values, read.letter: most}, gathered.wanted.letter)
+    sequences = value if problem.wanted.letter == "B" else problem.values.get("B", Fraction(1))
+    least, most = problem.values[read.letter], problem.model.in_use.weights(problem.model.format).read(sequences)
+    at_most = value_of(problem.equations, {**problem.values, read.letter: most}, problem.wanted.letter)
     if most == least or at_most is None:
         return
-    x = gathered.wanted
-    gathered.flags.append(
+    x = problem.wanted
+    problem.flags.append(
         f"a mixture of experts: {short(least)} bytes of weights are read if all {short(sequences)} sequences go to the same experts,"
         f" and up to {short(most)} if they go to different ones: then {x.key} is {short(at_most)} {x.unit}"
     )
 
 
-def _compare_with_device(gathered: Gathered, needed: Fraction) -> None:
+def _compare_with_device(problem: Problem, needed: Fraction) -> None:
     """Memory that was asked for, beside what the device has."""
-    if gathered.device is None or gathered.wanted.device != "memory":
+    if problem.device is None or problem.wanted.device != "memory":
         return
-    has = f"{gathered.device.accelerator.name} has {gathered.device.accelerator.memory:,} bytes"
-    if needed > gathered.device.accelerator.memory:
-        gathered.flags.append(f"it does not fit: {short(Fraction(math.ceil(needed)))} bytes are needed, and {has}")
+    has = f"{problem.device.accelerator.name} has {problem.device.accelerator.memory:,} bytes"
+    if needed > problem.device.accelerator.memory:
+        problem.flags.append(f"it does not fit: {short(Fraction(math.ceil(needed)))} bytes are needed, and {has}")
     else:
-        gathered.notes.append(f"it fits: {has}")
+        problem.notes.append(f"it fits: {has}")
 
 
-def _flag_gigabytes(gathered: Gathered, letter: Letter, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
+def _flag_gigabytes(problem: Problem, letter: Letter, value: Fraction, power: int, suffix: str, answer: Fraction) -> None:
     binary = value * Fraction(1024, 1000) ** power
-    in_binary = value_of(gathered.equations, {**gathered.values, letter.letter: binary}, gathered.wanted.letter)
-    if in_binary is not None and gathered.wanted.whole:
-        in_binary = Fraction(to_safe_side(in_binary, gathered.wanted.whole)[0])
+    in_binary = value_of(problem.equations, {**problem.values, letter.letter: binary}, problem.wanted.letter)
+    if in_binary is not None and problem.wanted.whole:
+        in_binary = Fraction(to_safe_side(in_binary, problem.wanted.whole)[0])
     if in_binary is None or in_binary == answer:
         return
     unit = f"{suffix[0].upper()}iB"
     shown = short(value / 1000**power)
-    gathered.flags.append(
+    problem.flags.append(
         f"{letter.key} = {shown}{suffix} is read as {shown}·10^{3 * power} bytes;"
-        f" were {shown}{unit} meant, {gathered.wanted.key} would be {short(in_binary)}"
+        f" were {shown}{unit} meant, {problem.wanted.key} would be {short(in_binary)}"
     )
 
 
-def _flag_other_memory(gathered: Gathered) -> None:
-    if gathered.device is None:
+def _flag_other_memory(problem: Problem) -> None:
+    if problem.device is None:
         return
-    for letter in gathered.question.letters:
-        got = gathered.given.letters.get(letter.letter)
-        if letter.device == "memory" and got is not None and got.value != gathered.device.accelerator.memory:
-            gathered.flags.append(
-                f"{letter.key} = {int(got.value):,} bytes is not what {gathered.device.accelerator.name} is sold with,"
-                f" {gathered.device.accelerator.memory:,}: what was typed is taken"
+    for letter in problem.question.letters:
+        got = problem.given.letters.get(letter.letter)
+        if letter.device == "memory" and got is not None and got.value != problem.device.accelerator.memory:
+            problem.flags.append(
+                f"{letter.key} = {int(got.value):,} bytes is not what {problem.device.accelerator.name} is sold with,"
+                f" {problem.device.accelerator.memory:,}: what was typed is taken"
             )
 
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Row
-from calc.capacity.questions.letters import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.options import KNOWN
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ FORMAT = "weights"  # the choice that a model's weights are in while it is used
 SIZES = ("B", "T", "L", "d", "h", "V")
 
 
-class Gathered:
+class Problem:
     """A question with all that is known: ``values``, the ``inputs`` they came from, and the equations that are in force."""
 
     def __init__(self, question: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.capacity.questions.asking import Asking
 from calc.capacity.questions.checking import check, say
-from calc.capacity.questions.gathering import SIZES
+from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import keys_of
 from calc.capacity.questions.models import Model, described
+from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.question import Choice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
@@ -26,7 +26,7 @@ _MOST = 2**40
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class Fit:
     """The size that fits, its peak and the next size's; ``capped`` says what stops it where memory does not."""
 
     size: int
@@ -43,7 +43,7 @@ class Filled:
         return Line("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
-def filled(model: Model, dim: str, memory: Fraction) -> Filled:
+def filled(model: Model, dim: str, memory: Fraction) -> Fit:
     """The largest ``dim`` at which the model's step needs at most ``memory`` bytes, all devices together."""
     record = model.dimension(dim)
     if record.tied:
@@ -64,7 +64,7 @@ def filled(model: Model, dim: str, memory: Fraction) -> Filled:
         low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
     here, form, because = model.peak(**{dim: low})
     there = _peak(model, dim, high)
-    return Filled(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
+    return Fit(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
 
 
 def _steps(model: Model, dim: str) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def _refusal(model: Model, dim: str, size: int) -> str:
     return ""
 
 
-class Filling(Asking):
+class MemorySolver(EquationSolver):
     """A question of memory for a model: its letters are the model's sizes, and the peak of its step takes the place of the equations."""
 
     @property
@@ -115,14 +115,14 @@ class Filling(Asking):
         self.from_device()
         self.values.setdefault("n", Fraction(1))
         if self.wanted.letter == "M":
-            fill = Filled(0, *self.filled.peak(), 0, None, "")
+            fill = Fit(0, *self.filled.peak(), 0, None, "")
         elif "M" in self.values:
             fill = filled(self.filled, self.wanted.letter, self.values["M"] * self.values["n"])
         else:
             raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
         return self._answered(fill)
 
-    def _answered(self, fill: Filled) -> Answer:
+    def _answered(self, fill: Fit) -> Answer:
         x, devices = self.wanted, self.values["n"]
         sizes = self.filled.all_sizes(**({x.letter: fill.size} if fill.size else {}))
         lines = [fill.line(x.letter if fill.size else "the sizes", fill.size)]

@@ -11,8 +11,8 @@ from fractions import Fraction
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
-from calc.capacity.questions.gathering import Gathered, Progress
 from calc.capacity.questions.given import sort
+from calc.capacity.questions.problem import Problem, Progress
 from calc.capacity.questions.question import Letter, Question
 from calc.capacity.questions.registry import question
 from calc.capacity.questions.solving import Crossing, System, divisors, searched, to_safe_side, value_of
@@ -38,17 +38,17 @@ def answered(question: Question, given: Mapping[str, Typed], progress: Progress 
     """The answer to a question that is at hand, of ``device`` where it is one of no catalogue."""
     sorted_input = sort(question, given)
     if sorted_input.model and question.fills:
-        from calc.capacity.questions.filling import Filling
+        from calc.capacity.questions.memory_solver import MemorySolver
 
-        return Filling(question, sorted_input, progress, device).answer()
+        return MemorySolver(question, sorted_input, progress, device).answer()
     if sorted_input.model and question.laid:
-        from calc.capacity.questions.laid import Laid
+        from calc.capacity.questions.layout_solver import LayoutSolver
 
-        return Laid(question, sorted_input, progress, device).answer()
-    return Asking(question, sorted_input, progress, device).answer()
+        return LayoutSolver(question, sorted_input, progress, device).answer()
+    return EquationSolver(question, sorted_input, progress, device).answer()
 
 
-class Asking(Gathered):
+class EquationSolver(Problem):
     """One question on its way to an answer."""
 
     # -- the answer ----------------------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
     import calc
     from calc.capacity.sharding.derived import model_of
-    from calc.capacity.sharding.own import own_buffers, own_tensors
+    from calc.capacity.sharding.module_tensors import own_buffers, own_tensors
 
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.capacity.questions.asking import Asking
 from calc.capacity.questions.checking import say, short
+from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import WORDS_OF_LAYOUT
 from calc.capacity.questions.question import Choice
 from calc.capacity.questions.solving import divisors, value_of
@@ -61,7 +61,7 @@ class Steps:
                     raise
 
 
-class Laid(Asking):
+class LayoutSolver(EquationSolver):
     """A question of sharding for a model."""
 
     @property
@@ -109,7 +109,7 @@ class Laid(Asking):
         ranks["n"] = devices // among
 
     def _steps(self, micro_batches: int) -> Steps:
-        from calc.capacity.sharding.asking import read_model
+        from calc.capacity.sharding.request import read_model
 
         chosen = {choice.key: name for choice, name in self.choices}
         sizes = {name: str(size) for name, size in self.given.sizes.items() if name not in WORDS_OF_LAYOUT}
