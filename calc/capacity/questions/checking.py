@@ -1,4 +1,4 @@
-"""What is refused and what is flagged in an answer: numbers that play no part, shares above 1, a GB that may have been a GiB."""
+"""Checks of an answer: unused inputs and shares above 1 are refused; a GB that may have been a GiB is flagged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _LARGE = {"N": "B", "D": "T"}
 
 
 def require_all_used(problem: Problem, system: System, everything: System) -> None:
-    """A number that was typed and leads nowhere would make a reader believe that it counted. ``everything`` leads to what belongs to the
-    answer as well."""
+    """Refuse inputs that the answer does not use: a reader would believe that they counted.
+
+    ``everything`` is the system that also computes the additional results."""
     part = problem.part
     of_model = SIZES if problem.given.model else ()
     idle = [problem.question.letter(name).key for name in problem.given.letters if name not in (*part, *of_model)]
@@ -43,7 +44,7 @@ def require_all_used(problem: Problem, system: System, everything: System) -> No
 
 
 def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
-    """Shares above 1 and unmet conditions: refused, or flagged once."""
+    """Refuse shares above 1 and failed conditions; flag each warning once."""
     for letter in problem.question.letters:
         if letter.unit == "share" and values.get(letter.letter, 0) > 1:
             raise BadInputError(_beyond(problem, letter, values))
@@ -57,12 +58,12 @@ def check(problem: Problem, values: Mapping[str, Fraction]) -> None:
 
 
 def _speaks_of(condition: Condition) -> set[str]:
-    """The letters that a condition compares, and those that its message shows."""
+    """The variables that a condition compares, and those that its message shows."""
     return {*letters_of(condition.holds), *re.findall(r"{(\w+)}", condition.otherwise)}
 
 
 def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) -> str:
-    """A share above 1; of a peak, with the rate that was likely meant."""
+    """The error message for a share above 1; for a share of a peak it names the rate that was likely meant."""
     share = values[letter.letter]
     peak = next((x for x in problem.question.letters if x.device == "peak"), None)
     if peak is None or peak.letter not in values:
@@ -74,7 +75,7 @@ def _beyond(problem: Problem, letter: Letter, values: Mapping[str, Fraction]) ->
 
 
 def say(problem: Problem, value: Fraction) -> None:
-    """Notes on the device's figures, and flags of a GB that may have been a GiB."""
+    """Add notes on the specifications of the device and on defaults, and flag a GB that may have been a GiB."""
     if problem.device is not None:
         problem.notes += devices.notes(problem.device, problem.used_of_device)
     for choice, chosen in problem.choices:
@@ -95,7 +96,7 @@ def say(problem: Problem, value: Fraction) -> None:
 
 
 def flag_beyond(problem: Problem, value: Fraction) -> None:
-    """A length that formulas lead to, of which the model has no positions."""
+    """Flag a sequence length beyond the positions of the model."""
     bound = problem.model.bound("T") if problem.model is not None and problem.wanted.letter == "T" else None
     if problem.model is not None and bound is not None and value > bound[1]:
         name, most = bound
@@ -103,7 +104,7 @@ def flag_beyond(problem: Problem, value: Fraction) -> None:
 
 
 def flag_experts(problem: Problem, value: Fraction) -> None:
-    """Sequences of one turn may need different experts: then more is read than for one, which is the least that any number needs."""
+    """Flag that sequences of one batch may need different experts: then more weights are read than for one sequence, the lower bound."""
     read = next((x for x in problem.question.letters if x.model == "weights_read"), None)
     if problem.model is None or read is None or not problem.model.in_use.weights(problem.model.format).partial:
         return
@@ -120,7 +121,7 @@ def flag_experts(problem: Problem, value: Fraction) -> None:
 
 
 def _compare_with_device(problem: Problem, needed: Fraction) -> None:
-    """Memory that was asked for, beside what the device has."""
+    """Note or flag whether the required memory fits the device."""
     if problem.device is None or problem.wanted.device != "memory":
         return
     has = f"{problem.device.accelerator.name} has {problem.device.accelerator.memory:,} bytes"

@@ -1,4 +1,4 @@
-"""What a device of the catalogue gives a question: its dense peak, memory, bandwidth, link, power and price, each with its source."""
+"""Values that a device of the catalogue supplies: its dense peak, memory, bandwidth, link, power and price, each with its source.
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, and which of its rates counts."""
+    """A device, and the number format and sparsity that select its peak."""
 
     accelerator: Accelerator
     dtype: str
@@ -24,13 +24,13 @@ class Device:
 
     @property
     def rate(self) -> str:
-        """What its rate is called."""
+        """The name of the rate."""
         kind = "peak with 2:4 sparsity" if self.sparse else "dense peak"
         return f"{kind} of {self.accelerator.name} in {self.dtype}"
 
 
 def device(given: Mapping[str, str]) -> Device | None:
-    """The device that ``gpu`` names, its rate in ``dtype``: dense, in bf16 where nothing is said."""
+    """The device that ``gpu`` names, with its dense peak in ``dtype``, by default bf16."""
     if "gpu" not in given:
         for word in ("sparse", "hardware"):
             if word in given:
@@ -48,7 +48,7 @@ def device(given: Mapping[str, str]) -> Device | None:
 
 
 def _named(name: str, file: str | None) -> Accelerator:
-    """The accelerator of that id; one that is only written in other letters, large or small, is named."""
+    """The accelerator of that id; the error suggests one that differs only in case."""
     try:
         return accelerator(name, file)
     except BadInputError:
@@ -59,7 +59,7 @@ def _named(name: str, file: str | None) -> Accelerator:
 
 
 def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
-    """The value that a device has for a letter, what it is, and where it is from."""
+    """The value that a device supplies for a variable, its meaning and its source."""
     entry = from_.accelerator
     match letter.device:
         case "peak":
@@ -90,7 +90,7 @@ def _there(value: int | None, entry: Accelerator, what: str, letter: Letter) -> 
 
 
 def notes(from_: Device, used: set[str]) -> list[str]:
-    """What has to be said of the figures that were ``used`` (of which kind)."""
+    """Notes on the specifications that were ``used``, by kind."""
     said = []
     if "peak" in used and not from_.said:
         said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
@@ -105,7 +105,7 @@ def notes(from_: Device, used: set[str]) -> list[str]:
 
 
 def middle(price: Price) -> tuple[Fraction, str]:
-    """The price that is taken wherever one is needed, the middle of the range in USD an hour, and what must stand beside it."""
+    """The price in USD an hour, the middle of the range, and the caveat to show with it."""
     if price.low == price.high:
         return price.low, price.assumption
     return (price.low + price.high) / 2, f"{price.assumption}; the middle of {_dollars(price.low)} to {_dollars(price.high)} an hour"
@@ -116,7 +116,7 @@ def _dollars(amount: Fraction) -> str:
 
 
 def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
+    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Empty if it is not."""
     accelerators = (of,) if of is not None else tuple(available().values())
     if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in accelerators):
         return ""
@@ -132,7 +132,7 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
 
 
 def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
-    """What is to be said of a typed peak that is not the device's in ``dtype``."""
+    """The note on a typed peak that differs from that of the device in ``dtype``."""
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
     said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
@@ -141,7 +141,7 @@ def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
 
 
 def _about(typed: Fraction, published: Fraction | None) -> bool:
-    """The same rate, which some print with a digit less: 989 for 989.5."""
+    """Whether two rates are equal up to a dropped digit: 989 for 989.5."""
     return published is not None and abs(typed - published) * 1000 <= published
 
 
@@ -153,7 +153,7 @@ _EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"
 
 
 def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """What a measured rate above the peak of ``dtype`` means: the formats whose own peak allows it, where the device is known."""
+    """The error for a measured rate above the peak in ``dtype``: the dtypes whose peak allows it, if the device is given."""
     if of is None:
         return (
             f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"
@@ -169,7 +169,7 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
 
 
 def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """The same of a rate that a plan would need."""
+    """The error for a planned rate above the peak."""
     if of is None:
         return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
     return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"

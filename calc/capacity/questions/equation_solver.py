@@ -1,4 +1,4 @@
-"""Asking a question: what is given and what a device, a model or a choice gives, then the way to the letter that is wanted."""
+"""Answers a question: collects the values from the inputs, the device, the model and the choices, then solves for the wanted variable."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ENDLESS = 10**12  # as good as without end, for a count
 
 
 def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) -> Answer:
-    """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` turns it round.
+    """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` solves for it.
 
-    Raises BadInputError where a number makes no sense, something is missing, or nothing solves it.
+    Raises BadInputError if a number is invalid, an input is missing, or the equations have no solution.
     """
     return answered(question(name), given, progress)
 
 
 def answered(question: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:
-    """The answer to a question that is at hand, of ``device`` where it is one of no catalogue."""
+    """The answer to ``question``; ``device`` is one outside the catalogue."""
     sorted_input = sort(question, given)
     if sorted_input.model and question.fills:
         from calc.capacity.questions.memory_solver import MemorySolver
@@ -49,7 +49,7 @@ def answered(question: Question, given: Mapping[str, Typed], progress: Progress 
 
 
 class EquationSolver(Problem):
-    """One question on its way to an answer."""
+    """Solves one question by its equations."""
 
     # -- the answer ----------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class EquationSolver(Problem):
         bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), beside: tuple[Line, ...] = (),
         rows: tuple[Row, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
-        """The answer to what was asked, with its inputs, flags and notes; ``notes`` are further ones."""
+        """The answer with its inputs, flags and notes; ``notes`` are additional ones."""
         x = self.wanted
         notes = (*self.notes, *notes)
         return Answer(
@@ -107,7 +107,7 @@ class EquationSolver(Problem):
         )  # fmt: skip
 
     def _solved(self) -> tuple[System, Crossing | None]:
-        """The system with the wanted letter known: by steps, by putting lines together, or by search."""
+        """The system solved for the wanted variable: step by step, by substitution, or by search."""
         system = System.of(self.equations, self.values)
         wanted = self.wanted.letter
         if system.reach(wanted) or system.through(wanted):
@@ -120,17 +120,17 @@ class EquationSolver(Problem):
         return system, crossing
 
     def _searched_for(self) -> str:
-        """The known letter that a search keeps to: what bounds the answer, else the first that an equation gives."""
+        """The given variable that a search matches: the limit of the question, else the first that an equation defines."""
         given = [e.letter for e in self.equations if e.letter in self.values]
         return next((x for x in given if x == self.question.limit and self.wanted.letter == self.question.answer), *given[:1] or ("",))
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether the conditions are met without which the question is refused."""
+        """Whether the mandatory conditions hold."""
         conditions = (c.holds for c in self.question.conditions if c.refuse and letters_of(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
     def _unsolved(self, system: System, goal: str) -> str:
-        """What is missing; or that nothing solves it."""
+        """The error message: the missing inputs, or that the equations have no solution."""
         missing = self._missing(system)
         if missing:
             return f"{self.question.name} needs {', '.join(missing)} as well"
@@ -148,7 +148,7 @@ class EquationSolver(Problem):
         )
 
     def _never(self, goal: str) -> str:
-        """Why no number is large enough; nothing where one may be."""
+        """Why no number is large enough; empty if one may be."""
         here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.letter(goal)
         if here is None or there is None or there <= self.values[goal] or there > here:
             return ""
@@ -159,7 +159,7 @@ class EquationSolver(Problem):
         return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {given}"
 
     def _missing(self, system: System) -> list[str]:
-        """Letters that nothing gives and no equation leads to, and that the wanted one hangs on."""
+        """Variables without value and equation on which the wanted one depends."""
         by = {e.letter: letters_of(e.expr) for e in self.equations}
         start = {self.wanted.letter, *(name for name in self.values if name in by)}
         seen: set[str] = set()
@@ -178,7 +178,7 @@ class EquationSolver(Problem):
         return f"{letter.key} ({letter.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
 
     def _rounded(self, real: Fraction, crossing: Crossing | None) -> tuple[Fraction, Bound | None]:
-        """A whole number to the safe side, and the limit that it keeps to."""
+        """The answer rounded to the safe side, and its limit."""
         x = self.wanted
         if not x.whole:
             return real, None
@@ -197,7 +197,7 @@ class EquationSolver(Problem):
         return Fraction(whole), self._bound(goal, whole, further)
 
     def _whole_parts(self, whole: int) -> tuple[int, int]:
-        """Rounded down to where the answer has whole parts, a width its heads, with the next number where it has (0: there is none)."""
+        """The answer rounded down to a multiple (a width of its heads), and the next multiple (0: none)."""
         x, answer = self.wanted, self.question.letter(self.question.answer)
         if x is answer and x.multiple_of in self.values:
             part, of = int(self.values[x.multiple_of]), self.question.letter(x.multiple_of)
@@ -213,7 +213,7 @@ class EquationSolver(Problem):
         return below, above
 
     def _side(self, real: Fraction) -> str:
-        """The side on which the goal holds: at most as many devices or steps as were given, at least as many tokens."""
+        """The side on which the goal holds: at most the given devices or steps, at least the given tokens."""
         goal = self.question.letter(self._goal()).whole if self._goal() in self.values else ""
         there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.letter != self.question.answer else None
         if there is None:
@@ -227,7 +227,7 @@ class EquationSolver(Problem):
         return there is not None and (there <= given if goal == "up" else there >= given)
 
     def _goal(self) -> str:
-        """What a rounded number has to keep to: the answer that was given, or what the question names as its limit."""
+        """The variable that bounds a rounded answer: the given answer, or the limit that the question names."""
         if self.wanted.letter == self.question.answer:
             return self.question.limit
         if self.question.answer in self.values:
@@ -260,7 +260,7 @@ class EquationSolver(Problem):
         )
 
     def _thumb(self, exact: Fraction) -> Thumb | None:
-        """The same by the rule of thumb, where the model's own counts were taken."""
+        """The answer by the rule of thumb, if the answer uses the exact counts of the model."""
         if not (self.given.model and self.question.with_model):
             return None
         plain = self._equations(exact=False)
@@ -274,7 +274,7 @@ class EquationSolver(Problem):
         return Thumb("; ".join(rules), value)
 
     def _closed(self, system: System) -> str:
-        """The answer in the letters that were put in."""
+        """The answer as an expression in the inputs."""
         expressions: dict[str, ast.expr] = {}
         for equation, _ in system.steps:
             expressions[equation.letter] = substituted(parsed(equation.expr), expressions)
@@ -308,7 +308,7 @@ class EquationSolver(Problem):
         return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _rows(self, values: Mapping[str, Fraction]) -> tuple[Row, ...]:
-        """The table, where the question turned round leaves all of its letters known."""
+        """The rows of the table, if all of its variables have values."""
         if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
         return tuple(self.question.table(values, self.model))
@@ -323,5 +323,5 @@ class EquationSolver(Problem):
 
 
 def _plain(unit: str) -> str:
-    """A share is a number without a unit."""
+    """A unit as shown: a share has none."""
     return "1" if unit == "share" else unit

@@ -1,4 +1,4 @@
-"""What was put into a question, sorted: letters, choices, a device, a model, and the letter to solve for."""
+"""The inputs of a question by kind: variables, choices, a device, a model, and the variable to solve for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEAST = {
 
 @dataclass(slots=True)
 class Given:
-    """Everything by kind. ``sizes`` are dimensions of the model, by name."""
+    """Inputs by kind. ``sizes`` are dimensions of the model, by name."""
 
     letters: dict[str, Read] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Given:
 
 
 def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
-    """Each value to the letter, choice or source that its key names. What is twice given, or unknown, is refused."""
+    """The inputs by kind. Refuses duplicate and unknown keys."""
     given = Given()
     names = {name: letter for letter in question.letters for name in letter.names}
     model_given = question.of_model and "model" in typed
@@ -80,7 +80,7 @@ def _letter(given: Given, letter: Letter, key: str, value: Typed) -> None:
 
 
 def require_unit(what: str, key: str, typed: Typed, got: Read, unit: str) -> None:
-    """Refuses a number of ``what`` a device has that no device has: its unit was left out. A fraction is none that was typed."""
+    """Refuse a value too small for any device: its unit was left out. ``what`` names the specification."""
     least, why = _LEAST.get(what, (0, ""))
     if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
         raise BadInputError(f"{key} = {typed} is {float(got.value):g} {unit}, {why}")
@@ -101,7 +101,7 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
 
 
 def _size_or_key(given: Given, question: Question, written: str, value: Typed) -> None:
-    """A size of the model; what is none, as it has a unit, may be a key that is written wrong."""
+    """Add a size of the model; a value with a unit is a misspelled key."""
     key = written.replace("_", "-")
     of_layout = question.laid and key in WORDS_OF_LAYOUT
     try:
@@ -119,7 +119,7 @@ def _size(given: Given, name: str, value: Typed) -> None:
 
 
 def keys_of(question: Question) -> tuple[str, ...]:
-    """Every key that a question takes, but solve and the sizes of a model."""
+    """Every key of a question except solve and the sizes of a model."""
     keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
     keys += DEVICE_KEYS if question.of_device else ()
     keys += ["model"] if question.of_model else []
@@ -133,7 +133,7 @@ def _unknown(question: Question, key: str) -> str:
 
 
 def nearest(word: str, keys: Iterable[str]) -> str:
-    """The key that was likely meant; nothing where none is near."""
+    """The closest key; empty if none is close."""
     import difflib
 
     candidates, word = list(keys), word.replace("_", "-").lower()

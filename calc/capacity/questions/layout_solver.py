@@ -1,6 +1,6 @@
-"""A model's own step laid out over devices, in the place of a question's even division: the account that ``napkin shard`` shows.
+"""Answers a question of sharding for a model exactly, by the account that ``napkin shard`` shows, instead of by even division.
 
-Tensors are cut by their rows, activations of a micro-batch and what is gathered for a moment are in it. Deriving needs torch.
+The account shards tensors by rows and includes activations of a micro-batch and gathered temporaries. Deriving needs torch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWN = ("napkin shard MODEL has every other choice of a layout",)
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A model's step, to be laid out: ``batch`` sequences of all devices; where it is 0, ``micro_batches`` of ``micro`` on each rank."""
+    """A training step to shard: ``batch`` sequences on all devices; if 0, ``micro_batches`` of ``micro`` on each rank."""
 
     model: Model
     state: State
@@ -42,7 +42,7 @@ class Steps:
     batch: int
 
     def at(self, ranks: Mapping[str, int]) -> Account:
-        """Laid out on so many ranks; refused where the model cannot be."""
+        """The account on these ranks; raises BadInputError if the model does not divide so."""
         from calc.capacity.sharding import Layout, account
 
         batch = self.batch or ranks["n"] * self.micro * self.micro_batches
@@ -50,7 +50,7 @@ class Steps:
         return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
-        """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2, or those that divide the batch."""
+        """Each allowed number of ranks of one kind with its account, ascending: for data ranks powers of 2 or divisors of the batch."""
         most = self.model.values.get("L" if letter == "p" else "h", 1)
         data = divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
         for number in data if letter == "n" else range(1, most + 1):
@@ -62,11 +62,11 @@ class Steps:
 
 
 class LayoutSolver(EquationSolver):
-    """A question of sharding for a model."""
+    """Solves a question of sharding for a model."""
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        """All of them. What they leave out is counted here, so that their notes do not apply."""
+        """All choices, without their notes: the account includes what the notes say is left out."""
         return tuple((replace(c, notes={}), self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
     def answer(self) -> Answer:
@@ -125,7 +125,7 @@ class LayoutSolver(EquationSolver):
     # -- the least number that fits ------------------------------------------------------------------------------------------------
 
     def _least(self, steps: Steps, ranks: Mapping[str, int]) -> tuple[int, tuple[int, int] | None]:
-        """The fewest ranks that fit, and the memory of the next fewer."""
+        """The fewest ranks that fit, and the next fewer with its memory in bytes."""
         limit, before = self.values["M"], None
         for number, worked in steps.tried(ranks, self.wanted.letter):
             if worked.memory <= limit:
@@ -188,7 +188,7 @@ class LayoutSolver(EquationSolver):
 
 
 def _rows(worked: Account) -> Iterator[Row]:
-    """Memory by kind, and what is sent by kind of ranks."""
+    """Rows of the memory by kind and the traffic by parallelism."""
     from calc.capacity.sharding.account import by_axis
     from calc.capacity.sharding.memory import WORDS
 
@@ -199,7 +199,7 @@ def _rows(worked: Account) -> Iterator[Row]:
 
 
 def _closed(lines: tuple[Line, ...]) -> str:
-    """The last line in the letters that were put in."""
+    """The last step as an expression in the inputs."""
     expressions: dict[str, ast.expr] = {}
     for line in lines:
         expressions[line.letter] = substituted(parsed(line.expr), expressions)

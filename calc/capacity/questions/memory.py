@@ -59,7 +59,7 @@ PRECISION = Choice(
 
 
 def _values_kept(state: str) -> int | None:
-    """How many values of its item size an optimizer keeps for each parameter, where that hangs on no shape."""
+    """Values that an optimizer keeps for each parameter; None if that depends on shapes."""
     match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
     if match is None:
         return None
@@ -67,7 +67,7 @@ def _values_kept(state: str) -> int | None:
 
 
 def _offered(name: str) -> bool:
-    """Whether the state of an optimizer is so many values a parameter, of whichever parameter."""
+    """Whether the state of an optimizer is a constant number of values per parameter."""
     rule = KNOWN[name]
     return not rule.vectors and not rule.about and _values_kept(rule.state) is not None
 
@@ -158,7 +158,7 @@ WEIGHT_BYTES = {
 
 
 def _room(values: Values, _: Model | None) -> Sequence[Row]:
-    """The largest model in each way of using or training it."""
+    """Rows of the largest model for each precision of inference and training."""
     memory = values["A"]
     rows = [
         Row(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)

@@ -27,7 +27,7 @@ _MOST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The size that fits, its peak and the next size's; ``capped`` says what stops it where memory does not."""
+    """The largest size that fits, its peak and that of the next size in bytes; ``capped`` names a limit other than memory."""
 
     size: int
     peak: int
@@ -68,7 +68,7 @@ def filled(model: Model, dim: str, memory: Fraction) -> Fit:
 
 
 def _steps(model: Model, dim: str) -> tuple[int, int]:
-    """How far apart the sizes are that the model can have, and the least of them."""
+    """The distance between valid sizes, and the smallest one."""
     record = model.dimension(dim)
     part = record.multiple_of
     if part is None:
@@ -78,7 +78,7 @@ def _steps(model: Model, dim: str) -> tuple[int, int]:
 
 
 def _peak(model: Model, dim: str, size: int) -> int | None:
-    """``None`` at sizes that the model cannot have."""
+    """The peak in bytes; None at invalid sizes."""
     try:
         return model.at("memory.peak", **{dim: size})
     except DimensionError:
@@ -94,7 +94,7 @@ def _refusal(model: Model, dim: str, size: int) -> str:
 
 
 class MemorySolver(EquationSolver):
-    """A question of memory for a model: its letters are the model's sizes, and the peak of its step takes the place of the equations."""
+    """Solves a question of memory for a model: the variables are its sizes, the peak of its step replaces the equations."""
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
@@ -147,7 +147,7 @@ class MemorySolver(EquationSolver):
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
-        """What the question says without the model, at the model's sizes; nothing where it has not all of them."""
+        """The answer of the equations at the sizes of the model; None if a size is missing."""
         names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
         at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
         if self.wanted.letter not in ("L", "d"):

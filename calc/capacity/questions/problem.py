@@ -1,4 +1,4 @@
-"""What a question has to work with: numbers that were given, and what a device, a model, a choice or a default gives beside them."""
+"""The values of a question: inputs, and those that a device, a model, a choice or a default supplies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = ("B", "T", "L", "d", "h", "V")
 
 
 class Problem:
-    """A question with all that is known: ``values``, the ``inputs`` they came from, and the equations that are in force."""
+    """A question with its ``values``, the ``inputs`` they came from, and its active equations."""
 
     def __init__(self, question: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:
         self.question, self.given, self.progress = question, given, progress
@@ -45,7 +45,7 @@ class Problem:
     # -- the system ----------------------------------------------------------------------------------------------------------------
 
     def _equations(self, *, exact: bool) -> tuple[Equation, ...]:
-        """Those of the question, of its choices, and of a model in place of a rule of thumb."""
+        """Equations of the question and its choices; those of a model replace a rule of thumb."""
         equations: dict[str, Equation] = {}
         for choice in self.question.choices:
             equations |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
@@ -61,7 +61,7 @@ class Problem:
         return tuple(e for name, e in equations.items() if not (name in constant and (name in self.values or name == self.wanted.letter)))
 
     def _counts_exactly(self) -> bool:
-        """Whether what only a model's equations need is there: the model, or the number itself."""
+        """Whether the inputs of the exact equations are available: the model, or the number itself."""
         if self.given.model:
             return True
         plain = {name for e in self.question.equations for name in (e.letter, *letters_of(e.expr))}
@@ -70,7 +70,7 @@ class Problem:
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        """The choices that have a part, with what was chosen: an equation of theirs is in force, or a model's step is recorded so."""
+        """The choices that affect the answer, each with the chosen option: by an active equation, or by the options of the traced step."""
         chosen = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
         part = self.part
 
@@ -82,7 +82,7 @@ class Problem:
 
     @property
     def part(self) -> set[str]:
-        """Letters that the way to the answer, and to what belongs to it, may lead over. Known ones end it: what is behind them is idle."""
+        """Variables on which the answer or an additional result may depend, up to those with a value."""
         groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
         letters: set[str] = {self.wanted.letter, *self.question.also}
         while True:
@@ -116,7 +116,7 @@ class Problem:
         self.notes += described_by.notes
 
     def _sizes(self) -> dict[str, int]:
-        """Dimensions that were given for the model, those among the question's own letters too."""
+        """Sizes given for the model, including those that are variables of the question."""
         own = {name: int(self.values[name]) for name in SIZES if name in self.values and self.wanted.letter != name}
         return {**own, **self.given.sizes}
 
@@ -136,7 +136,7 @@ class Problem:
             raise BadInputError(f"gpu={name} has no part in this: what it would give is given, or asked for; leave it out")
 
     def defaults(self) -> None:
-        """What nobody said, where the answer, or what belongs to it, hangs on it and nothing else leads to it."""
+        """Add the default of each variable on which the answer depends and that nothing else determines."""
         for letter in self.question.letters:
             if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
                 return

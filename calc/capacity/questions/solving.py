@@ -1,6 +1,6 @@
-"""From what is given to what is wanted: equations gone through forwards or rearranged, and a certified search where neither will do.
+"""Solves a system of equations for one variable: by evaluation, by rearrangement, else by a certified search.
 
-Every value that was found by rearranging is put back into the equation as it stood; what does not come out again is not taken.
+Every value from a rearrangement is substituted into the original equation and dropped if it does not satisfy it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LARGEST = 10**60
 
 @dataclass(slots=True)
 class System:
-    """Equations and what is known so far. ``rounded`` are letters whose value was cut off at a root; ``steps`` has each step as it
-    was taken, with the equation as it stands in the question."""
+    """Equations and the values so far. ``rounded`` are variables with a rounded root; ``steps`` pairs each evaluated step
+    with the equation of the question."""
 
     equations: tuple[Equation, ...]
     values: dict[str, Fraction]
@@ -35,7 +35,7 @@ class System:
         return cls(tuple(equations), dict(values), [], set())
 
     def reach(self, wanted: str) -> bool:
-        """Go through equations with one unknown letter until ``wanted`` is known, or none is left."""
+        """Solve equations with one unknown until ``wanted`` has a value or none is left."""
         waiting = list(self.equations)
         while wanted not in self.values:
             ready = next((e for e in waiting if self._step(e)), None)
@@ -57,7 +57,7 @@ class System:
         return any(self._take(x, expr, equation, because) for expr in isolated(equation.expr, x, equation.letter))
 
     def _take(self, letter: str, expr: str, equation: Equation, because: str) -> bool:
-        """The value of ``letter``, if it is positive and the equation holds with it."""
+        """Store the value of ``letter`` if it is positive and satisfies the equation."""
         at = Evaluation(self.values)
         try:
             value = at.of(parsed(expr))
@@ -76,7 +76,7 @@ class System:
         return same(computed, self.values[equation.letter])
 
     def through(self, wanted: str) -> bool:
-        """Equations put into one another until ``wanted`` is the only unknown of one whose value is known, and that rearranged."""
+        """Substitute equations until ``wanted`` is the only unknown of one with a value, and rearrange that."""
         for equation in self.equations:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
@@ -94,7 +94,7 @@ class System:
         return Equation(equation.letter, written(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
-        """The steps that ``wanted`` letters rest on, with unit and meaning of each letter."""
+        """The steps on which the ``wanted`` variables depend, with unit and meaning of each."""
         needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
@@ -107,12 +107,12 @@ class System:
 
 
 def same(a: Fraction, b: Fraction) -> bool:
-    """Equal, up to the digits at which roots are cut off."""
+    """Whether two numbers are equal up to the precision of roots."""
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b))
 
 
 def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], wanted: str) -> Fraction | None:
-    """The value of ``wanted``, if forward steps and rearrangements lead to it."""
+    """The value of ``wanted`` by evaluation and rearrangement; None if that does not determine it."""
     system = System.of(equations, values)
     return system.values[wanted] if system.reach(wanted) or system.through(wanted) else None
 
@@ -129,7 +129,7 @@ def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
 
 
 def divisors(number: int) -> list[int]:
-    """Of a whole number, from 1 on."""
+    """The divisors of a whole number, ascending."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return sorted({1, *low, *(number // n for n in low)})
 
@@ -142,7 +142,7 @@ Goal = Callable[[Fraction], Fraction | None]
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """``value`` satisfies the goal, and ``beyond`` does not any more; ``at`` are the goal's values at both."""
+    """``value`` satisfies the goal, ``beyond`` does not; ``at`` are the values of the goal at both."""
 
     value: Fraction
     beyond: Fraction
@@ -157,10 +157,10 @@ def searched(
     whole: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
 ) -> Crossing | None:
-    """``wanted`` by bisection, where ``goal`` moves one way as it grows. Nothing where the goal is not met in between.
+    """``wanted`` by bisection, for a monotonic ``goal``; None if the goal is not crossed.
 
-    A whole number is the last (or, rounded up, the first) that keeps to the goal; another number is found to 128 bits. Only where
-    the values are ``allowed`` does an equation mean anything.
+    A whole number is the last (or, rounded up, the first) that satisfies the goal; another number has 128 bits. Equations
+    hold only where the values are ``allowed``.
     """
     limit = values[goal]
     others = {name: value for name, value in values.items() if name != goal}
@@ -185,7 +185,7 @@ def searched(
 
 
 def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Crossing | None:
-    """Between ``low`` and ``high``, on different sides of the limit."""
+    """The crossing between ``low`` and ``high``, which lie on different sides of the limit."""
 
     def below(x: Fraction) -> bool:
         value = at(x)

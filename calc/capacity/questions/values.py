@@ -36,7 +36,7 @@ def dimension(unit: str) -> tuple[str, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A positive number in the unit of its letter, and the suffix that it was typed with."""
+    """A positive number in the unit of its variable, and the typed suffix."""
 
     value: Fraction
     suffix: str = ""
@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:
 
 
 def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
-    """What was typed for ``name``, in ``unit``. Refused where it is no positive number, or its unit is unknown or another's."""
+    """The typed value of ``name`` in ``unit``. Raises BadInputError if it is not positive or its unit is unknown or wrong."""
     number = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
     if number.value <= 0:
         raise BadInputError(f"{name} = {_clip(typed)} must be more than 0")
@@ -101,7 +101,7 @@ def _divided(name: str, text: str, value: Fraction, below: int) -> Fraction:
 
 
 def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fraction:
-    """What one of ``suffix`` is in ``unit``."""
+    """The factor from ``suffix`` to ``unit``."""
     kind, size = dimension(unit)
     if not suffix or suffix == unit:
         return Fraction(1)
@@ -121,7 +121,7 @@ def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fr
 
 
 def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> None:
-    """G alone, Gb and gb could each mean two things."""
+    """Refuse the ambiguous suffixes G, Gb and gb."""
     stem = suffix.removesuffix("/s").rstrip("Bbps").upper()
     if stem in ("K", "M", "G", "T", "P") and suffix.lower().rstrip("bps/") == stem.lower():
         shown, rest = f"{float(value):g}", "/s" if suffix.endswith(("/s", "ps")) else ""
