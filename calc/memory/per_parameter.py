@@ -36,7 +36,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class PerParameter:
-    """The terms of one derivation at its sizes."""
+    """The terms of one derivation at its sizes, in bytes."""
 
     model: str
     precision: str
@@ -46,7 +46,7 @@ class PerParameter:
 
     @property
     def whole(self) -> int:
-        """The rule of thumb: bytes per parameter without what is left over."""
+        """The rule of thumb: bytes per parameter without the remainder."""
         return sum(term.whole for term in self.terms)
 
     @property
@@ -55,12 +55,12 @@ class PerParameter:
 
     @property
     def bytes(self) -> int:
-        """All bytes of the state."""
+        """Bytes of the whole state."""
         return self.whole * self.parameters + self.rest
 
     @property
     def exact(self) -> Fraction:
-        """Bytes per parameter, with what is left over."""
+        """Bytes per parameter, remainder included."""
         return Fraction(self.bytes, self.parameters)
 
     def to_json(self) -> dict[str, Any]:

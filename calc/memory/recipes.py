@@ -104,5 +104,5 @@ def _entry(recipe: PerParameter, recipes: Recipes) -> dict[str, Any]:
 
 
 def precisions(precision: str | None) -> Sequence[str]:
-    """The recipes to derive: the one asked for, or all."""
+    """The precision recipes to derive: the given one, or all."""
     return PRECISIONS if precision is None else (precision,)

@@ -1,4 +1,4 @@
-"""What a checkpoint takes on disk and whether training goes on from it: files counted to the byte, written and resumed for real.
+"""Bytes of a checkpoint on disk and whether training resumes from it: derived exactly, then written and resumed in a real run.
 
 The sizes of files at the sizes asked for are counted from a record; the real files and the resumed run are made at the spec's small
 sizes. Importing this module does not import torch.
@@ -23,7 +23,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One thing counted and measured at the sizes of the run; of resuming, how many tensors differ."""
+    """A derived and a measured size in bytes; for resuming, the number of tensors that differ."""
 
     what: str
     derived: int | None

@@ -44,7 +44,7 @@ class Expected:
     because: str = ""
 
     def off(self, measured: Fraction) -> float | None:
-        """How far it lies from what was measured, as a share of the latter."""
+        """The error relative to the measured time."""
         return None if self.seconds is None else self.seconds / float(measured) - 1
 
     def to_json(self, measured: Fraction) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to measure beside a model and its sizes.
+    """Options of a measurement.
 
     ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
     that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
@@ -118,7 +118,7 @@ class Asked:
 
 
 def absent() -> str:
-    """Why nothing is measured on a CUDA device here; empty where there is one."""
+    """Why no CUDA device is measured; empty if there is one."""
     from calc.measure.cuda_memory import require_cuda
 
     try:
@@ -160,7 +160,7 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Aske
 
 
 def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, request: Asked) -> list[Callable[[], Derivation]]:
-    """Each made when it is first asked for, and once."""
+    """One function per case that derives it on the first call and caches the result."""
     return [cache(partial(derive, spec, case, options=options, progress=request.progress)) for case in cases]
 
 
@@ -179,7 +179,7 @@ def _device_of(machine: Mapping[str, Any]) -> str:
 
 
 def _expected(spec: Spec, case: Sizes, options: Options, request: Asked) -> Expected | None:
-    """What the calibration says of an eager step."""
+    """The time of an eager step that the calibration predicts."""
     if request.calibration is None:
         return None
     if request.how.compiled:
@@ -210,7 +210,7 @@ def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted]
 
 
 def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], request: Asked) -> Iterator[TimedStep]:
-    """Each size in turn, until it is enough; one is timed in any case."""
+    """The time at each size, until the time limit; at least one."""
     from calc.measure.cuda_memory import fed
 
     for i, (case, does) in enumerate(zip(cases, work, strict=True)):

@@ -1,4 +1,4 @@
-"""What a measured time means: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
+"""Evaluates a measured time: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
 
 The FLOPs are those of the derivation, the time is that of a real run, the peak is published or given; each comes with where it is
 from. Only matrix products count, since peaks are of them: model FLOPs are those that forward and backward need, hardware FLOPs all
@@ -50,7 +50,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How much one step gets done: so many tokens or samples."""
+    """The number of tokens or samples of one step."""
 
     amount: int
     unit: str
@@ -58,7 +58,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """A measured step with what follows from its time."""
+    """A measured step with throughput, MFU and HFU."""
 
     measured: StepTime
     work: Work
@@ -109,7 +109,7 @@ def _share(flops: int | None, seconds: Fraction, ceiling: Ceiling) -> Reckoning 
 
 
 def work_of(derivation: Derivation) -> Work:
-    """The products of a step as it was derived."""
+    """The matmul FLOPs of a derived step."""
     trains = derivation.options.get("mode", "train") == "train"
     names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
     flops = {name: derivation.quantities.get(f"flops.{name}") for name in names}

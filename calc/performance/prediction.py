@@ -179,7 +179,7 @@ class Tables:
     # -- what the program takes ---------------------------------------------------------------------------------------
 
     def once(self, what: str) -> float:
-        """Seconds of an overhead."""
+        """Seconds of one overhead of the program."""
         return float(self._of(what, _FLOAT)[0].seconds)
 
     def recording(self, phase: str) -> float:

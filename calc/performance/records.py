@@ -1,4 +1,4 @@
-"""Recorded measurements of training steps: read, examined, and found again for a model with its options and sizes.
+"""Recorded measurements of training steps: read, validated, and matched to a model with its options and sizes.
 
 A record says what was measured, where and when; it stands for that machine and those sizes and for no others. Whatever a record
 says that follows from its own repetitions is computed again. Importing this module does not import torch.

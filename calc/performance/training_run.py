@@ -94,7 +94,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: the step that is done, and what is known so far. ``mfu`` is none without a peak."""
+    """The progress of a run: the last step, and its metrics. ``mfu`` is none without a peak."""
 
     done: Done
     of: int
@@ -105,7 +105,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is over. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
+    """A finished run. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
 
     demo: Demo
     sizes: Mapping[str, int]

@@ -69,7 +69,7 @@ def batch_bytes(batch: Number, length: Number) -> Reckoning:
 def measured(
     nbytes: int, batch: int, length: int, device: str, repeat: Repeat, because: str = "", progress: Callable[[str], None] = lambda _: None
 ) -> Transfers:
-    """Every way that this machine has. Without a device what needs one is not measured, ``because`` there is none."""
+    """Every kind of copy on this machine. Without a device, copies to it are listed as unmeasured, with the reason."""
     from calc.measure import copies
     from calc.measure.machine import machine
     from calc.measure.room import available_bytes

@@ -107,7 +107,7 @@ class Answer:
                 "name": self.key,
                 "letter": self.letter,
                 "expr": self.expr,
-                **({} if self.expr is not None else {"expr_unknown": "found by search: no rearrangement is known"}),
+                **({} if self.expr is not None else {"expr_unknown": "solved by search: no equation can be rearranged for it"}),
                 **valued(self.value, self.exact),
                 **({} if self.unrounded == self.value else {"unrounded": valued(self.unrounded)}),
                 "unit": self.unit,

@@ -1,4 +1,4 @@
-"""Values that a device of the catalogue supplies: its dense peak, memory, bandwidth, link, power and price, each with its source.
+"""Values that a device of the catalogue supplies: its dense peak, memory, bandwidth, link, power and price, each with its source."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class EquationSolver(Problem):
         if missing:
             return f"{self.question.name} needs {', '.join(missing)} as well"
         if not goal:
-            return f"{self.question.name}: {self.wanted.key} cannot be found from what is given"
+            return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
         limit = self.question.letter(goal)
         if self.wanted.whole == "up" and (never := self._never(goal)):
             return never

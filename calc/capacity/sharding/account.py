@@ -1,4 +1,4 @@
-"""One layout of one model, worked out: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
+"""The account of one layout of one model: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
 
 Every stage of a pipeline that differs is a calculation of its own with its lines; the step follows from the slowest. What a bound of
 time takes for granted stands in its notes. Torch-free.
@@ -28,7 +28,7 @@ from calc.symbolic.worked import Given, Line, Reckoning
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A collective worked out: bytes of a step and device."""
+    """A collective with its bytes per step and device."""
 
     collective: Collective
     payload: Fraction
@@ -45,7 +45,7 @@ _PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: its lines with values, its memory by kind, its traffic."""
+    """One stage: its evaluated steps, its bytes by kind, its traffic."""
 
     name: str
     reckoning: Reckoning
@@ -74,7 +74,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A layout with all that follows. ``step`` is the time of a step, where rates are known."""
+    """A layout with its memory and traffic. ``step`` is the time of a step if a machine is given."""
 
     model: Model
     layout: Layout
@@ -109,7 +109,7 @@ class Account:
 
 
 def choice_of(layout: Layout, layers: int) -> Choice:
-    """What of a layout decides which expressions hold."""
+    """The choices of a layout that select its expressions."""
     uneven = layout.pipeline > 1 and layers % (layout.pipeline * layout.interleave) > 0
     return Choice(
         layout.axes, layout.zero, layout.sequence, layout.checkpointing, layout.exchange, layout.interleave > 1, uneven,
@@ -118,7 +118,7 @@ def choice_of(layout: Layout, layers: int) -> Choice:
 
 
 def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
-    """The layout worked out, or refused with the condition that fails."""
+    """The account of the layout. Raises BadInputError with the condition that fails."""
     satisfied = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
     givens = _givens(model, layout, state)

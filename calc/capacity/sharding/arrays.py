@@ -34,12 +34,12 @@ def _parsed(text: str) -> tuple[ast.expr, tuple[str, ...]]:
 
 
 def names_in(text: str) -> set[str]:
-    """Letters that an expression mentions."""
+    """The variables in an expression."""
     return set(_parsed(text)[1])
 
 
 def holds(text: str, values: Mapping[str, Any]) -> Array:
-    """Where a condition holds."""
+    """A boolean array: where the condition holds."""
     mask: Array = _evaluate(_parsed(text)[0], values)
     return mask
 
@@ -79,7 +79,7 @@ def _call(function: str, args: Sequence[Any]) -> Any:
 
 
 class Sheet:
-    """Lines of many choices over the same arrays: what two of them have in common is worked out once.
+    """Evaluates expressions of many choices over the same arrays; common ones are evaluated once.
 
     A line is the same as another if its expression is and every letter in it stands for the same.
     """

@@ -105,7 +105,7 @@ def _monomials(text: str) -> Monomials:
 
 
 def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
-    """The tensors, or why there are none."""
+    """The tensors, and why there are none (empty if there are)."""
     missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
     if missing:
         return (), f"it has no dimension {missing[0]}, as decoders have"
@@ -129,7 +129,7 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
 
 
 def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> bool:
-    """Whether the tensors recognised add up to the parameters derived: none is lost, and none counted twice."""
+    """Whether the recognized tensors add up to the derived parameters: none is missing or counted twice."""
     each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
     difference = f"{' + '.join(each)} - ({text})"
     if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width

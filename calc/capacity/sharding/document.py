@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 def of_account(account: Account) -> dict[str, Any]:
-    """One layout with all its lines."""
+    """One layout with all its steps, as plain data."""
     return {
         "schema": SCHEMA,
         "model": {"name": account.model.name, "source": account.model.source, "notes": list(account.model.notes)},

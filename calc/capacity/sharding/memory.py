@@ -54,7 +54,7 @@ _CUT = "each tensor's rows in as many equal pieces as ranks have it, the last on
 
 
 def shares(choice: Choice) -> bool:
-    """Whether ZeRO divides anything here."""
+    """Whether ZeRO shards anything in this layout."""
     return choice.zero > 0 and choice.ranks("n", "c", "x") != "1"
 
 
@@ -71,7 +71,7 @@ def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line
 
 
 def _together(model: Model) -> tuple[str, str]:
-    """What the sum is, and why."""
+    """The meaning and the reason of the sum."""
     when = "at the moment when the most micro-batches are under way"
     if model.moments:
         return "all of it", f"{when}, and as if gradients and the largest temporaries were whole then: no moment has more"

@@ -12,7 +12,7 @@ from calc.spec import Spec
 
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
-    """The tensors by the pattern of their name; those that there are L of belong to the layers."""
+    """The parameter tensors, grouped by name pattern and shape; those that occur L times belong to the layers."""
     from calc.trace.bare import bare
 
     parameters = bare(spec, sizes).named_parameters()
@@ -21,7 +21,7 @@ def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
 
 
 def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
-    """Bytes of the module's buffers, which nothing here divides."""
+    """Bytes of the buffers of the module, which no kind of parallelism shards."""
     from calc.trace.bare import bare
 
     return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())

@@ -71,19 +71,19 @@ def stages_of(pipeline: int) -> tuple[str, ...]:
 
 
 def total(parts: Iterable[str]) -> str:
-    """A sum; of nothing, 0."""
+    """The text of a sum; 0 if empty."""
     return " + ".join(parts) or "0"
 
 
 @lru_cache(maxsize=65536)  # a search writes the same few thousand products again and again
 def product(*factors: str) -> str:
-    """A product without its ones; sums in it get brackets."""
+    """The text of a product without factors of 1; sums get brackets."""
     terms = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
     return "*".join(terms) or "1"
 
 
 def _flat(text: str) -> str:
-    """``text`` without what stands in brackets."""
+    """``text`` without its bracketed parts."""
     while "(" in text:
         shorter = re.sub(r"\([^()]*\)", "", text)
         if shorter == text:

@@ -37,7 +37,7 @@ def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[Moment, 
 
 
 def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
-    """Whether all that is kept for the backward is there at a moment."""
+    """Whether all tensors saved for backward are allocated at a peak candidate."""
     left = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
     return left == derivation["activations.bytes"].value
 
@@ -116,7 +116,7 @@ def _names(text: str) -> set[str]:
 
 
 def _atoms(text: str, derivation: Derivation) -> list[str]:
-    """What of a form is no letter: ``floor(T/2)``."""
+    """The factors of an expression that are not variables: ``floor(T/2)``."""
     chosen = at_hand(text, derivation.sizes)
     return [name for name in Algebra(sorted(_names(chosen)), [chosen]).names if not name.isidentifier()]
 

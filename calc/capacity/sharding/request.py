@@ -1,4 +1,4 @@
-"""Sharding asked in words, ``key=value``: which model, how it is laid out, on what. A model that is named is derived, which needs torch.
+"""Reads a sharding request of ``key=value`` pairs: model, layout, machine. A named model is derived, which needs torch.
 
 Words that are no word of a layout, a machine or a recipe are sizes of the model, by its letters.
 """
@@ -39,7 +39,7 @@ _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Words read: the model and what it keeps of a parameter, the machine if one is named, what else was given."""
+    """A parsed request: the model, its bytes per parameter, the machine if one is named, and the layout keys."""
 
     model: Model
     state: State
@@ -48,7 +48,7 @@ class Asked:
 
 
 def shard(name: str | None, words: Words, progress: Progress) -> Account:
-    """One layout worked out."""
+    """The account of one layout."""
     layout = layout_of(_layout_words(words))
     require_devices(layout, _count(words, "devices") if "devices" in words else None)
     setup = _asked(name, words, layout.micro, layout.devices, progress)
@@ -56,7 +56,7 @@ def shard(name: str | None, words: Words, progress: Progress) -> Account:
 
 
 def best(name: str | None, words: Words, progress: Progress) -> Ranking:
-    """The best layout on so many devices. Words of a layout hold it to them: ``tensor=8``, ``zero=1``."""
+    """The best layout on the given devices. Layout keys stay fixed in the search: ``tensor=8``, ``zero=1``."""
     for needed, example in (("devices", "devices=1024"), ("gpu", "gpu=h100-sxm"), ("batch", "batch=2048, in sequences")):
         if needed not in words:
             raise BadInputError(f"a search needs {needed}: give {example}")
@@ -164,7 +164,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
 
 
 def _machine(words: Words, devices: int) -> Machine | None:
-    """The machine, if a ``gpu`` is named; its words without one are refused."""
+    """The machine; None without ``gpu``. Raises BadInputError for keys of a machine without ``gpu``."""
     if "gpu" not in words:
         for word in _MACHINE:
             if word in words:

@@ -28,7 +28,7 @@ _DIGITS = 12  # layouts whose times differ by less are compared exactly
 
 @dataclass(frozen=True, slots=True)
 class Loser:
-    """A layout that is not the best, and why."""
+    """A layout that is not the best, and the reason."""
 
     account: Account
     because: str
@@ -48,7 +48,7 @@ class Ranking:
 
 
 def search(model: Model, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
-    """The fastest layout that fits, and what stands beside it. Nothing fits: refused, with what would."""
+    """The fastest layout that fits, with the runners-up. Raises BadInputError if none fits, with the smallest."""
     layouts = table(model, limits, state, machine)
     if not len(layouts):
         raise BadInputError(_no_layout(layouts, limits))
@@ -73,7 +73,7 @@ def _seconds(account: Account) -> Fraction:
 
 
 def _exact(model: Model, layouts: Table, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine) -> list[Account]:
-    """Those rows in fractions; that the arrays said the same to twelve digits is made sure of."""
+    """The exact accounts of these rows, checked against the arrays to twelve digits."""
     exact = []
     for row in rows:
         worked = account(model, layouts.layout(int(row), limits.batch), state, machine)
@@ -91,7 +91,7 @@ def _rounded(values: Array) -> Array:
 
 
 def _near(layouts: Table, fitting: Array) -> Array:
-    """The rows that doubles cannot tell from the fastest."""
+    """The rows whose time equals the fastest within the precision of doubles."""
     seconds = layouts.seconds[fitting[:_RECHECKED]]
     return fitting[: int(np.count_nonzero(seconds <= seconds[0] * (1 + 10.0**-_DIGITS)))]
 
@@ -125,7 +125,7 @@ _PARTS = {"Tt": "tensor traffic", "Tx": "expert traffic", "tk": "context traffic
 
 
 def parts_of_step(account: Account) -> dict[str, Fraction]:
-    """Seconds of a step, of the slowest stage: what they go to. They add up to the step."""
+    """Seconds of a step of the slowest stage, by cause. They add up to the step."""
     assert account.step is not None  # a search has a machine
     slowest = max(account.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
     parts = {"work": slowest["m"] * slowest["tc"]}
@@ -153,7 +153,7 @@ def _percent(part: Fraction) -> str:
 
 
 def _others(layouts: Table, rows: Array, winner: Layout, number: int) -> list[int]:
-    """The best of each other division into ranks."""
+    """The best row of each other combination of ranks."""
     seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
     chosen: list[int] = []
     for row in rows:
@@ -167,7 +167,7 @@ def _others(layouts: Table, rows: Array, winner: Layout, number: int) -> list[in
 
 
 def _no_layout(layouts: Table, limits: Limits) -> str:
-    """Nothing was tried, or a condition refuses most, or what was given beside the numbers goes with none of them."""
+    """The error message when no layout is valid: the condition that refuses most."""
     if not layouts.tried:
         given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
         return (
