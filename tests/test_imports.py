@@ -49,7 +49,7 @@ LAZY = (
     "calc.pipeline.pipeline",
     "reports.lecture.runs",
     "calc.mathematics.einsum.check",
-    "calc.capacity.sharding.own",
+    "calc.capacity.sharding.module_tensors",
     "calc.mathematics.strides.check",
     "calc.mathematics.strides.walk",
     "calc.performance.transfers",

@@ -72,38 +72,38 @@ class _Table:
         return _Table(self.where, f"{self.path} {key}", self.values[key])
 
     def text(self, key: str) -> str:
-        found = self.values.get(key, "")
-        if not isinstance(found, str) or len(found) > 1000:
-            raise self.refuse(f"{key} must be text of at most 1,000 characters, not {_shown(found)}")
-        return found
+        value = self.values.get(key, "")
+        if not isinstance(value, str) or len(value) > 1000:
+            raise self.refuse(f"{key} must be text of at most 1,000 characters, not {_shown(value)}")
+        return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found = self.values.get(key, [])
-        if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-            raise self.refuse(f"{key} must be a list of texts, not {_shown(found)}")
-        return tuple(found)
+        items = self.values.get(key, [])
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise self.refuse(f"{key} must be a list of texts, not {_shown(items)}")
+        return tuple(items)
 
     def flag(self, key: str) -> bool:
-        found = self.values.get(key, False)
-        if not isinstance(found, bool):
-            raise self.refuse(f"{key} must be true or false, not {_shown(found)}")
-        return found
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.refuse(f"{key} must be true or false, not {_shown(value)}")
+        return value
 
     def whole(self, key: str, unit: str) -> int:
-        found = self.values[key]
-        if isinstance(found, bool) or not isinstance(found, int) or not 0 < found <= _LARGEST:
-            raise self.refuse(f"{key} must be a whole number of {unit} from 1 to 10^18, not {_shown(found)}")
-        return found
+        value = self.values[key]
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _LARGEST:
+            raise self.refuse(f"{key} must be a whole number of {unit} from 1 to 10^18, not {_shown(value)}")
+        return value
 
     def optional_whole(self, key: str, unit: str) -> int | None:
         return self.whole(key, unit) if key in self.values else None
 
     def amount(self, key: str, unit: str) -> Fraction:
         """A positive number, exactly as its decimal digits are written."""
-        found = self.values[key]
-        number = found if isinstance(found, Decimal) else Decimal(found) if isinstance(found, int) and not isinstance(found, bool) else None
+        value = self.values[key]
+        number = value if isinstance(value, Decimal) else Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else None
         if number is None or not number.is_finite() or not Decimal("1e-9") <= number <= _LARGEST:
-            raise self.refuse(f"{key} must be a number of {unit} above 0, not {_shown(found)}")
+            raise self.refuse(f"{key} must be a number of {unit} above 0, not {_shown(value)}")
         return Fraction(number)
 
 

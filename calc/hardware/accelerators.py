@@ -82,14 +82,14 @@ class Accelerator:
 
     def peak(self, dtype: str = DEFAULT_DTYPE, *, sparse: bool = False) -> Fraction:
         """FLOP/s of dense products in ``dtype``, or with 2:4 sparsity."""
-        found = self.peaks.get(dtype)
-        if found is None:
+        rate = self.peaks.get(dtype)
+        if rate is None:
             raise BadInputError(f"{self.name} has no published rate in {dtype[:40]!r}: it has {', '.join(self.peaks)}")
         if not sparse:
-            return found.dense
-        if found.sparse is None:
+            return rate.dense
+        if rate.sparse is None:
             raise BadInputError(f"{self.name} has no published rate in {dtype} with sparsity")
-        return found.sparse
+        return rate.sparse
 
 
 _FILE = (Path(__file__).parent.parent / "data") / "hardware.toml"
@@ -124,15 +124,15 @@ def available(file: str | Path | None = None) -> Mapping[str, Accelerator]:
     """The catalogue and the user's entries: those of the file that ``NAPKIN_HARDWARE`` names, and before them those of ``file``."""
     from calc.hardware.accelerator_file import read
 
-    found = dict(catalogue())
+    accelerators = dict(catalogue())
     for path in (os.environ.get(VARIABLE), file):
         if not path:
             continue
         own = read(Path(path))
         for taken in own.keys() & catalogue().keys():
             raise BadInputError(f"{path}: [{taken}] is the id of an accelerator that comes with Napkin: give yours another one")
-        found.update(own)
-    return found
+        accelerators.update(own)
+    return accelerators
 
 
 def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
@@ -140,17 +140,17 @@ def accelerator(name: str, file: str | Path | None = None) -> Accelerator:
     built_in = entry(name) if file is None else None
     if built_in is not None:
         return built_in
-    known = available(file)
-    if name not in known:
+    accelerators = available(file)
+    if name not in accelerators:
         import difflib
 
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, accelerators, n=1)
         raise BadInputError(
-            f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(known)}"
+            f"unknown accelerator {name[:40]!r}: {f'did you mean {near[0]!r}, or ' if near else ''}one of {', '.join(accelerators)}"
         )
-    return known[name]
+    return accelerators[name]
 
 
 def of_device(device_name: str, file: str | Path | None = None) -> Accelerator | None:
     """The entry of what a driver calls ``device_name``; none where no entry has that very name, since near names are other devices."""
-    return next((found for found in available(file).values() if device_name in found.device_names), None)
+    return next((entry for entry in available(file).values() if device_name in entry.device_names), None)

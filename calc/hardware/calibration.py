@@ -114,18 +114,18 @@ class Calibration:
     @cached_property
     def by_what(self) -> Mapping[tuple[str, str], tuple[Point, ...]]:
         """Points of each operator and dtype."""
-        found: dict[tuple[str, str], list[Point]] = {}
+        points_of: dict[tuple[str, str], list[Point]] = {}
         for point in self.points:
-            found.setdefault((point.what, point.dtype), []).append(point)
-        return {key: tuple(points) for key, points in found.items()}
+            points_of.setdefault((point.what, point.dtype), []).append(point)
+        return {key: tuple(points) for key, points in points_of.items()}
 
     def peaks(self) -> dict[str, Fraction]:
         """The highest FLOP/s of any product that was measured, by dtype; on some machines it is a convolution."""
-        found: dict[str, Fraction] = {}
+        rates: dict[str, Fraction] = {}
         for point in self.points:
             if point.flops:
-                found[point.dtype] = max(found.get(point.dtype, Fraction(0)), point.rate)
-        return found
+                rates[point.dtype] = max(rates.get(point.dtype, Fraction(0)), point.rate)
+        return rates
 
     def bandwidth(self) -> Fraction:
         """Bytes/s of the largest copy, which no cache holds."""
@@ -174,14 +174,14 @@ def from_json(document: Any) -> Calibration:
         if not isinstance(machine["device"][key], str):
             raise ValueError(f"its device's {key} is no text")
     _require_plain(machine)
-    found = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
-    for (what, dtype), points in found.by_what.items():
+    calibration = Calibration(machine, _text(document["clock"]), tuple(_points(document["points"])))
+    for (what, dtype), points in calibration.by_what.items():
         if what not in OVERHEADS:
             _require_readable(f"{what} in {dtype}", points)
     for what in (PRODUCT, COPY, *OVERHEADS):
-        if (what, "float32") not in found.by_what:
+        if (what, "float32") not in calibration.by_what:
             raise ValueError(f"it has no {what} in float32")
-    return found
+    return calibration
 
 
 def _require_plain(value: Any, depth: int = 0) -> None:

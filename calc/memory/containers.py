@@ -136,13 +136,13 @@ def entries_of(record: Record) -> tuple[Entry, ...]:
     named = [(f"model.{name}", t) for name, t in (*record.parameters, *record.buffers) if t.storage in persistent]
     named += [(f"optimizer.{key}.{name}", t) for name, key, t in record.state]
     named += [(f"master.{name}", t) for name, t in record.masters]
-    found: dict[int, tuple[str, Tensor]] = {}
+    tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in named:
-        other, known = found.setdefault(tensor.storage, (name, tensor))
-        if known != tensor:
-            raise BadInputError(f"{name[:60]} and {other[:60]} are different parts of one memory: safetensors takes no such tensors")
+        first_name, first_tensor = tensors.setdefault(tensor.storage, (name, tensor))
+        if first_tensor != tensor:
+            raise BadInputError(f"{name[:60]} and {first_name[:60]} are different parts of one memory: safetensors takes no such tensors")
     iteration = (Entry("iteration", "int64", ()),) if record.state or record.gradients else ()
-    return tuple(Entry(name, t.dtype, tuple(map(_number, t.shape))) for name, t in found.values()) + iteration
+    return tuple(Entry(name, t.dtype, tuple(map(_number, t.shape))) for name, t in tensors.values()) + iteration
 
 
 def _number(size: Size) -> int:

@@ -74,18 +74,18 @@ def off(predicted: int | None, measured: int | None) -> Fraction | None:
 
 def predicted(derivation: Derivation, capability: tuple[int, int], progress: Progress = lambda _: None) -> Predicted:
     """What the allocator would make of the steps of a derivation, at its sizes, with workspaces of such a device."""
-    found = timeline(derivation, progress=progress)
-    if not found.allocated:
+    allocations = timeline(derivation, progress=progress)
+    if not allocations.allocated:
         raise MeasurementError(f"{derivation.model}: the step cannot be recorded at these sizes, so its memory is not predicted")
-    first, steady = found.allocated
-    return on_device(Predicted(found.sizes, first, steady, None), capability)
+    first, steady = allocations.allocated
+    return on_device(Predicted(allocations.sizes, first, steady, None), capability)
 
 
-def on_device(found: Predicted, capability: tuple[int, int]) -> Predicted:
+def on_device(prediction: Predicted, capability: tuple[int, int]) -> Predicted:
     """The prediction with the workspaces that libraries take on a device of that compute capability."""
     each = workspace_of(capability)
     unknown = "" if each is not None else f"no source is stated for the workspaces of compute capability {capability[0]}.{capability[1]}"
-    return replace(found, workspace=None if each is None else CALLERS * each, unknown=unknown)
+    return replace(prediction, workspace=None if each is None else CALLERS * each, unknown=unknown)
 
 
 def largest_expected(derivation: Derivation, room: int, capability: tuple[int, int], progress: Progress = lambda _: None) -> int | None:

@@ -124,14 +124,14 @@ def weight_format(name: str, group: int | None = None) -> WeightFormat:
     """A format by name, with another group."""
     if name not in WEIGHTS:
         raise BadInputError(f"unknown weight format {name[:40]!r}: known are {', '.join(WEIGHTS)}")
-    found = WEIGHTS[name]
+    weights = WEIGHTS[name]
     if group is None:
-        return found
-    if not found.group:
+        return weights
+    if not weights.group:
         raise BadInputError(f"{name} has no groups of weights: give a group with int4 or int4-zero")
     if group < 2 or group % 2:
         raise BadInputError(f"a group of {group} weights cannot be packed: give an even number from 2")
-    return replace(found, group=group)
+    return replace(weights, group=group)
 
 
 def weights(graph: Graph, derivation: Derivation, sizes: Mapping[str, int], name: str, group: int | None = None) -> Amount:
@@ -181,11 +181,11 @@ def _shapes(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 def _folded(text: str, basis: Basis) -> str:
     """``h*k`` written ``d`` where the heads share the width."""
-    found = to_sympy(text)
+    expression = to_sympy(text)
     for fold in basis.folds:
         if fold.plus == 0 and fold.quotient in basis.define:
-            found = found.subs(to_sympy(f"{fold.part}*{fold.quotient}"), to_sympy(fold.whole))
-    return str(found)
+            expression = expression.subs(to_sympy(f"{fold.part}*{fold.quotient}"), to_sympy(fold.whole))
+    return str(expression)
 
 
 def _looked_up(graph: Graph) -> set[str]:
@@ -222,10 +222,10 @@ def _text(expr: sp.Expr) -> str:
 
 
 def _value(text: str, sizes: Mapping[str, int]) -> int:
-    found: Fraction = evaluate_text(text, sizes)
-    if found.denominator != 1:
-        raise BadInputError(f"{text} is {found}, no whole number of bytes, at these sizes: choose sizes that divide")
-    return int(found)
+    size: Fraction = evaluate_text(text, sizes)
+    if size.denominator != 1:
+        raise BadInputError(f"{text} is {size}, no whole number of bytes, at these sizes: choose sizes that divide")
+    return int(size)
 
 
 # -- all of it -----------------------------------------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ def inference(
     derivation = derive(graph, sizes)
     made = weights(graph, derivation, {**derivation.sizes, **at}, weights_in, group)
     progress("running the model to see what every layer keeps of a token")
-    found, unknown, checks = kept(spec, at, cache_in)
-    return Inference(spec.name, spec.source, at, made, found, unknown, checks)
+    amount, unknown, checks = kept(spec, at, cache_in)
+    return Inference(spec.name, spec.source, at, made, amount, unknown, checks)
 
 
 def kept(spec: Spec, at: Mapping[str, int], cache_in: str) -> tuple[Amount | None, str, tuple[Check, ...]]:
@@ -283,8 +283,8 @@ def checked(spec: Spec, layers: Sequence[Layers], at: Mapping[str, int]) -> list
 
     small = spec.sizes({**spec.check_at, "B": 2})
     longest = max((_window(group) for group in layers), default=0)
-    asked = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
-    full = held(spec, _lengthened(spec, asked, max(at["T"], longest + 3)), without_memory=True)
+    sizes = {name: size for name, size in at.items() if not spec.dimensions[name].tied}
+    full = held(spec, _lengthened(spec, sizes, max(at["T"], longest + 3)), without_memory=True)
     runs = [held(spec, small), full]
     if full.elements is None and small["T"] <= longest <= _LONGEST_RUN:
         runs.append(held(spec, _lengthened(spec, spec.check_at, longest + 3)))
@@ -316,7 +316,7 @@ def _shown(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 
-def document(found: Inference) -> dict[str, Any]:
+def document(inferred: Inference) -> dict[str, Any]:
     """The ``"schema": 1`` document of an inference, as plain data."""
 
     def amount(a: Amount | None, unknown: str = "") -> dict[str, Any]:
@@ -327,10 +327,10 @@ def document(found: Inference) -> dict[str, Any]:
 
     return {
         "schema": 1,
-        "model": {"name": found.model, "source": found.source},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "quantities": {"weights.bytes": amount(found.weights), "cache.bytes": amount(found.cache, found.unknown)},
-        "total": number(found.total),
+        "model": {"name": inferred.model, "source": inferred.source},
+        "dims": {name: {"value": number(value)} for name, value in inferred.sizes.items()},
+        "quantities": {"weights.bytes": amount(inferred.weights), "cache.bytes": amount(inferred.cache, inferred.unknown)},
+        "total": number(inferred.total),
         "checks": [
             {
                 "quantity": "cache.bytes in fp32",
@@ -341,6 +341,6 @@ def document(found: Inference) -> dict[str, Any]:
                 "verdict": check.verdict,
                 "because": check.because,
             }
-            for check in found.checks
+            for check in inferred.checks
         ],
     }

@@ -36,7 +36,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class PerParameter:
-    """The terms of one derivation at its sizes."""
+    """The terms of one derivation at its sizes, in bytes."""
 
     model: str
     precision: str
@@ -46,7 +46,7 @@ class PerParameter:
 
     @property
     def whole(self) -> int:
-        """The rule of thumb: bytes per parameter without what is left over."""
+        """The rule of thumb: bytes per parameter without the remainder."""
         return sum(term.whole for term in self.terms)
 
     @property
@@ -55,12 +55,12 @@ class PerParameter:
 
     @property
     def bytes(self) -> int:
-        """All bytes of the state."""
+        """Bytes of the whole state."""
         return self.whole * self.parameters + self.rest
 
     @property
     def exact(self) -> Fraction:
-        """Bytes per parameter, with what is left over."""
+        """Bytes per parameter, remainder included."""
         return Fraction(self.bytes, self.parameters)
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ _DIVIDED = (
 )
 
 
-def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
+def sharded(recipe: PerParameter, devices: int, stage: int) -> Fraction:
     """Bytes per parameter and device of the state under a stage of ZeRO (0: each device has all of it), by the rule of thumb.
 
     Stated, not run: no step on several devices is recorded. What is gathered for a moment, and the filling that makes parts of one
@@ -87,7 +87,7 @@ def sharded(found: PerParameter, devices: int, stage: int) -> Fraction:
     if devices < 1 or not 0 <= stage < len(_DIVIDED):
         raise BadInputError(f"stage {stage} on {devices} devices: stages are 0 to {len(_DIVIDED) - 1}, on at least one device")
     divided = {name for names in _DIVIDED[: stage + 1] for name in names}
-    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in found.terms), start=Fraction(0))
+    return sum((Fraction(t.whole, devices if t.quantity in divided else 1) for t in recipe.terms), start=Fraction(0))
 
 
 def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None) -> PerParameter:
@@ -103,9 +103,9 @@ def per_parameter(derivation: Derivation, sizes: Mapping[str, int] | None = None
 
 def _term(derivation: Derivation, name: str, count: int, at: Mapping[str, int]) -> Term:
     """Rounded, not cut off: a parameter without a gradient leaves a negative remainder rather than a byte too few for all."""
-    found = derivation[name].at(**at)
-    whole = (2 * found + count) // (2 * count)
-    rest = found - whole * count
+    nbytes = derivation[name].at(**at)
+    whole = (2 * nbytes + count) // (2 * count)
+    rest = nbytes - whole * count
     return Term(name, TERMS[name], whole, rest, _because(name, whole, rest, derivation.options))
 
 

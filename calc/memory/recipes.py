@@ -38,7 +38,7 @@ class Recipes:
     model: str
     optimizer: str
     sizes: Mapping[str, int]
-    found: tuple[PerParameter, ...]
+    recipes: tuple[PerParameter, ...]
     refused: Mapping[str, str]
     eight_bit: InEightBits
     devices: int | None
@@ -56,9 +56,9 @@ def gathered(derivations: Mapping[str, Derivation], refused: Mapping[str, str], 
     if devices is not None and devices < 1:
         raise BadInputError(f"{devices} devices cannot share anything: give 1 or more")
     first = next(iter(derivations.values()))
-    found = tuple(per_parameter(derivation) for derivation in derivations.values())
+    recipes = tuple(per_parameter(derivation) for derivation in derivations.values())
     optimizer = first.options.get("optimizer", "")
-    return Recipes(first.model, optimizer, first.sizes, found, dict(refused), _in_eight_bits(first, optimizer), devices)
+    return Recipes(first.model, optimizer, first.sizes, recipes, dict(refused), _in_eight_bits(first, optimizer), devices)
 
 
 def _in_eight_bits(derivation: Derivation, optimizer: str) -> InEightBits:
@@ -79,30 +79,30 @@ def with_state(derivation: Derivation) -> tuple[int, ...]:
     return tuple(prod(map(int, tensor.shape)) for name, tensor in record.parameters if name in names)
 
 
-def document(found: Recipes) -> dict[str, Any]:
+def document(recipes: Recipes) -> dict[str, Any]:
     """The ``"schema": 1`` document of the recipes, as plain data. Fractions of a byte are text: ``"33/16"``."""
-    eight = found.eight_bit
+    eight = recipes.eight_bit
     formula = {"large": eight.large or None, "small": eight.small or None, "fewest": EightBit().fewest, "value": number(eight.value)}
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "optimizer": found.optimizer,
-        "recipes": [_entry(recipe, found) for recipe in found.found],
-        "refused": dict(found.refused),
-        "stated": [recipe.to_json() for recipe in found.stated],
+        "model": {"name": recipes.model},
+        "dims": {name: {"value": number(value)} for name, value in recipes.sizes.items()},
+        "optimizer": recipes.optimizer,
+        "recipes": [_entry(recipe, recipes) for recipe in recipes.recipes],
+        "refused": dict(recipes.refused),
+        "stated": [recipe.to_json() for recipe in recipes.stated],
         "eight_bit": {**formula, "unit": "byte", "because": eight.unknown or None, "source": SOURCE},
-        "devices": found.devices,
+        "devices": recipes.devices,
     }
 
 
-def _entry(recipe: PerParameter, found: Recipes) -> dict[str, Any]:
+def _entry(recipe: PerParameter, recipes: Recipes) -> dict[str, Any]:
     made = recipe.to_json()
-    shares = {f"stage_{stage}": str(share) for stage, share in enumerate(found.sharded(recipe), 1)}
+    shares = {f"stage_{stage}": str(share) for stage, share in enumerate(recipes.sharded(recipe), 1)}
     numbers = {"parameters": number(recipe.parameters), "bytes": number(recipe.bytes), "rest": number(recipe.rest)}
     return {**made, **numbers, "terms": [{**term, "rest": number(term["rest"])} for term in made["terms"]], "sharded": shares or None}
 
 
-def precisions(asked: str | None) -> Sequence[str]:
-    """The recipes to derive: the one asked for, or all."""
-    return PRECISIONS if asked is None else (asked,)
+def precisions(precision: str | None) -> Sequence[str]:
+    """The precision recipes to derive: the given one, or all."""
+    return PRECISIONS if precision is None else (precision,)

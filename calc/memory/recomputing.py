@@ -1,4 +1,4 @@
-"""Which checkpointing to take under a limit of memory: the one that fits and runs the least again.
+"""Chooses activation checkpointing under a memory limit: the choice that fits and recomputes the least.
 
 Made of derivations of the same step, one for each choice, so what a choice saves and repeats is the difference of two closed
 forms. The choice changes where the limit is a peak: each is taken from its own peak on, up to the lowest peak of those that run
@@ -26,7 +26,7 @@ _LARGEST = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way of checkpointing at the sizes of its derivation; where it is ``refused``, why, and nothing else is known.
+    """One activation checkpointing choice at the sizes of its derivation; ``refused`` says why it has no values.
 
     ``saved`` and ``repeated`` are closed forms against ``none``: bytes of activations less, FLOP of the step more. It is the one to
     take for limits ``taken_from`` up to below ``taken_below`` (``None``: for all from there on); where ``taken_from`` is ``None``,
@@ -101,9 +101,9 @@ def _flops(derivation: Derivation) -> int:
 
 
 def _difference(more: Derivation, less: Derivation, quantity: str) -> str:
-    """A closed form less another, in the dimensions that both have, each of the case that is in force at its sizes."""
-    one, other = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
-    return str(sp.factor_terms(sp.expand(one - other)))
+    """The difference of two closed forms, each of the case that holds at its sizes."""
+    minuend, subtrahend = (to_sympy(at_hand(side[quantity].text or "0", side.sizes)) for side in (more, less))
+    return str(sp.factor_terms(sp.expand(minuend - subtrahend)))
 
 
 def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
@@ -128,15 +128,15 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     return low
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def document(comparison: Comparison) -> dict[str, Any]:
     """The ``"schema": 1`` document of a comparison, as plain data."""
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "limit": number(found.limit),
-        "taken": found.taken,
-        "choices": [_entry(choice) for choice in found.choices],
+        "model": {"name": comparison.model},
+        "dims": {name: {"value": number(value)} for name, value in comparison.sizes.items()},
+        "limit": number(comparison.limit),
+        "taken": comparison.taken,
+        "choices": [_entry(choice) for choice in comparison.choices],
     }
 
 

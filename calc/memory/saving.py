@@ -1,4 +1,4 @@
-"""What a checkpoint takes on disk and whether training goes on from it: files counted to the byte, written and resumed for real.
+"""Bytes of a checkpoint on disk and whether training resumes from it: derived exactly, then written and resumed in a real run.
 
 The sizes of files at the sizes asked for are counted from a record; the real files and the resumed run are made at the spec's small
 sizes. Importing this module does not import torch.
@@ -23,7 +23,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One thing counted and measured at the sizes of the run; of resuming, how many tensors differ."""
+    """A derived and a measured size in bytes; for resuming, the number of tensors that differ."""
 
     what: str
     derived: int | None
@@ -115,31 +115,35 @@ def _measured(spec: Spec, at: Mapping[str, int], options: Options) -> tuple[Verd
 
 def _judged(what: str, count: Callable[[], Container], measured: int) -> Verdict:
     try:
-        found = count()
+        container = count()
     except NapkinError as error:
         return Verdict(what, None, measured, NOT_MEASURED, str(error))
     return Verdict(
-        what, found.total, measured, EXACT if found.total == measured else FAILED, f"{found.payload:,} of payload; {found.because}"
+        what,
+        container.total,
+        measured,
+        EXACT if container.total == measured else FAILED,
+        f"{container.payload:,} of payload; {container.because}",
     )
 
 
-def document(found: Saving) -> dict[str, Any]:
+def document(saving: Saving) -> dict[str, Any]:
     """The ``"schema": 1`` document of a checkpoint, as plain data."""
-    file = {"kind": found.file.kind, "payload": number(found.file.payload), "overhead": number(found.file.overhead)}
+    file = {"kind": saving.file.kind, "payload": number(saving.file.payload), "overhead": number(saving.file.overhead)}
     made: dict[str, Any] = {
         "schema": 1,
-        "model": found.model,
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "options": dict(found.options),
-        "file": {**file, "value": number(found.file.total), "unit": "byte", "because": found.file.because},
-        "run_at": {name: number(value) for name, value in found.run_at.items()},
+        "model": saving.model,
+        "dims": {name: {"value": number(value)} for name, value in saving.sizes.items()},
+        "options": dict(saving.options),
+        "file": {**file, "value": number(saving.file.total), "unit": "byte", "because": saving.file.because},
+        "run_at": {name: number(value) for name, value in saving.run_at.items()},
         "checks": [
             {"quantity": v.what, "derived": number(v.derived), "measured": number(v.measured), "verdict": v.verdict, "because": v.because}
-            for v in found.verdicts
+            for v in saving.verdicts
         ],
     }
-    if found.interval is not None:
-        i = found.interval
+    if saving.interval is not None:
+        i = saving.interval
         sources = {"every": SAVING_INTERVAL.source, "lost": TIME_LOST.source}
         made["interval"] = {"save": i.save, "failure": i.failure, "every": i.every, "lost": i.lost, "unit": "s", "sources": sources}
     return made

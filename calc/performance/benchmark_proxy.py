@@ -104,11 +104,11 @@ def _attention(name: str, operator: Operator, dtype: str) -> Stand:
     return Stand(what, dtype, {"b": math.prod(batch), "m": queries, "k": width, "n": operator.shape("key")[-2]})
 
 
-def by_bytes(operator: Operator, nbytes: int, known: frozenset[str]) -> Stand:
+def by_bytes(operator: Operator, nbytes: int, calibrated: frozenset[str]) -> Stand:
     """The primitive that moves bytes as an operator does; ``known`` are those that a calibration has."""
     name, sizes = base(operator.name), {"bytes": nbytes}
     for candidate in (name, _TIMED_AS.get(name, ""), name.rstrip("_"), _TIMED_AS.get(name.rstrip("_"), "")):
-        if candidate in known:
+        if candidate in calibrated:
             return Stand(candidate, _dtype(operator), sizes)
     return Stand(IN_PLACE if operator.mutates else OUT_OF_PLACE, _dtype(operator), sizes, exact=False)
 

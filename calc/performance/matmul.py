@@ -59,11 +59,11 @@ class Products:
 def sizes_for(device: str, m: int | None, k: int | None, n: int | None) -> tuple[int, int, int]:
     """The lecture's sizes, a 32nd of each on a CPU; each may be given."""
     scale = 1 if device.startswith("cuda") else SMALLER
-    found = tuple(given if given is not None else whole // scale for given, whole in zip((m, k, n), LECTURE, strict=True))
-    for name, size in zip("mkn", found, strict=True):
+    sizes = tuple(given if given is not None else whole // scale for given, whole in zip((m, k, n), LECTURE, strict=True))
+    for name, size in zip("mkn", sizes, strict=True):
         if not 1 <= size <= _MOST:
             raise BadInputError(f"{name} = {size} is no number of rows or columns here: give 1 to {_MOST:,}")
-    return found[0], found[1], found[2]
+    return sizes[0], sizes[1], sizes[2]
 
 
 def products(
@@ -113,17 +113,17 @@ def row_of(dtype: str, times: Times, flops: int, ceiling: Ceiling) -> Row:
     return Row(dtype, times, ceiling, share)
 
 
-def document(found: Products) -> dict[str, Any]:
+def document(products: Products) -> dict[str, Any]:
     """The ``"schema": 1`` document of the products, as plain data."""
-    shape = found.shape
+    shape = products.shape
     return {
         "schema": 1,
         "kind": KIND,
-        "command": found.command,
-        **found.machine,
+        "command": products.command,
+        **products.machine,
         "sizes": {"m": shape.m, "k": shape.k, "n": shape.n},
         "flops": number(shape.flops),
-        "clock": found.clock,
-        "conditions": {"after": dict(found.conditions)},
-        "rows": [row.to_json(shape.flops) for row in found.rows],
+        "clock": products.clock,
+        "conditions": {"after": dict(products.conditions)},
+        "rows": [row.to_json(shape.flops) for row in products.rows],
     }

@@ -44,13 +44,13 @@ class Expected:
     because: str = ""
 
     def off(self, measured: Fraction) -> float | None:
-        """How far it lies from what was measured, as a share of the latter."""
+        """The error relative to the measured time."""
         return None if self.seconds is None else self.seconds / float(measured) - 1
 
     def to_json(self, measured: Fraction) -> dict[str, Any]:
         low, high = self.band
-        known = self.seconds is not None
-        band = {"low": low, "high": high} if known else None
+        predicted = self.seconds is not None
+        band = {"low": low, "high": high} if predicted else None
         return {"seconds": self.seconds, "band": band, "off": self.off(measured), "because": self.because or None}
 
 
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to measure beside a model and its sizes.
+    """Options of a measurement.
 
     ``memory`` is how many steps have their memory read, on a CUDA device; ``peak`` in FLOP/s and ``gpu`` say what to compare with, where
     that is not known of the machine; a ``calibration`` of it predicts eager steps, and its highest rate is a peak where none is known;
@@ -118,7 +118,7 @@ class Asked:
 
 
 def absent() -> str:
-    """Why nothing is measured on a CUDA device here; empty where there is one."""
+    """Why no CUDA device is measured; empty if there is one."""
     from calc.measure.cuda_memory import require_cuda
 
     try:
@@ -128,7 +128,7 @@ def absent() -> str:
     return ""
 
 
-def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> Measured:
+def measured(spec: Spec, cases: Sequence[Sizes], options: Options, request: Asked) -> Measured:
     """Steps of ``spec`` at each of ``cases``. The module is built once, for the first: the others may differ in what only inputs
     depend on. Memory is read before anything is timed, so that no instrument's own memory is in it."""
     from calc.measure.cuda_memory import empty, require_cuda
@@ -136,32 +136,32 @@ def measured(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked)
     from calc.measure.room import require_room
     from calc.measure.training import training
 
-    if asked.on_cuda:
+    if request.on_cuda:
         require_cuda()
         empty()
     else:
         require_room(spec, spec.sizes(cases[0]), options.trains)
-    facts = machine(asked.device)
-    _require_same_machine(asked.calibration, facts)
-    derivations = _derivations(spec, cases, options, asked)
+    facts = machine(request.device)
+    _require_same_machine(request.calibration, facts)
+    derivations = _derivations(spec, cases, options, request)
     before: Sequence[Predicted] = ()
-    if asked.reads_memory:
-        before = asked.before or [predicted(derivation(), _capability(facts), asked.progress) for derivation in derivations]
-    work = asked.work or [work_from(derivation) for derivation in derivations]
-    forecast = [_expected(spec, case, options, asked) for case in cases]
-    with training(spec, spec.sizes(cases[0]), options, asked.device) as run:
-        asked.progress(f"running on {facts['device']['name']}")
-        memory = _memory(run, cases, before, asked) or [None] * len(cases)
-        times = list(_times(run, cases, work, facts, asked))
-        fits = _fits(run, cases[-1], derivations[-1](), facts, asked) if asked.fit and asked.on_cuda else (None, None, None)
-    found = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
-    runs = tuple(Run(time.measured.sizes, time, read, expected) for time, read, expected in found)
+    if request.reads_memory:
+        before = request.before or [predicted(derivation(), _capability(facts), request.progress) for derivation in derivations]
+    work = request.work or [work_from(derivation) for derivation in derivations]
+    forecast = [_expected(spec, case, options, request) for case in cases]
+    with training(spec, spec.sizes(cases[0]), options, request.device) as run:
+        request.progress(f"running on {facts['device']['name']}")
+        memory = _memory(run, cases, before, request) or [None] * len(cases)
+        times = list(_times(run, cases, work, facts, request))
+        fits = _fits(run, cases[-1], derivations[-1](), facts, request) if request.fit and request.on_cuda else (None, None, None)
+    rows = zip(times, memory, forecast, strict=False)  # fewer times, where it was enough
+    runs = tuple(Run(time.measured.sizes, time, read, expected) for time, read, expected in rows)
     return Measured(spec.name, spec.source, options.to_json(), facts, runs, *fits)
 
 
-def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, asked: Asked) -> list[Callable[[], Derivation]]:
-    """Each made when it is first asked for, and once."""
-    return [cache(partial(derive, spec, case, options=options, progress=asked.progress)) for case in cases]
+def _derivations(spec: Spec, cases: Sequence[Sizes], options: Options, request: Asked) -> list[Callable[[], Derivation]]:
+    """One function per case that derives it on the first call and caches the result."""
+    return [cache(partial(derive, spec, case, options=options, progress=request.progress)) for case in cases]
 
 
 def _require_same_machine(calibration: Calibration | None, facts: Mapping[str, Any]) -> None:
@@ -178,17 +178,17 @@ def _device_of(machine: Mapping[str, Any]) -> str:
     return f"{device['name']} with {device['threads']} threads" if device.get("threads") else str(device["name"])
 
 
-def _expected(spec: Spec, case: Sizes, options: Options, asked: Asked) -> Expected | None:
-    """What the calibration says of an eager step."""
-    if asked.calibration is None:
+def _expected(spec: Spec, case: Sizes, options: Options, request: Asked) -> Expected | None:
+    """The time of an eager step that the calibration predicts."""
+    if request.calibration is None:
         return None
-    if asked.how.compiled:
+    if request.how.compiled:
         return Expected(None, because="a calibration is of eager steps")
     try:
-        found = predict(step_work(spec, case, options=options, progress=asked.progress).works, asked.calibration)
+        prediction = predict(step_work(spec, case, options=options, progress=request.progress).works, request.calibration)
     except NapkinError as error:
         return Expected(None, because=str(error))
-    return Expected(found.seconds, found.band)
+    return Expected(prediction.seconds, prediction.band)
 
 
 def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
@@ -196,59 +196,62 @@ def _capability(facts: Mapping[str, Any]) -> tuple[int, int]:
     return major, minor
 
 
-def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted], asked: Asked) -> list[Memory | None]:
+def _memory(run: Training, cases: Sequence[Sizes], expected: Sequence[Predicted], request: Asked) -> list[Memory | None]:
     """The allocator's peaks at each size; the very first step of the module is read too, and stands with the first."""
     from calc.measure.cuda_memory import fed, memory_of, stepped
 
     if not expected:
         return []
-    first, found = stepped(run, asked.device), []
+    first, memories = stepped(run, request.device), []
     for i, (case, before) in enumerate(zip(cases, expected, strict=True)):
-        read = memory_of(fed(run, run.spec.sizes(case)), repetitions=asked.memory)
-        found.append(Memory(before, replace(read, first=None if i else first)))
-    return [*found]
+        read = memory_of(fed(run, run.spec.sizes(case)), repetitions=request.memory)
+        memories.append(Memory(before, replace(read, first=None if i else first)))
+    return [*memories]
 
 
-def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], asked: Asked) -> Iterator[TimedStep]:
-    """Each size in turn, until it is enough; one is timed in any case."""
+def _times(run: Training, cases: Sequence[Sizes], work: Sequence[Work], facts: Mapping[str, Any], request: Asked) -> Iterator[TimedStep]:
+    """The time at each size, until the time limit; at least one."""
     from calc.measure.cuda_memory import fed
 
     for i, (case, does) in enumerate(zip(cases, work, strict=True)):
-        if i and asked.enough():
+        if i and request.enough():
             return
-        yield _timed(fed(run, run.spec.sizes(case)), does, facts, asked)
+        yield _timed(fed(run, run.spec.sizes(case)), does, facts, request)
 
 
-def _timed(run: Training, work: Work, facts: Mapping[str, Any], asked: Asked) -> TimedStep:
+def _timed(run: Training, work: Work, facts: Mapping[str, Any], request: Asked) -> TimedStep:
     from calc.measure.step_time import time_of_steps
 
-    asked.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
-    found = time_of_steps(run, asked.how)
-    seen = {} if asked.calibration is None else {RATES[dtype]: rate for dtype, rate in asked.calibration.peaks().items() if dtype in RATES}
-    ceiling = ceiling_of(found.product_format, facts, gpu=asked.gpu, peak=asked.peak, seen=seen)
-    executed = as_compiled(work) if found.compiled else work
-    return timed_step(found, executed, throughput_of(run.sizes, run.batches), ceiling)
+    request.progress(f"timing {', '.join(f'{name}={run.sizes[name]}' for name in ('B', 'T') if name in run.sizes) or 'steps'}")
+    timing = time_of_steps(run, request.how)
+    rates = {} if request.calibration is None else request.calibration.peaks()
+    seen = {RATES[dtype]: rate for dtype, rate in rates.items() if dtype in RATES}
+    ceiling = ceiling_of(timing.product_format, facts, gpu=request.gpu, peak=request.peak, seen=seen)
+    executed = as_compiled(work) if timing.compiled else work
+    return timed_step(timing, executed, throughput_of(run.sizes, run.batches), ceiling)
 
 
-def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], asked: Asked) -> tuple[Fits, int | None, int]:
+def _fits(run: Training, case: Sizes, derivation: Derivation, facts: Mapping[str, Any], request: Asked) -> tuple[Fits, int | None, int]:
     """The largest B that runs, the one that was expected to, and the bytes that there were for it."""
     from calc.measure.cuda_memory import room as free_room
 
-    room = free_room(asked.device)
-    most = largest_expected(derivation, room, _capability(facts), asked.progress)
-    return fitting(run, run.spec.sizes(case), most or 1, asked.progress), most, room
+    room = free_room(request.device)
+    most = largest_expected(derivation, room, _capability(facts), request.progress)
+    return fitting(run, run.spec.sizes(case), most or 1, request.progress), most, room
 
 
-def document(found: Measured) -> dict[str, Any]:
+def document(measurement: Measured) -> dict[str, Any]:
     """The ``"schema": 1`` document of a measurement, as plain data."""
-    fits = None if found.fits is None else {**found.fits.to_json(), "predicted": found.expected, "room": number(found.room)}
+    fits = None
+    if measurement.fits is not None:
+        fits = {**measurement.fits.to_json(), "predicted": measurement.expected, "room": number(measurement.room)}
     return {
         "schema": 1,
         "kind": KIND,
-        "model": {"name": found.model, "source": found.source},
-        "options": dict(found.options),
-        "command": found.command,
-        **found.machine,
-        "runs": [run.to_json() for run in found.runs],
+        "model": {"name": measurement.model, "source": measurement.source},
+        "options": dict(measurement.options),
+        "command": measurement.command,
+        **measurement.machine,
+        "runs": [run.to_json() for run in measurement.runs],
         "fits": fits,
     }

@@ -1,4 +1,4 @@
-"""What a measured time means: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
+"""Evaluates a measured time: throughput, and the shares of the device's peak that the step reached (MFU and HFU).
 
 The FLOPs are those of the derivation, the time is that of a real run, the peak is published or given; each comes with where it is
 from. Only matrix products count, since peaks are of them: model FLOPs are those that forward and backward need, hardware FLOPs all
@@ -50,7 +50,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How much one step gets done: so many tokens or samples."""
+    """The number of tokens or samples of one step."""
 
     amount: int
     unit: str
@@ -58,7 +58,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """A measured step with what follows from its time."""
+    """A measured step with throughput, MFU and HFU."""
 
     measured: StepTime
     work: Work
@@ -85,7 +85,7 @@ class TimedStep:
 
     def to_json(self) -> dict[str, Any]:
         work = {"model": number(self.work.model), "hardware": number(self.work.hardware), "because": self.work.because or None}
-        shares = {name: None if found is None else float(found.value) for name, found in (("mfu", self.mfu), ("hfu", self.hfu))}
+        shares = {name: None if ratio is None else float(ratio.value) for name, ratio in (("mfu", self.mfu), ("hfu", self.hfu))}
         return {
             "measured": self.measured.to_json(),
             "throughput": {"amount": self.throughput.amount, "unit": self.throughput.unit, "per_second": float(self.per_second)},
@@ -109,17 +109,17 @@ def _share(flops: int | None, seconds: Fraction, ceiling: Ceiling) -> Reckoning 
 
 
 def work_of(derivation: Derivation) -> Work:
-    """The products of a step as it was derived."""
+    """The matmul FLOPs of a derived step."""
     trains = derivation.options.get("mode", "train") == "train"
     names = ("forward.matmul", "backward.matmul", "backward.recompute", "optimizer.matmul") if trains else ("forward.matmul",)
-    found = {name: derivation.quantities.get(f"flops.{name}") for name in names}
-    for name, quantity in found.items():
+    flops = {name: derivation.quantities.get(f"flops.{name}") for name in names}
+    for name, quantity in flops.items():
         if quantity is None or quantity.value is None:
             return Work(None, None, f"flops.{name} is unknown" if quantity is None else quantity.unknown)
-    values = {name: int(quantity.value) for name, quantity in found.items() if quantity is not None and quantity.value is not None}
-    again, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
+    values = {name: int(quantity.value) for name, quantity in flops.items() if quantity is not None and quantity.value is not None}
+    recomputed, optimizer = values.pop("backward.recompute", 0), values.pop("optimizer.matmul", 0)
     executed = sum(values.values())
-    return Work(executed - again, executed + optimizer)
+    return Work(executed - recomputed, executed + optimizer)
 
 
 def as_compiled(work: Work) -> Work:
@@ -154,13 +154,13 @@ def ceiling_of(
     if peak is not None:
         return Ceiling(dtype, peak, "as asked")
     device = machine["device"]
-    found = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
-    if found is None and seen and dtype in seen:
+    entry = accelerator(gpu) if gpu is not None else of_device(str(device["name"]))
+    if entry is None and seen and dtype in seen:
         return Ceiling(dtype, seen[dtype], "the highest rate of a product in the calibration")
-    if found is None:
+    if entry is None:
         what = "this processor" if device["kind"] == "cpu" else f"a device that its driver calls {device['name']}"
         return Ceiling(dtype, None, because=f"no peak is published here for {what}: give its FLOP/s in {dtype} with --peak")
     try:
-        return Ceiling(dtype, found.peak(dtype), found.source, found)
+        return Ceiling(dtype, entry.peak(dtype), entry.source, entry)
     except BadInputError as error:
-        return Ceiling(dtype, None, device=found, because=str(error))
+        return Ceiling(dtype, None, device=entry, because=str(error))

@@ -75,8 +75,8 @@ class Prediction:
     @cached_property
     def phases(self) -> Mapping[str, float]:
         """Seconds of each phase that the step has."""
-        found = {phase: sum(row.total for row in self.rows if row.phase == phase) for phase in PHASES}
-        return {phase: seconds for phase, seconds in found.items() if seconds}
+        totals = {phase: sum(row.total for row in self.rows if row.phase == phase) for phase in PHASES}
+        return {phase: seconds for phase, seconds in totals.items() if seconds}
 
     @cached_property
     def error(self) -> float:
@@ -94,11 +94,11 @@ class Prediction:
     @cached_property
     def stand_ins(self) -> Mapping[str, float]:
         """Operators that no primitive stands for exactly, with their share of the time, the largest first."""
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for row in self.rows:
             if not row.exact:
-                found[row.name] = found.get(row.name, 0.0) + row.total / self.seconds
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+                shares[row.name] = shares.get(row.name, 0.0) + row.total / self.seconds
+        return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
 def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
@@ -116,11 +116,11 @@ def predict(works: Sequence[Work], calibration: Calibration) -> Prediction:
 
 def _most_flops(products: Sequence[Work]) -> str:
     """The dtype in which most FLOPs of products are done; empty where there are none."""
-    found: dict[str, int] = {}
+    flops: dict[str, int] = {}
     for work in products:
         dtype = as_product(work.operator, work.matmul).dtype
-        found[dtype] = found.get(dtype, 0) + work.times * work.matmul
-    return max(found, key=lambda dtype: found[dtype], default="")
+        flops[dtype] = flops.get(dtype, 0) + work.times * work.matmul
+    return max(flops, key=lambda dtype: flops[dtype], default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _timed(work: Work, tables: Tables, recorded: bool, cold: int) -> _Both:
         rate, error = tables.rate(stand)
         seconds = max(work.matmul / rate, tables.streamed(work.moved), tables.once(LAUNCH)) + tables.uncached(cold)
     else:
-        stand = by_bytes(work.operator, work.moved, tables.known)
+        stand = by_bytes(work.operator, work.moved, tables.calibrated)
         seconds, error = tables.seconds(stand, cold / work.moved)
     return _Both(_row(work, stand.what, stand.exact, seconds + tables.first_touch(work), error), tables.once(LAUNCH) + extra, extra)
 
@@ -172,14 +172,14 @@ class Tables:
 
     def __init__(self, calibration: Calibration) -> None:
         self._points = calibration.by_what
-        self.known = frozenset(what for what, _ in self._points)
+        self.calibrated = frozenset(what for what, _ in self._points)
         self._bandwidth = float(calibration.bandwidth())
         self._errors: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     # -- what the program takes ---------------------------------------------------------------------------------------
 
     def once(self, what: str) -> float:
-        """Seconds of an overhead."""
+        """Seconds of one overhead of the program."""
         return float(self._of(what, _FLOAT)[0].seconds)
 
     def recording(self, phase: str) -> float:
@@ -256,7 +256,7 @@ class Tables:
 
     def rate(self, stand: Stand) -> tuple[float, float]:
         """FLOP/s of a product, with their error. What is not calibrated in a dtype goes by float32's rate."""
-        points = self._of(stand.what if stand.what in self.known else PRODUCT, stand.dtype)
+        points = self._of(stand.what if stand.what in self.calibrated else PRODUCT, stand.dtype)
         return self._interpolated(points, stand.sizes), self.error_of(points[0].what, stand.sizes, points)
 
     def _interpolated(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
@@ -294,22 +294,22 @@ class Tables:
             return [(0.0, 0.0)]
         ends = () if points[0].flops else {min(p.bytes for p in points), max(p.bytes for p in points)}
         read = self._interpolated if points[0].flops else self._by_bytes
-        found = []
+        misses = []
         for i, point in enumerate(points):
             others = [p for j, p in enumerate(points) if j != i]
             true = float(point.rate if point.flops else point.seconds)
             error = 0.0 if point.bytes in ends else abs(read(others, point.sizes) / true - 1)
-            found.append((error, _nearest(others, point.sizes)[0][1]))
-        return found
+            misses.append((error, _nearest(others, point.sizes)[0][1]))
+        return misses
 
     def _by_bytes(self, points: Sequence[Point], sizes: Mapping[str, int]) -> float:
         return self._by_size(points, sizes["bytes"])
 
     def _of(self, what: str, dtype: str) -> Sequence[Point]:
-        found = self._points.get((what, dtype)) or self._points.get((what, _FLOAT))
-        if not found:
+        points = self._points.get((what, dtype)) or self._points.get((what, _FLOAT))
+        if not points:
             raise BadInputError(f"the calibration has no {what}, which this step needs: calibrate the machine again")
-        return found
+        return points
 
 
 def _nearest(points: Sequence[Point], sizes: Mapping[str, int]) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""Recorded measurements of training steps: read, examined, and found again for a model with its options and sizes.
+"""Recorded measurements of training steps: read, validated, and matched to a model with its options and sizes.
 
 A record says what was measured, where and when; it stands for that machine and those sizes and for no others. Whatever a record
 says that follows from its own repetitions is computed again. Importing this module does not import torch.
@@ -89,12 +89,12 @@ class Evidence:
 
 def evidence_for(model: str, source: str, options: Mapping[str, str], sizes: Mapping[str, int], records: Iterable[Record]) -> Evidence:
     """The runs of ``records`` that are of this very step, newest first, and those that are of this model in another step."""
-    found: dict[bool, list[tuple[Record, RecordedRun]]] = {True: [], False: []}
+    runs: dict[bool, list[tuple[Record, RecordedRun]]] = {True: [], False: []}
     for record in sorted(records, key=lambda r: r.date, reverse=True):
         if (record.model, record.source) == (model, source):
             for run in record.runs:
-                found[dict(record.options) == dict(options) and _same(run.sizes, sizes)].append((record, run))
-    return Evidence(tuple(found[True]), tuple(found[False]))
+                runs[dict(record.options) == dict(options) and _same(run.sizes, sizes)].append((record, run))
+    return Evidence(tuple(runs[True]), tuple(runs[False]))
 
 
 def _same(recorded: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
@@ -173,13 +173,13 @@ def _run(run: _Entry) -> RecordedRun:
 
 def _times(entry: _Entry) -> Times:
     """Repetitions, of which the median that is written beside them must be the median."""
-    found = Times(entry.list_of_integers("nanoseconds"), entry.integer("calls"), entry.list_of_integers("warm_up", empty=True))
+    times = Times(entry.list_of_integers("nanoseconds"), entry.integer("calls"), entry.list_of_integers("warm_up", empty=True))
     written = entry.entry("seconds").positive("median")
-    if abs(written - found.seconds) * 10**9 > found.seconds:
+    if abs(written - times.seconds) * 10**9 > times.seconds:
         raise EvidenceError(
-            f"{entry.file}: {entry.place}: the median is written as {float(written):g} s, and is {float(found.seconds):g} s"
+            f"{entry.file}: {entry.place}: the median is written as {float(written):g} s, and is {float(times.seconds):g} s"
         )
-    return found
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ class _Entry:
         return _Entry(self.file, self._name(key), self._of(key, dict, "an object"))
 
     def entries(self, key: str) -> list[_Entry]:
-        found = self._of(key, list, "a list")
-        return [_Entry(self.file, f"{self._name(key)}[{i}]", part) for i, part in enumerate(found)]
+        parts = self._of(key, list, "a list")
+        return [_Entry(self.file, f"{self._name(key)}[{i}]", part) for i, part in enumerate(parts)]
 
     def named(self) -> list[tuple[str, _Entry]]:
         return [(name, self.entry(name)) for name in self.data]
@@ -221,10 +221,10 @@ class _Entry:
         return {name: self.integer(name) for name in self.data}
 
     def list_of_integers(self, key: str, empty: bool = False) -> tuple[int, ...]:
-        found = self._of(key, list, "a list")
-        if not found and not empty:
+        values = self._of(key, list, "a list")
+        if not values and not empty:
             raise EvidenceError(f"{self.file}: {self._name(key)} is empty")
-        return tuple(self._positive_integer(f"{self._name(key)}[{i}]", value) for i, value in enumerate(found))
+        return tuple(self._positive_integer(f"{self._name(key)}[{i}]", value) for i, value in enumerate(values))
 
     def positive(self, key: str) -> Fraction:
         value = self._of(key, (int, float), "a number above 0")
@@ -234,14 +234,14 @@ class _Entry:
 
     def date(self, key: str) -> datetime.datetime:
         try:
-            found = datetime.datetime.fromisoformat(self.text(key))
+            moment = datetime.datetime.fromisoformat(self.text(key))
         except ValueError:
             raise EvidenceError(
                 f"{self.file}: {self._name(key)} must be a date and time with its zone, as 2026-01-31T12:00:00+00:00"
             ) from None
-        if found.tzinfo is None:
+        if moment.tzinfo is None:
             raise EvidenceError(f"{self.file}: {self._name(key)} has no time zone")
-        return found
+        return moment
 
     def _positive_integer(self, name: str, value: Any) -> int:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 40:

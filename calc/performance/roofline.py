@@ -37,7 +37,7 @@ _VECTOR = "fp32"
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that a device does: FLOP/s of products by format, of other arithmetic, bytes/s, seconds a launch.
+    """The peak rates of a device: FLOP/s of products by format, of other arithmetic, bytes/s, seconds a launch.
 
     ``vector`` is ``None`` where no rate is published: arithmetic that makes no product then takes no time of its own.
     ``override`` is the format at whose rate all products run, e.g. tf32 for products of float32 tensors.
@@ -49,8 +49,8 @@ class Ceiling:
 
     @property
     def vector(self) -> Fraction | None:
-        found = self.device.peaks.get(_VECTOR)
-        return None if found is None else found.dense
+        peak = self.device.peaks.get(_VECTOR)
+        return None if peak is None else peak.dense
 
     def format_of(self, operator: Operator) -> str:
         """The name of the rate at which an operator's products run."""
@@ -89,7 +89,7 @@ class Row:
 
     @property
     def total(self) -> Fraction:
-        """Seconds of all of them."""
+        """Seconds of all rows."""
         return self.times * self.seconds
 
     @property
@@ -100,7 +100,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What rows add up to. ``bounds`` are the seconds of the operators that each bound holds for."""
+    """The sums of rows. ``bounds`` are the seconds of the operators that each bound holds for."""
 
     flops: int
     bytes: int
@@ -136,10 +136,10 @@ class Roofline:
 
     def by_site(self) -> tuple[tuple[str, Sums], ...]:
         """Forward and backward of each site together, and the optimizer as one; the longest first."""
-        found: dict[str, list[Row]] = {}
+        rows_of: dict[str, list[Row]] = {}
         for row in self.rows:
-            found.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
-        return tuple(sorted(((site, sums(rows)) for site, rows in found.items()), key=lambda pair: -pair[1].seconds))
+            rows_of.setdefault("(optimizer)" if row.phase == "optimizer" else row.site or "(top level)", []).append(row)
+        return tuple(sorted(((site, sums(rows)) for site, rows in rows_of.items()), key=lambda pair: -pair[1].seconds))
 
 
 def roofline(works: Sequence[Work], ceiling: Ceiling, *, fused: bool = False) -> Roofline:
@@ -169,7 +169,7 @@ def product_dtype(operator: Operator) -> str:
 
 
 def sums(rows: Iterable[Row]) -> Sums:
-    """Rows added up, each as often as it runs."""
+    """The sums of rows, each weighted by its count."""
     flops, nbytes, launches, seconds = 0, 0, 0, Fraction(0)
     bounds = dict.fromkeys(BOUNDS, Fraction(0))
     for row in rows:

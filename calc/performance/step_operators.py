@@ -39,13 +39,13 @@ def step_work(
     options = options or Options()
     graph = pipeline.graph_at(spec, sizes, options, cache=cache, progress=progress)
     values = resolve(graph, sizes or {})
-    found = operators(graph).in_force(values)
+    works = operators(graph).in_force(values)
     try:
-        return StepWork(values, found, found.at_all(values))
+        return StepWork(values, works, works.at_all(values))
     except UnlikeTurnsError:
         progress("recording the step at these sizes")
     from calc.trace import again
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
     record = again(derivation.spec, derivation.held, derivation.sizes, {}, options)
-    return StepWork(values, found, of_record(graph, record))
+    return StepWork(values, works, of_record(graph, record))

@@ -94,7 +94,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: the step that is done, and what is known so far. ``mfu`` is none without a peak."""
+    """The progress of a run: the last step, and its metrics. ``mfu`` is none without a peak."""
 
     done: Done
     of: int
@@ -105,7 +105,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is over. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
+    """A finished run. ``begun_at`` is the number of steps that a checkpoint had done already; losses are of all steps."""
 
     demo: Demo
     sizes: Mapping[str, int]
@@ -155,7 +155,7 @@ class Run:
 
 def _account(verdict: Verdict) -> dict[str, Any]:
     flops = {f"flops.{phase}.matmul": number(value) for phase, value in verdict.account.flops.items()}
-    wrong = {name: {"derived": number(derived), "measured": number(found)} for name, (derived, found) in verdict.wrong.items()}
+    wrong = {name: {"derived": number(derived), "measured": number(measured)} for name, (derived, measured) in verdict.wrong.items()}
     unread = verdict.account.because or None
     return {"step": verdict.step, **flops, "memory.peak": number(verdict.account.peak), "wrong": wrong, "because": unread}
 
@@ -169,8 +169,8 @@ def expected_of(derivation: Derivation) -> dict[str, int]:
 def judged(step: int, account: Account, expected: Mapping[str, int]) -> Verdict:
     """An account beside what was derived: equal integers, or named with both."""
     peak = "memory.peak.first_step" if step == 1 else "memory.peak"
-    found = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
-    wrong = {name: (expected[name], value) for name, value in found.items() if value is not None and value != expected[name]}
+    measured = {**{f"flops.{phase}.matmul": value for phase, value in account.flops.items()}, peak: account.peak}
+    wrong = {name: (expected[name], value) for name, value in measured.items() if value is not None and value != expected[name]}
     return Verdict(step, account, wrong)
 
 

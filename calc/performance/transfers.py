@@ -69,7 +69,7 @@ def batch_bytes(batch: Number, length: Number) -> Reckoning:
 def measured(
     nbytes: int, batch: int, length: int, device: str, repeat: Repeat, because: str = "", progress: Callable[[str], None] = lambda _: None
 ) -> Transfers:
-    """Every way that this machine has. Without a device what needs one is not measured, ``because`` there is none."""
+    """Every kind of copy on this machine. Without a device, copies to it are listed as unmeasured, with the reason."""
     from calc.measure import copies
     from calc.measure.machine import machine
     from calc.measure.room import available_bytes
@@ -90,10 +90,10 @@ def measured(
         if because:
             yield copies.Unmeasured("copies to a device, and beside compute", because)
 
-    found = tuple(all_copies())
+    measurements = tuple(all_copies())
     overlapped = copies.beside_compute(nbytes, device, repeat) if device.startswith("cuda") else None
-    copied = tuple(one for one in found if isinstance(one, copies.Copied))
-    unmeasured = tuple(one for one in found if isinstance(one, copies.Unmeasured))
+    copied = tuple(one for one in measurements if isinstance(one, copies.Copied))
+    unmeasured = tuple(one for one in measurements if isinstance(one, copies.Unmeasured))
     return Transfers(machine(device), HostWatch().name, copied, overlapped, unmeasured)
 
 
@@ -110,17 +110,17 @@ def bandwidth(copied: Copied) -> Fraction:
     return copied.nbytes / copied.times.seconds
 
 
-def document(found: Transfers) -> dict[str, Any]:
+def document(transfers: Transfers) -> dict[str, Any]:
     """The ``"schema": 1`` document of the transfers, as plain data."""
     return {
         "schema": 1,
         "kind": KIND,
-        "command": found.command,
-        **found.machine,
-        "clock": found.clock,
-        "copies": [_copy(copied) for copied in found.copies],
-        "beside_compute": None if found.beside is None else _beside(found.beside),
-        "unmeasured": [{"name": one.name, "because": one.because} for one in found.unmeasured],
+        "command": transfers.command,
+        **transfers.machine,
+        "clock": transfers.clock,
+        "copies": [_copy(copied) for copied in transfers.copies],
+        "beside_compute": None if transfers.beside is None else _beside(transfers.beside),
+        "unmeasured": [{"name": one.name, "because": one.because} for one in transfers.unmeasured],
     }
 
 
@@ -130,8 +130,8 @@ def _copy(copied: Copied) -> dict[str, Any]:
     return {**made, "times": copied.times.to_json(), "returned": returned}
 
 
-def _beside(found: Beside) -> dict[str, Any]:
-    expected = beside(found.copy.seconds, found.compute.seconds)
-    measured = {"copy": found.copy, "compute": found.compute, "one_after_the_other": found.after, "at_the_same_time": found.beside}
+def _beside(overlap: Beside) -> dict[str, Any]:
+    expected = beside(overlap.copy.seconds, overlap.compute.seconds)
+    measured = {"copy": overlap.copy, "compute": overlap.compute, "one_after_the_other": overlap.after, "at_the_same_time": overlap.beside}
     predicted = {"one_after_the_other": float(expected["a"]), "at_the_same_time": float(expected["o"])}
     return {**{name: times.to_json() for name, times in measured.items()}, "predicted_seconds": predicted}

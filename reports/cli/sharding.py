@@ -27,7 +27,7 @@ def shard(words: Sequence[str], as_json: bool) -> None:
     optimizer, attention.
     Other letters are sizes of the model; a decoder by its letters also takes gated, bias, tied, dropout = yes or no.
     """
-    from calc.capacity.sharding.asking import shard as asked
+    from calc.capacity.sharding.request import shard as asked
 
     name, given = _read(words)
     with talk() as say:
@@ -57,7 +57,7 @@ def layout(words: Sequence[str], as_json: bool) -> None:
 
     Words of a layout hold the search to them; the other words are those of napkin shard. fewer=yes also tries fewer devices.
     """
-    from calc.capacity.sharding.asking import best
+    from calc.capacity.sharding.request import best
 
     name, given = _read(words)
     with talk() as say:

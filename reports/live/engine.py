@@ -173,7 +173,7 @@ class Engine:
         return place
 
     def _ask(self, question: str, given: Mapping[str, str], work: Work) -> Named:
-        from calc.capacity.questions.asking import answered
+        from calc.capacity.questions.equation_solver import answered
         from calc.capacity.questions.registry import question as known
         from calc.pipeline.precomputed import names
 

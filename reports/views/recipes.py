@@ -43,7 +43,7 @@ def show(found: Recipes, out: Console) -> None:
     out.print(Text.assemble((visible(found.model), "bold"), f", {found.optimizer}: {visible(sizes)}"))
     out.print()
     out.print(_table(found))
-    for recipe in found.found:
+    for recipe in found.recipes:
         out.print()
         out.print(Text(f"{recipe.precision}: {integer(recipe.bytes)} bytes for {integer(recipe.parameters)} parameters", style="bold"))
         for term in recipe.terms:
@@ -60,7 +60,7 @@ def _table(found: Recipes) -> Table:
     stages = () if found.devices is None else tuple(f"Stage {stage} on {found.devices}" for stage in (1, 2, 3))
     for heading in (*_HEADS.values(), "Together", "Bytes left over", *stages):
         table.add_column(heading, justify="right")
-    for recipe in found.found:
+    for recipe in found.recipes:
         shares = (_short(share) for share in found.sharded(recipe))
         table.add_row(recipe.precision, *_parts(recipe), integer(recipe.whole), integer(recipe.rest), *shares)
     return table
@@ -77,7 +77,7 @@ def _short(share: Fraction) -> str:
 
 def _show_stated(found: Recipes, out: Console) -> None:
     out.print(Text("Stated, not run:", style="bold"))
-    out.print(Text(visible(f"  {_eight(found.eight_bit, found.found[0].parameters)} [{SOURCE}]"), style="dim"))
+    out.print(Text(visible(f"  {_eight(found.eight_bit, found.recipes[0].parameters)} [{SOURCE}]"), style="dim"))
     for recipe in found.stated:
         parts = " + ".join(f"{part.per_parameter} {part.what}" for part in recipe.parts)
         out.print(Text(visible(f"  {recipe.name}: {recipe.total} = {parts}; {recipe.error} [{recipe.source}]"), style="dim"))

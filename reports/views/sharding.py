@@ -13,7 +13,7 @@ from rich.text import Text
 from calc.capacity.sharding.account import UNSURE, Account, Stage
 from calc.capacity.sharding.layout import SEQUENCE
 from calc.capacity.sharding.memory import KINDS, WORDS
-from calc.capacity.sharding.search import Found, parts_of_step
+from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.symbolic.worked import Given, Line
 from calc.units import Unit
 from reports.typeset.escape import visible
@@ -54,7 +54,7 @@ def show(found: Account, out: Console) -> None:
         out.print(Text(f"  {condition.expr}: {condition.because}", style="dim"))
 
 
-def show_search(found: Found, out: Console) -> None:
+def show_search(found: Ranking, out: Console) -> None:
     """The winner with its reason, the front, the runners-up, then the winner in full."""
     out.print(
         Text(f"{integer(found.counted)} layouts are valid, {integer(found.fitting)} of them fit. The fastest of those:", style="bold")

@@ -11,7 +11,7 @@ import pytest
 
 import calc
 from calc.capacity.questions import ask, models
-from calc.capacity.questions.filling import filled
+from calc.capacity.questions.memory_solver import filled
 from calc.derive.result import Derivation
 from calc.errors import BadInputError, DimensionError
 

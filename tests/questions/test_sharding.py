@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from calc.capacity.questions import ask, laid
+from calc.capacity.questions import ask, layout_solver
 from calc.capacity.sharding import Account, Layout, account, decoder, machine_of, state_of
-from calc.capacity.sharding.asking import shard
+from calc.capacity.sharding.request import shard
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator
 from reports.cli import napkin
@@ -263,8 +263,8 @@ def test_what_a_model_cannot_have_is_refused(given: dict[str, Any], said: str) -
 @pytest.mark.slow
 def test_a_planted_error_in_the_search_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank too few: its memory is more than was given."""
-    right = laid.Laid._least
-    monkeypatch.setattr(laid.Laid, "_least", lambda self, *given: (right(self, *given)[0] - 1, right(self, *given)[1]))
+    right = layout_solver.LayoutSolver._least
+    monkeypatch.setattr(layout_solver.LayoutSolver, "_least", lambda self, *given: (right(self, *given)[0] - 1, right(self, *given)[1]))
     found = ask("sharding", model="gpt2", T=64, memory=8 * 10**8, zero=3, solve="data")
 
     assert found.bound is not None

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 import calc
-from calc.capacity.sharding.asking import best, shard
+from calc.capacity.sharding.request import best, shard
 from calc.symbolic.exact import evaluate_text
 from reports.cli import napkin
 
@@ -198,7 +198,7 @@ def test_layouts_by_letters_need_neither_torch_nor_sympy() -> None:
     """Nor does the search, which needs numpy."""
     code = (
         "import sys; sys.modules.update({'torch': None, 'sympy': None});"
-        "from calc.capacity.sharding.asking import best, shard; words = dict(w.split('=') for w in sys.argv[1:]);"
+        "from calc.capacity.sharding.request import best, shard; words = dict(w.split('=') for w in sys.argv[1:]);"
         "shard(None, {**words, 'data': '2'}, print); best(None, {**words, 'devices': '4', 'batch': '8', 'gpu': 'h100-sxm'}, lambda _: None)"
     )
     done = subprocess.run([sys.executable, "-c", code, *DECODER], capture_output=True, text=True, check=False)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calc.capacity.sharding import Layout, Model, State, account, decoder, layout_of, machine_of, state_of
 from calc.capacity.sharding.account import by_axis
-from calc.capacity.sharding.asking import read_model
+from calc.capacity.sharding.request import read_model
 from calc.capacity.sharding.search import parts_of_step
 from calc.errors import BadInputError
 from calc.hardware.accelerators import accelerator

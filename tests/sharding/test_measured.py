@@ -13,7 +13,7 @@ import pytest
 import calc
 from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, parts, state_of
 from calc.capacity.sharding.derived import model_of
-from calc.capacity.sharding.own import own_tensors
+from calc.capacity.sharding.module_tensors import own_tensors
 from calc.measure.sharding import Held, Job, on_fake_ranks, on_processes
 from tests.sharding import jobs
 

@@ -182,7 +182,7 @@ def test_a_choice_that_goes_with_no_ranks_is_what_is_blamed() -> None:
 ])  # fmt: skip
 def test_what_no_search_can_walk_is_refused_before_it_begins(words: dict[str, str], said: str) -> None:
     """The divisors of 10^30 alone would take years."""
-    from calc.capacity.sharding.asking import best
+    from calc.capacity.sharding.request import best
 
     started: list[str] = []
     usual = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "h100-sxm", "batch": "16", "devices": "8"}
@@ -254,7 +254,7 @@ def test_a_planted_error_in_the_arrays_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 def test_devices_of_one_node_need_no_network() -> None:
     """An RTX 4090 has links to its neighbours only: eight of them are laid out, sixteen wait for a network's rate."""
-    from calc.capacity.sharding.asking import best
+    from calc.capacity.sharding.request import best
 
     words = {"L": "6", "d": "64", "h": "4", "f": "256", "V": "503", "T": "240", "gpu": "rtx4090", "batch": "16"}
 
@@ -271,7 +271,7 @@ def test_devices_of_one_node_need_no_network() -> None:
 ])  # fmt: skip
 def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
     """80 bytes and 50 bytes a second are no device's."""
-    from calc.capacity.sharding.asking import shard
+    from calc.capacity.sharding.request import shard
 
     key, _, value = word.partition("=")
     with pytest.raises(BadInputError) as refusal:
@@ -281,7 +281,7 @@ def test_rates_without_their_unit_are_refused(word: str, said: str) -> None:
 
 def test_a_machine_of_a_users_file_is_laid_out_on(tmp_path: Path) -> None:
     """10^12 FLOP/s: 6 FLOP for each weight and token of the products take as long as that."""
-    from calc.capacity.sharding.asking import shard
+    from calc.capacity.sharding.request import shard
 
     entry = (
         "[mine]\nname = 'Mine'\nvendor = 'me'\narchitecture = 'one'\nyear = 2026\nmemory = 96000000000\nbandwidth = 2000000000000\n"

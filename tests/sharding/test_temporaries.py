@@ -10,7 +10,7 @@ import pytest
 import calc
 from calc.capacity.sharding import Account, Layout, Model, account, decoder, machine_of, state_of
 from calc.capacity.sharding.derived import model_of
-from calc.capacity.sharding.own import own_tensors
+from calc.capacity.sharding.module_tensors import own_tensors
 from calc.derive.result import Derivation
 from calc.hardware.accelerators import accelerator
 

@@ -1,11 +1,11 @@
 """Capacity questions: how long, how many, what fits, what it costs, asked for any of their variables. Torch-free and SymPy-free.
 
-A question is data: letters with units, equations in them with reasons, conditions. Asking puts numbers in and goes through the equations,
-forwards as they stand or rearranged. Only a question about a model that no closed form is stored for needs more, and imports it then.
+A question is data: variables with units, equations with reasons, conditions. A solver inserts the numbers and evaluates the
+equations as written or rearranged. Only a question about a model without stored closed forms imports more.
 """
 
 from __future__ import annotations
 
 from calc.capacity.questions.answer import Answer as Answer
-from calc.capacity.questions.asking import answered as answered
-from calc.capacity.questions.asking import ask as ask
+from calc.capacity.questions.equation_solver import answered as answered
+from calc.capacity.questions.equation_solver import ask as ask

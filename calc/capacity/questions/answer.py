@@ -1,4 +1,4 @@
-"""An answer with the way to it, as data, and as the ``"schema": 1`` document."""
+"""An answer with its derivation, as data and as the ``"schema": 1`` document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calc.units import number
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What was put in under ``key``: a number with its unit, or the name of a device, a model, a choice."""
+    """The input under ``key``: a number with its unit, or the name of a device, a model, a choice."""
 
     key: str
     letter: str
@@ -25,7 +25,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A further figure beside the answer."""
+    """An additional result shown with the answer."""
 
     what: str
     value: Fraction
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A whole number was rounded to the side that holds: the limit, what it is there, and one further, where it does not hold."""
+    """The limit of a rounded answer, its value at the answer, and its value one step further, where it is exceeded."""
 
     key: str
     unit: str
@@ -52,7 +52,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Thumb:
-    """The answer by the rule of thumb, where the answer itself is by the model's exact counts."""
+    """The answer by the rule of thumb, shown when the answer itself uses the exact counts of the model."""
 
     rule: str
     value: Fraction
@@ -64,7 +64,7 @@ class Thumb:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``expr`` gives the answer in the letters of ``inputs``; where it was searched for there is none. ``unrounded`` is before rounding.
+    """``expr`` gives the answer in the variables of ``inputs``; None if it was computed by search. ``unrounded`` is before rounding.
 
     ``also`` are figures that belong to the answer, ``beside`` the steps to them that are none of the answer's.
     """
@@ -107,7 +107,7 @@ class Answer:
                 "name": self.key,
                 "letter": self.letter,
                 "expr": self.expr,
-                **({} if self.expr is not None else {"expr_unknown": "found by search: no rearrangement is known"}),
+                **({} if self.expr is not None else {"expr_unknown": "solved by search: no equation can be rearranged for it"}),
                 **valued(self.value, self.exact),
                 **({} if self.unrounded == self.value else {"unrounded": valued(self.unrounded)}),
                 "unit": self.unit,
@@ -126,14 +126,14 @@ class Answer:
 
 
 def valued(value: Fraction, exact: bool = True) -> Mapping[str, Any]:
-    """A value as JSON readers take it, and the fraction that it is, where no root was cut off."""
+    """A value as JSON number, with the exact fraction unless a root was rounded."""
     plain = number(int(value)) if value.denominator == 1 else float(value)
     return {"value": plain, "exact": str(value) if exact else None}
 
 
-def _input(found: Input) -> dict[str, Any]:
-    value = {"value": found.value} if isinstance(found.value, str) else valued(found.value)
-    return {"letter": found.letter or None, **value, "unit": found.unit or None, "meaning": found.meaning, "source": found.source}
+def _input(item: Input) -> dict[str, Any]:
+    value = {"value": item.value} if isinstance(item.value, str) else valued(item.value)
+    return {"letter": item.letter or None, **value, "unit": item.unit or None, "meaning": item.meaning, "source": item.source}
 
 
 def _step(x: Line) -> dict[str, Any]:

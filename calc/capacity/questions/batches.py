@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import BATCH
 from calc.capacity.questions.question import Equation, Letter, Question
+from calc.capacity.questions.variables import BATCH
 
 MCCANDLISH = "McCandlish et al. 2018, An Empirical Model of Large-Batch Training (arXiv 1812.06162; numbers of equations not re-checked)"
 _CRITICAL = Letter("c", "critical-batch", "examples", "critical batch")

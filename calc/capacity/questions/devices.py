@@ -1,4 +1,4 @@
-"""What a device of the catalogue gives a question: its dense peak, memory, bandwidth, link, power and price, each with its source."""
+"""Values that a device of the catalogue supplies: its dense peak, memory, bandwidth, link, power and price, each with its source."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, and which of its rates counts."""
+    """A device, and the number format and sparsity that select its peak."""
 
-    found: Accelerator
+    accelerator: Accelerator
     dtype: str
     said: bool
     sparse: bool
 
     @property
     def rate(self) -> str:
-        """What its rate is called."""
+        """The name of the rate."""
         kind = "peak with 2:4 sparsity" if self.sparse else "dense peak"
-        return f"{kind} of {self.found.name} in {self.dtype}"
+        return f"{kind} of {self.accelerator.name} in {self.dtype}"
 
 
 def device(given: Mapping[str, str]) -> Device | None:
-    """The device that ``gpu`` names, its rate in ``dtype``: dense, in bf16 where nothing is said."""
+    """The device that ``gpu`` names, with its dense peak in ``dtype``, by default bf16."""
     if "gpu" not in given:
         for word in ("sparse", "hardware"):
             if word in given:
@@ -43,46 +43,46 @@ def device(given: Mapping[str, str]) -> Device | None:
         raise BadInputError(
             f"dtype = {given['dtype'][:40]!r}: a format has no sparsity; for the rate with 2:4 sparsity say sparse=yes beside it"
         )
-    found = _named(given["gpu"], given.get("hardware"))
-    return Device(found, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
+    entry = _named(given["gpu"], given.get("hardware"))
+    return Device(entry, given.get("dtype", DEFAULT_DTYPE), "dtype" in given, sparse in _YES)
 
 
 def _named(name: str, file: str | None) -> Accelerator:
-    """The accelerator of that id; one that is only written in other letters, large or small, is named."""
+    """The accelerator of that id; the error suggests one that differs only in case."""
     try:
         return accelerator(name, file)
     except BadInputError:
-        meant = next((known for known in available(file) if known.lower() == name.lower()), "")
+        meant = next((entry for entry in available(file) if entry.lower() == name.lower()), "")
         if meant:
             raise BadInputError(f"unknown accelerator {name[:40]!r}: did you mean {meant!r}?") from None
         raise
 
 
 def of_device(from_: Device, letter: Letter) -> tuple[Fraction, str, str]:
-    """The value that a device has for a letter, what it is, and where it is from."""
-    found = from_.found
+    """The value that a device supplies for a variable, its meaning and its source."""
+    entry = from_.accelerator
     match letter.device:
         case "peak":
-            return found.peak(from_.dtype, sparse=from_.sparse), from_.rate, found.source
+            return entry.peak(from_.dtype, sparse=from_.sparse), from_.rate, entry.source
         case "memory":
-            return Fraction(found.memory), f"memory of {found.name}, a GB as 10^9 bytes", found.source
+            return Fraction(entry.memory), f"memory of {entry.name}, a GB as 10^9 bytes", entry.source
         case "bandwidth":
-            return Fraction(found.bandwidth), f"memory bandwidth of {found.name}", found.source
+            return Fraction(entry.bandwidth), f"memory bandwidth of {entry.name}", entry.source
         case "link":
-            return _there(found.link, found, "link", letter), f"links of {found.name}, per direction, all together", found.source
+            return _there(entry.link, entry, "link", letter), f"links of {entry.name}, per direction, all together", entry.source
         case "power":
-            return _there(found.watts, found, "power", letter), f"power of {found.name}", found.source
+            return _there(entry.watts, entry, "power", letter), f"power of {entry.name}", entry.source
         case "price":
-            if found.price is None:
-                raise BadInputError(f"{found.name} has no price in the catalogue: give {letter.key}=2$/h")
-            value, because = middle(found.price)
-            return value, f"price of {found.name}", because
+            if entry.price is None:
+                raise BadInputError(f"{entry.name} has no price in the catalogue: give {letter.key}=2$/h")
+            value, because = middle(entry.price)
+            return value, f"price of {entry.name}", because
     raise BadInputError(f"a device has no {letter.device}")
 
 
-def _there(value: int | None, found: Accelerator, what: str, letter: Letter) -> Fraction:
+def _there(value: int | None, entry: Accelerator, what: str, letter: Letter) -> Fraction:
     if value is None:
-        raise BadInputError(f"{found.name} has no {what} in the catalogue: give {letter.key}=…")
+        raise BadInputError(f"{entry.name} has no {what} in the catalogue: give {letter.key}=…")
     return Fraction(value)
 
 
@@ -90,22 +90,22 @@ def _there(value: int | None, found: Accelerator, what: str, letter: Letter) -> 
 
 
 def notes(from_: Device, used: set[str]) -> list[str]:
-    """What has to be said of the figures that were ``used`` (of which kind)."""
+    """Notes on the specifications that were ``used``, by kind."""
     said = []
     if "peak" in used and not from_.said:
         said.append(f"no number format was named: the rate is that of dense {from_.dtype} products; another one is dtype=…")
     if "peak" in used and from_.sparse:
         said.append("the rate is one with two of every four weights zero: no dense product reaches it")
-    if "memory" in used and from_.found.memory_reported is not None:
+    if "memory" in used and from_.accelerator.memory_reported is not None:
         said.append(
-            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.found.memory_reported:,} bytes"
-            f" ({from_.found.memory_reported / 2**30:.1f} GiB)"
+            f"memory is the maker's number of GB as 10^9 bytes, a low reading: the driver shows {from_.accelerator.memory_reported:,} bytes"
+            f" ({from_.accelerator.memory_reported / 2**30:.1f} GiB)"
         )
     return said
 
 
 def middle(price: Price) -> tuple[Fraction, str]:
-    """The price that is taken wherever one is needed, the middle of the range in USD an hour, and what must stand beside it."""
+    """The price in USD an hour, the middle of the range, and the caveat to show with it."""
     if price.low == price.high:
         return price.low, price.assumption
     return (price.low + price.high) / 2, f"{price.assumption}; the middle of {_dollars(price.low)} to {_dollars(price.high)} an hour"
@@ -116,13 +116,13 @@ def _dollars(amount: Fraction) -> str:
 
 
 def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Nothing where it is none."""
-    known = (of,) if of is not None else tuple(available().values())
-    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in known):
+    """Why a typed peak cannot be dense in ``dtype``: it is the rate of a device with sparsity. Empty if it is not."""
+    accelerators = (of,) if of is not None else tuple(available().values())
+    if any(dtype in a.peaks and _about(peak, a.peaks[dtype].dense) for a in accelerators):
         return ""
-    sparse = [(name, a) for a in known for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
+    sparse = [(name, a) for a in accelerators for name, rate in a.peaks.items() if _about(peak, rate.sparse)]
     sparse.sort(key=lambda x: x[0].startswith("int"))  # floating-point formats first
-    dense = any(_about(peak, rate.dense) for a in known for rate in a.peaks.values())
+    dense = any(_about(peak, rate.dense) for a in accelerators for rate in a.peaks.values())
     name, one = next((x for x in sparse if x[0] == dtype), ("", None) if dense or not sparse else sparse[0])
     if one is None:
         return ""
@@ -132,16 +132,16 @@ def wrongly_dense(peak: Fraction, dtype: str, of: Accelerator | None) -> str:
 
 
 def other_peak(peak: Fraction, dtype: str, of: Accelerator) -> str:
-    """What is to be said of a typed peak that is not the device's in ``dtype``."""
+    """The note on a typed peak that differs from that of the device in ``dtype``."""
     if dtype not in of.peaks or _about(peak, of.peaks[dtype].dense):
         return ""
     said = f"peak = {_tera(peak)} is not what {of.name} does in {dtype}, {_tera(of.peaks[dtype].dense)} dense"
-    other = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
-    return f"{said}; it is that of {other}: say dtype={other}" if other else f"{said}: what was typed is taken"
+    matching = next((name for name, rate in of.peaks.items() if _about(peak, rate.dense)), "")
+    return f"{said}; it is that of {matching}: say dtype={matching}" if matching else f"{said}: what was typed is taken"
 
 
 def _about(typed: Fraction, published: Fraction | None) -> bool:
-    """The same rate, which some print with a digit less: 989 for 989.5."""
+    """Whether two rates are equal up to a dropped digit: 989 for 989.5."""
     return published is not None and abs(typed - published) * 1000 <= published
 
 
@@ -153,7 +153,7 @@ _EARLY = "the time was taken before the device had finished, or fewer FLOPs ran"
 
 
 def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """What a measured rate above the peak of ``dtype`` means: the formats whose own peak allows it, where the device is known."""
+    """The error for a measured rate above the peak in ``dtype``: the dtypes whose peak allows it, if the device is given."""
     if of is None:
         return (
             f"no device outruns its peak, so the peak is not that of {dtype}, {_EARLY};"
@@ -169,7 +169,7 @@ def above_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
 
 
 def beyond_peak(rate: Fraction, dtype: str, of: Accelerator | None) -> str:
-    """The same of a rate that a plan would need."""
+    """The error for a planned rate above the peak."""
     if of is None:
         return f"{float(rate):.4g} FLOP/s would be needed of each device; take more devices or more time"
     return f"{_cannot(rate, dtype, of)}, whose dense peak is {float(of.peak(dtype)):.4g}; take more devices or more time"

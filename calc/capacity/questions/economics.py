@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
 from calc.capacity.questions.question import Condition, Equation, Letter, Question
 from calc.capacity.questions.training import EXACT, PER_TOKEN
+from calc.capacity.questions.variables import DAYS, DEVICES, FLOPS, KAPLAN, MFU, PARAMETERS, PEAK, SIX_N_D, TOKENS
 
 _HOURS = Letter("H", "gpu-hours", "h", "device hours")
 _PRICE = Letter("p", "price", "USD/h", "price of one device and hour", device="price")

@@ -1,4 +1,4 @@
-"""What was put into a question, sorted: letters, choices, a device, a model, and the letter to solve for."""
+"""The inputs of a question by kind: variables, choices, a device, a model, and the variable to solve for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEAST = {
 
 @dataclass(slots=True)
 class Given:
-    """Everything by kind. ``sizes`` are dimensions of the model, by name."""
+    """Inputs by kind. ``sizes`` are dimensions of the model, by name."""
 
     letters: dict[str, Read] = field(default_factory=dict)
     choices: dict[str, str] = field(default_factory=dict)
@@ -40,47 +40,47 @@ class Given:
 
 
 def sort(question: Question, typed: Mapping[str, Typed]) -> Given:
-    """Each value to the letter, choice or source that its key names. What is twice given, or unknown, is refused."""
-    found = Given()
+    """The inputs by kind. Refuses duplicate and unknown keys."""
+    given = Given()
     names = {name: letter for letter in question.letters for name in letter.names}
     model_given = question.of_model and "model" in typed
     for written, value in typed.items():
         key = written.replace("_", "-")
         if key in names:
-            _letter(found, names[key], key, value)
+            _letter(given, names[key], key, value)
         elif key in (c.key for c in question.choices):
-            found.choices[key] = _chosen(question, key, str(value))
+            given.choices[key] = _chosen(question, key, str(value))
         elif key in DEVICE_KEYS and question.of_device:
-            found.device[key] = str(value)
+            given.device[key] = str(value)
         elif key == "model" and question.of_model:
-            found.model = str(value)
+            given.model = str(value)
         elif key == "solve":
-            found.solve = _solved_for(question, names, str(value))
+            given.solve = _solved_for(question, names, str(value))
         elif model_given:
-            _size_or_key(found, question, written, value)
+            _size_or_key(given, question, written, value)
         else:
             raise BadInputError(_unknown(question, key))
-    if not found.solve and question.answer in found.letters:
+    if not given.solve and question.answer in given.letters:
         key = question.letter(question.answer).key
         raise BadInputError(
             f"{key} is what {question.name} answers: with {key}=… say what to solve for, e.g. solve={question.letters[0].key}"
         )
-    if found.solve in found.letters:
-        key = question.letter(found.solve).key
+    if given.solve in given.letters:
+        key = question.letter(given.solve).key
         raise BadInputError(f"{key} is given and asked for: leave out {key}=…, or solve for another")
-    return found
+    return given
 
 
-def _letter(found: Given, letter: Letter, key: str, value: Typed) -> None:
-    if letter.letter in found.letters:
+def _letter(given: Given, letter: Letter, key: str, value: Typed) -> None:
+    if letter.letter in given.letters:
         raise BadInputError(f"{letter.key} is given twice, as {' and '.join(letter.names)} mean the same")
     got = read(key, value, letter.unit, whole=bool(letter.whole))
     require_unit(letter.device, key, value, got, letter.unit)
-    found.letters[letter.letter] = got
+    given.letters[letter.letter] = got
 
 
 def require_unit(what: str, key: str, typed: Typed, got: Read, unit: str) -> None:
-    """Refuses a number of ``what`` a device has that no device has: its unit was left out. A fraction is none that was typed."""
+    """Refuse a value too small for any device: its unit was left out. ``what`` names the specification."""
     least, why = _LEAST.get(what, (0, ""))
     if got.value < least and not (got.suffix and what != "memory") and not isinstance(typed, Fraction):
         raise BadInputError(f"{key} = {typed} is {float(got.value):g} {unit}, {why}")
@@ -100,26 +100,26 @@ def _solved_for(question: Question, names: Mapping[str, Letter], value: str) -> 
     return names[value].letter
 
 
-def _size_or_key(found: Given, question: Question, written: str, value: Typed) -> None:
-    """A size of the model; what is none, as it has a unit, may be a key that is written wrong."""
+def _size_or_key(given: Given, question: Question, written: str, value: Typed) -> None:
+    """Add a size of the model; a value with a unit is a misspelled key."""
     key = written.replace("_", "-")
     of_layout = question.laid and key in WORDS_OF_LAYOUT
     try:
-        _size(found, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
+        _size(given, key if of_layout else _WORDS_OF_SIZES.get(key, written), value)
     except BadInputError:
         if nearest(key, keys_of(question)):
             raise BadInputError(_unknown(question, key)) from None
         raise
 
 
-def _size(found: Given, name: str, value: Typed) -> None:
-    if name in found.sizes:
+def _size(given: Given, name: str, value: Typed) -> None:
+    if name in given.sizes:
         raise BadInputError(f"{name} is given twice, by two names for it: give it once")
-    found.sizes[name] = int(read(name, value, "elements", whole=True).value)
+    given.sizes[name] = int(read(name, value, "elements", whole=True).value)
 
 
 def keys_of(question: Question) -> tuple[str, ...]:
-    """Every key that a question takes, but solve and the sizes of a model."""
+    """Every key of a question except solve and the sizes of a model."""
     keys = [letter.key for letter in question.letters] + [c.key for c in question.choices]
     keys += DEVICE_KEYS if question.of_device else ()
     keys += ["model"] if question.of_model else []
@@ -133,15 +133,15 @@ def _unknown(question: Question, key: str) -> str:
 
 
 def nearest(word: str, keys: Iterable[str]) -> str:
-    """The key that was likely meant; nothing where none is near."""
+    """The closest key; empty if none is close."""
     import difflib
 
-    known, word = list(keys), word.replace("_", "-").lower()
-    if _OTHER_WORDS.get(word) in known:
+    candidates, word = list(keys), word.replace("_", "-").lower()
+    if _OTHER_WORDS.get(word) in candidates:
         return _OTHER_WORDS[word]
-    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+    return next(iter(difflib.get_close_matches(word, candidates, n=1)), "")
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    near = nearest(word, known)
+def _near(word: str, candidates: Iterable[str]) -> str:
+    near = nearest(word, candidates)
     return f"did you mean {near!r}, or " if near else ""

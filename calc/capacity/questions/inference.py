@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Row
-from calc.capacity.questions.letters import (
+from calc.capacity.questions.memory import WEIGHT_BYTES
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.capacity.questions.variables import (
     BANDWIDTH,
     BATCH,
     HEAD_WIDTH,
@@ -21,8 +23,6 @@ from calc.capacity.questions.letters import (
     PEAK,
     SEQUENCE,
 )
-from calc.capacity.questions.memory import WEIGHT_BYTES
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import Model

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import (
+from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.variables import (
     BANDWIDTH,
     DEVICES,
     HEAD_WIDTH,
@@ -18,7 +19,6 @@ from calc.capacity.questions.letters import (
     SEQUENCE,
     WIDTH,
 )
-from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
 
 _FEED_FORWARD = Letter("f", "feed-forward", "elements", "feed-forward width")
 _MATRICES = Letter("a", "flops-of-matrices", "FLOP", "forward FLOPs of one token in products with weights", model="forward_linear")

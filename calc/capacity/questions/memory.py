@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Row
-from calc.capacity.questions.letters import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question, Values
+from calc.capacity.questions.variables import BATCH, HEADS, LAYERS, MEMORY, ONE_DEVICE, PARAMETERS, SEQUENCE, VOCABULARY, WIDTH
 from calc.options import KNOWN
 
 if TYPE_CHECKING:
@@ -59,17 +59,17 @@ PRECISION = Choice(
 
 
 def _values_kept(state: str) -> int | None:
-    """How many values of its item size an optimizer keeps for each parameter, where that hangs on no shape."""
-    found = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
-    if found is None:
+    """Values that an optimizer keeps for each parameter; None if that depends on shapes."""
+    match = re.fullmatch(r"(?:(\d+)\*)?s\*n(?: \+ \d+)?|0", state)
+    if match is None:
         return None
-    return 0 if state == "0" else int(found[1] or 1)
+    return 0 if state == "0" else int(match[1] or 1)
 
 
 def _offered(name: str) -> bool:
-    """Whether the state of an optimizer is so many values a parameter, of whichever parameter."""
-    known = KNOWN[name]
-    return not known.vectors and not known.about and _values_kept(known.state) is not None
+    """Whether the state of an optimizer is a constant number of values per parameter."""
+    rule = KNOWN[name]
+    return not rule.vectors and not rule.about and _values_kept(rule.state) is not None
 
 
 def _kept(name: str) -> Equation:
@@ -158,7 +158,7 @@ WEIGHT_BYTES = {
 
 
 def _room(values: Values, _: Model | None) -> Sequence[Row]:
-    """The largest model in each way of using or training it."""
+    """Rows of the largest model for each precision of inference and training."""
     memory = values["A"]
     rows = [
         Row(f"use, weights in {name}", Fraction(int(memory / _number(text))), "parameters", words)

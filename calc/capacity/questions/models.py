@@ -1,6 +1,6 @@
-"""What a model gives a question: its own parameters, FLOPs, cache and peak of memory, exactly, from closed forms.
+"""Exact values that a model supplies to a question, from closed forms: parameters, FLOPs, cache and peak memory.
 
-Stored ones where there are any, which needs neither torch nor SymPy; else the model is derived now.
+Stored closed forms need neither torch nor SymPy; without them the model is derived.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LENGTH = 128  # of the shortest sequence at which a closed form is looked at, t
 
 @dataclass(slots=True)
 class Model:
-    """Closed forms of ``name`` for ``options``, evaluated at ``sizes`` and changes of them; the rest is as the model has it."""
+    """Closed forms of ``name`` for ``options``, evaluated at ``sizes``; other dimensions keep the defaults of the model."""
 
     name: str
     sizes: Mapping[str, int]
@@ -53,7 +53,7 @@ class Model:
         return "closed form, stored" if self._form is not None else "closed form, derived now"
 
     def at(self, quantity: str, **changed: int) -> int:
-        """The exact integer of one quantity. Sizes that the model cannot have are refused."""
+        """The exact integer value of one quantity. Raises BadInputError at invalid sizes."""
         sizes = {**self.sizes, **changed}
         if self._form is not None and self._form.covers(sizes):
             return int(self._form.quantity(quantity).at(**sizes))
@@ -71,7 +71,7 @@ class Model:
         return value, peak.candidates[0].expr, "from the closed form of memory.peak"
 
     def all_sizes(self, **changed: int) -> dict[str, int]:
-        """Every dimension, those of the model that nobody set too."""
+        """The value of every dimension, defaults included."""
         sizes = {**self.sizes, **changed}
         if self._form is not None:
             return dict(self._form.sizes(sizes))
@@ -88,11 +88,11 @@ class Model:
 
     @property
     def _own(self) -> Mapping[str, DimRecord | Dim]:
-        """Its dimensions, without deriving it."""
+        """Dimensions of the model, without deriving it."""
         return {d.name: d for d in self._form.dims} if self._form is not None else self.spec.dimensions
 
     def require_sizes(self, keys: Iterable[str], question: str) -> None:
-        """Refuses sizes that the model cannot have. One that is none of its dimensions may have been meant as one of the ``keys``."""
+        """Refuse invalid sizes; the error suggests one of ``keys`` for an unknown dimension."""
         for name in self.sizes:
             near = nearest(name, keys)
             if name not in self._own and near:
@@ -103,21 +103,21 @@ class Model:
             self.spec.sizes(self.sizes)
 
     def bound(self, name: str) -> tuple[str, int] | None:
-        """What a dimension is at most, as it is written and as a number; none where nothing bounds it."""
+        """The upper bound of a dimension, as text and as a number; None if unbounded."""
         text = self._own[name].at_most if name in self._own else None
         return None if text is None else (text, int(evaluate(text, self.all_sizes())))
 
     def dimension(self, name: str) -> Any:
-        """A dimension as the record has it: its value, what it is a multiple of, what bounds it."""
+        """A dimension of the trace: its value, divisor and bound."""
         dims = self._form.dims if self._form is not None else self._derivation.dims
-        found = next((d for d in dims if d.name == name), None)
-        if found is None:
+        dimension = next((d for d in dims if d.name == name), None)
+        if dimension is None:
             raise BadInputError(f"{self.name[:40]} has no dimension {name}: it has {', '.join(d.name for d in dims)}")
-        return found
+        return dimension
 
     @property
     def _derivation(self) -> Derivation:
-        """The derivation at the sizes asked for, which knows the step at any others."""
+        """The derivation at ``sizes``."""
         if self._derived is None:
             from calc.options import made
             from calc.pipeline.pipeline import derive
@@ -128,7 +128,7 @@ class Model:
     # -- what questions ask for ------------------------------------------------------------------------------------------------------
 
     def gives(self, what: str) -> tuple[Fraction, str, str]:
-        """The value of one of ``_GIVEN``, what it is, and where it is from."""
+        """The value of one of ``_GIVEN``, its meaning and its source."""
         value, meaning = _GIVEN[what](self)
         return value, meaning, f"{self.name}: {_SOURCES.get(what, self.source)}"
 
@@ -145,10 +145,10 @@ class Model:
         return Fraction(self.at("parameters")), "parameters"
 
     def state(self) -> tuple[Fraction, str]:
-        """Weights, gradients, optimizer state, and fp32 copies where the recipe has them."""
+        """Bytes of weights, gradients, optimizer state and fp32 copies, with the meaning."""
         copies = ("master_weights.bytes",) if (self.options or {}).get("precision") == MASTER else ()
-        found = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
-        return Fraction(found), "weights, gradients, copies and optimizer state of its own step"
+        nbytes = sum(self.at(name) for name in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", *copies))
+        return Fraction(nbytes), "weights, gradients, copies and optimizer state of its own step"
 
     def step_peak(self) -> tuple[Fraction, str]:
         sizes = self.all_sizes()
@@ -165,7 +165,7 @@ class Model:
         return Fraction(self._flops(_FORWARD), sizes.get("B", 1)), f"FLOPs of the forward of one sequence {self._at(sizes)}"
 
     def by_length(self, signed: tuple[tuple[int, str], ...]) -> tuple[Fraction, Fraction]:
-        """a and b of a·T + b·T² for one sequence, from two lengths, and right at two more."""
+        """a and b of a·T + b·T² for one sequence, fitted at two lengths and checked at two more."""
         if "T" not in self.all_sizes():
             raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T")
         t = _LENGTH
@@ -181,7 +181,7 @@ class Model:
 
     @property
     def in_use(self) -> InUse:
-        """The model in inference mode, recorded once."""
+        """The model traced in inference mode."""
         if self._in_use is None:
             from calc.capacity.questions.weights import in_use
 
@@ -192,31 +192,31 @@ class Model:
         return Fraction(self.in_use.weights(self.format).kept), f"bytes of its weights, matrices in {self.format}"
 
     def weights_read(self) -> tuple[Fraction, str]:
-        """For one token, which is the least for any number of them."""
+        """Bytes of weights read for one token, the lower bound for any number of tokens."""
         if "T" not in self._own:
             raise BadInputError(f"{self.name[:40]} reads no sequence: it has no dimension T, so it generates no tokens")
-        found = self.in_use.weights(self.format)
-        parts = " and ".join(str(share) for share in sorted({place.share for place in found.partial}))
+        weights = self.in_use.weights(self.format)
+        parts = " and ".join(str(share) for share in sorted({place.share for place in weights.partial}))
         experts = f"{parts} of the experts', and " if parts else ""
-        return found.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
+        return weights.read(), f"bytes of weights that one token reads: {experts}no tables that are only looked up"
 
     def token_flops(self) -> tuple[Fraction, str]:
         return Fraction(self.in_use.flops), "FLOPs of the forward of one token, without those before it"
 
     def cache_values(self) -> tuple[Fraction, str]:
-        """From the model's own kinds of layers; a run at small sizes has to keep the same."""
+        """Cached values per token, from the layers of the model; a run at small sizes must keep the same number."""
         from calc.memory.inference import kept
 
         spec = self.spec
         one, more = (spec.sizes({**self.sizes, "B": 1, "T": length}) for length in (1, 2))
         self.progress("running the model to see what every layer keeps of a token")
-        found, unknown, _ = kept(spec, one, "fp8")
-        again, _, _ = kept(spec, more, "fp8")
-        if found is None or again is None:
+        of_one, unknown, _ = kept(spec, one, "fp8")
+        of_two, _, _ = kept(spec, more, "fp8")
+        if of_one is None or of_two is None:
             raise BadInputError(f"{self.name[:40]}: {unknown}")
-        if again.value != 2 * found.value:
+        if of_two.value != 2 * of_one.value:
             raise BadInputError(f"{self.name[:40]} does not keep the same of every token: napkin inference {self.name[:40]} counts it")
-        return Fraction(found.value), "values kept of each token"
+        return Fraction(of_one.value), "values kept of each token"
 
 
 def _of(index: int, signed: tuple[tuple[int, str], ...], meaning: str) -> Callable[[Model], tuple[Fraction, str]]:

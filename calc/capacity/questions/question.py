@@ -1,7 +1,7 @@
-"""What a question is: letters with their units, equations with their reasons, choices, conditions and notes. Data only.
+"""The data of a question: variables with units, equations with reasons, choices, conditions and notes.
 
-An equation may be gone through in either direction, so one system answers for any of its letters; several questions share a system
-and differ in the letter that they ask for.
+Equations are solved in either direction, so one system answers for any of its variables; several questions share a system
+and differ in the variable that they solve for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """``letter`` = ``expr``, because of one reason."""
+    """``letter`` = ``expr``, with the reason why it holds."""
 
     letter: str
     expr: str
@@ -72,7 +72,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What has to be true of the values, or else what is said: a refusal, or a flag beside the answer."""
+    """A relation that the values must satisfy, and the error or the flag if they do not."""
 
     holds: str
     otherwise: str
@@ -81,7 +81,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``answer`` is the letter that is asked for. ``limit`` is what bounds a rounded answer where it is asked for as it stands.
+    """``answer`` is the variable it solves for by default. ``limit`` bounds a rounded answer.
 
     ``with_model`` replaces the equations of its letters where a model is given: exact counts in place of a rule of thumb.
     ``fills``: with a model, the peak of its own step is put in the place of the equations; ``laid``: its account of a layout. ``table``
@@ -106,12 +106,12 @@ class Question:
     table: Callable[[Values, Model | None], Sequence[Row]] | None = None
 
     def letter(self, name: str) -> Letter:
-        """The letter of that name."""
+        """The variable of that name."""
         return next(x for x in self.letters if x.letter == name)
 
     @property
     def of_model(self) -> bool:
-        """Whether a model can stand for some of its letters."""
+        """Whether a model can supply some of its variables."""
         return any(x.model for x in self.letters)
 
     @property

@@ -50,5 +50,5 @@ def all_questions() -> tuple[Question, ...]:
 
 
 def _of(family: str) -> tuple[Question, ...]:
-    found: tuple[Question, ...] = importlib.import_module(f"calc.capacity.questions.{family}").QUESTIONS
-    return found
+    questions: tuple[Question, ...] = importlib.import_module(f"calc.capacity.questions.{family}").QUESTIONS
+    return questions

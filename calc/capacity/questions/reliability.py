@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calc.capacity.questions.letters import ONE_DEVICE
 from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.variables import ONE_DEVICE
 
 _SAVE = Letter("s", "save", "s", "time to write a checkpoint")
 _OF_ONE = Letter("f", "device-mtbf", "h", "mean time between failures of one device")

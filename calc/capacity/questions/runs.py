@@ -10,9 +10,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from calc.capacity.questions.answer import Row
-from calc.capacity.questions.letters import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
 from calc.capacity.questions.question import Equation, Letter, Question, Values
 from calc.capacity.questions.training import EXACT, PER_TOKEN
+from calc.capacity.questions.variables import FLOPS, KAPLAN, PARAMETERS, SIX_N_D, TOKENS
 
 if TYPE_CHECKING:
     from calc.capacity.questions.models import Model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import FLOPS, PARAMETERS, SIX_N_D, TOKENS
 from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.variables import FLOPS, PARAMETERS, SIX_N_D, TOKENS
 
 HOFFMANN = "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models (arXiv 2203.15556)"
 _FIT = "loss = 1.69 + 406.4/N^0.34 + 410.7/D^0.28, fitted in approach 3"

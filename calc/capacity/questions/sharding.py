@@ -1,16 +1,16 @@
 """A training step on several devices: state on each, bytes that each sends, time on its links, the bubble of a pipeline.
 
 By a number of parameters, or by letters, with even division and what is outside of the layers left out; a model that is named is laid out
-exactly (``calc.capacity.questions.laid``), by the account that ``napkin shard`` shows in full.
+exactly (``calc.capacity.questions.layout_solver``), by the account that ``napkin shard`` shows in full.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
 from calc.capacity.questions.memory import OPTIMIZER, PARTS, PRECISION
 from calc.capacity.questions.question import Choice, Condition, Equation, Letter, Question
+from calc.capacity.questions.variables import HEAD_WIDTH, KV_HEADS, LAYERS, MEMORY, PARAMETERS, SEQUENCE, WIDTH
 
 ZERO = "Rajbhandari et al. 2020, ZeRO (arXiv 1910.02054), sections 5 and 7"
 SHOEYBI = "Shoeybi et al. 2019, Megatron-LM (arXiv 1909.08053), section 3"

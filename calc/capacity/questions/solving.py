@@ -1,6 +1,6 @@
-"""From what is given to what is wanted: equations gone through forwards or rearranged, and a certified search where neither will do.
+"""Solves a system of equations for one variable: by evaluation, by rearrangement, else by a certified search.
 
-Every value that was found by rearranging is put back into the equation as it stood; what does not come out again is not taken.
+Every value from a rearrangement is substituted into the original equation and dropped if it does not satisfy it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LARGEST = 10**60
 
 @dataclass(slots=True)
 class System:
-    """Equations and what is known so far. ``rounded`` are letters whose value was cut off at a root; ``steps`` has each step as it
-    was taken, with the equation as it stands in the question."""
+    """Equations and the values so far. ``rounded`` are variables with a rounded root; ``steps`` pairs each evaluated step
+    with the equation of the question."""
 
     equations: tuple[Equation, ...]
     values: dict[str, Fraction]
@@ -31,11 +31,11 @@ class System:
     rounded: set[str]
 
     @classmethod
-    def of(cls, equations: Iterable[Equation], known: Mapping[str, Fraction]) -> System:
-        return cls(tuple(equations), dict(known), [], set())
+    def of(cls, equations: Iterable[Equation], values: Mapping[str, Fraction]) -> System:
+        return cls(tuple(equations), dict(values), [], set())
 
     def reach(self, wanted: str) -> bool:
-        """Go through equations with one unknown letter until ``wanted`` is known, or none is left."""
+        """Solve equations with one unknown until ``wanted`` has a value or none is left."""
         waiting = list(self.equations)
         while wanted not in self.values:
             ready = next((e for e in waiting if self._step(e)), None)
@@ -57,7 +57,7 @@ class System:
         return any(self._take(x, expr, equation, because) for expr in isolated(equation.expr, x, equation.letter))
 
     def _take(self, letter: str, expr: str, equation: Equation, because: str) -> bool:
-        """The value of ``letter``, if it is positive and the equation holds with it."""
+        """Store the value of ``letter`` if it is positive and satisfies the equation."""
         at = Evaluation(self.values)
         try:
             value = at.of(parsed(expr))
@@ -72,11 +72,11 @@ class System:
         return True
 
     def _holds(self, equation: Equation, letter: str, value: Fraction) -> bool:
-        again = Evaluation({**self.values, letter: value}).of(parsed(equation.expr))
-        return same(again, self.values[equation.letter])
+        computed = Evaluation({**self.values, letter: value}).of(parsed(equation.expr))
+        return same(computed, self.values[equation.letter])
 
     def through(self, wanted: str) -> bool:
-        """Equations put into one another until ``wanted`` is the only unknown of one whose value is known, and that rearranged."""
+        """Substitute equations until ``wanted`` is the only unknown of one with a value, and rearrange that."""
         for equation in self.equations:
             if equation.letter in self.values:
                 whole = self._inlined(equation, wanted)
@@ -88,32 +88,32 @@ class System:
 
     def _inlined(self, equation: Equation, wanted: str) -> Equation:
         tree = parsed(equation.expr)
-        for other in reversed(self.equations):
-            if other.letter not in self.values and other.letter not in (wanted, equation.letter):
-                tree = substituted(tree, {other.letter: parsed(other.expr)})
+        for inner in reversed(self.equations):
+            if inner.letter not in self.values and inner.letter not in (wanted, equation.letter):
+                tree = substituted(tree, {inner.letter: parsed(inner.expr)})
         return Equation(equation.letter, written(tree), equation.because)
 
     def lines(self, wanted: Iterable[str], meanings: Mapping[str, tuple[str, str]]) -> tuple[Line, ...]:
-        """The steps that ``wanted`` letters rest on, with unit and meaning of each letter."""
-        needed, kept = set(wanted), []
+        """The steps on which the ``wanted`` variables depend, with unit and meaning of each."""
+        needed, steps = set(wanted), []
         for equation, _ in reversed(self.steps):
             if equation.letter in needed:
                 needed |= letters_of(equation.expr)
-                kept.append(equation)
+                steps.append(equation)
         return tuple(
             Line(e.letter, e.expr, *meanings[e.letter], e.because, self.values[e.letter], e.letter not in self.rounded)
-            for e in reversed(kept)
+            for e in reversed(steps)
         )
 
 
 def same(a: Fraction, b: Fraction) -> bool:
-    """Equal, up to the digits at which roots are cut off."""
+    """Whether two numbers are equal up to the precision of roots."""
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b))
 
 
-def value_of(equations: Sequence[Equation], known: Mapping[str, Fraction], wanted: str) -> Fraction | None:
-    """The value of ``wanted``, if forward steps and rearrangements lead to it."""
-    system = System.of(equations, known)
+def value_of(equations: Sequence[Equation], values: Mapping[str, Fraction], wanted: str) -> Fraction | None:
+    """The value of ``wanted`` by evaluation and rearrangement; None if that does not determine it."""
+    system = System.of(equations, values)
     return system.values[wanted] if system.reach(wanted) or system.through(wanted) else None
 
 
@@ -129,7 +129,7 @@ def to_safe_side(value: Fraction, side: str) -> tuple[int, bool]:
 
 
 def divisors(number: int) -> list[int]:
-    """Of a whole number, from 1 on."""
+    """The divisors of a whole number, ascending."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return sorted({1, *low, *(number // n for n in low)})
 
@@ -141,8 +141,8 @@ Goal = Callable[[Fraction], Fraction | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """``value`` satisfies the goal, and ``beyond`` does not any more; ``at`` are the goal's values at both."""
+class Crossing:
+    """``value`` satisfies the goal, ``beyond`` does not; ``at`` are the values of the goal at both."""
 
     value: Fraction
     beyond: Fraction
@@ -151,19 +151,19 @@ class Found:
 
 def searched(
     equations: Sequence[Equation],
-    known: Mapping[str, Fraction],
+    values: Mapping[str, Fraction],
     wanted: str,
     goal: str,
     whole: str,
     allowed: Callable[[Mapping[str, Fraction]], bool] = lambda _: True,
-) -> Found | None:
-    """``wanted`` by bisection, where ``goal`` moves one way as it grows. Nothing where the goal is not met in between.
+) -> Crossing | None:
+    """``wanted`` by bisection, for a monotonic ``goal``; None if the goal is not crossed.
 
-    A whole number is the last (or, rounded up, the first) that keeps to the goal; another number is found to 128 bits. Only where
-    the values are ``allowed`` does an equation mean anything.
+    A whole number is the last (or, rounded up, the first) that satisfies the goal; another number has 128 bits. Equations
+    hold only where the values are ``allowed``.
     """
-    limit = known[goal]
-    others = {name: value for name, value in known.items() if name != goal}
+    limit = values[goal]
+    others = {name: value for name, value in values.items() if name != goal}
 
     def at(x: Fraction) -> Fraction | None:
         system = System.of(equations, {**others, wanted: x})
@@ -176,7 +176,7 @@ def searched(
             return None
     high = 2 * low
     if first == limit and (last := at(high)) is not None:
-        return Found(low, high, (first, last))
+        return Crossing(low, high, (first, last))
     while (last := at(high)) is not None and (first <= limit) == (last <= limit) and last != limit:
         low, high = high, 2 * high
         if high > _LARGEST:
@@ -184,8 +184,8 @@ def searched(
     return None if last is None else _bisected(at, low, high, limit, last > first, whole)
 
 
-def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Found | None:
-    """Between ``low`` and ``high``, on different sides of the limit."""
+def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: bool, whole: str) -> Crossing | None:
+    """The crossing between ``low`` and ``high``, which lie on different sides of the limit."""
 
     def below(x: Fraction) -> bool:
         value = at(x)
@@ -201,4 +201,4 @@ def _bisected(at: Goal, low: Fraction, high: Fraction, limit: Fraction, grows: b
     if whole == "up" and at(low) != limit:
         low, high = high, low
     here, there = at(low), at(high)
-    return None if here is None or there is None else Found(low, high, (here, there))
+    return None if here is None or there is None else Crossing(low, high, (here, there))

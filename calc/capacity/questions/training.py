@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import (  # fmt: skip
+from calc.capacity.questions.question import Choice, Equation, Letter, Question
+from calc.capacity.questions.variables import (  # fmt: skip
     BATCH,
     DAYS,
     DEVICES,
@@ -19,7 +20,6 @@ from calc.capacity.questions.letters import (  # fmt: skip
     SIX_N_D,
     TOKENS,
 )
-from calc.capacity.questions.question import Choice, Equation, Letter, Question
 
 PER_TOKEN = Letter("c", "flops-per-token", "FLOP", "model FLOPs of one token, forward and backward", model="flops_per_token")
 EXACT = Equation("C", "c*D", "the model's own matrix products, forward and backward, without recomputation, for every token")

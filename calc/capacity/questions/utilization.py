@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calc.capacity.questions.letters import BATCH, HEAD_WIDTH, HEADS, LAYERS, MFU, ONE_DEVICE, PARAMETERS, PEAK, SEQUENCE, VOCABULARY, WIDTH
 from calc.capacity.questions.question import Choice, Equation, Letter, Question
 from calc.capacity.questions.training import PER_TOKEN
+from calc.capacity.questions.variables import (
+    BATCH,
+    HEAD_WIDTH,
+    HEADS,
+    LAYERS,
+    MFU,
+    ONE_DEVICE,
+    PARAMETERS,
+    PEAK,
+    SEQUENCE,
+    VOCABULARY,
+    WIDTH,
+)
 
 _WORK = Letter("F", "flops", "FLOP", "FLOPs done")
 _SECONDS = Letter("s", "seconds", "s", "time")

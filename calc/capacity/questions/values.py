@@ -36,7 +36,7 @@ def dimension(unit: str) -> tuple[str, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A positive number in the unit of its letter, and the suffix that it was typed with."""
+    """A positive number in the unit of its variable, and the typed suffix."""
 
     value: Fraction
     suffix: str = ""
@@ -46,17 +46,17 @@ _NUMBER = re.compile(r"(?P<sign>[+-]?)\$?(?P<number>\d[\d_]*(?:\.\d*)?|\.\d+)(?:
 
 
 def read(name: str, typed: Typed, unit: str, *, whole: bool = False) -> Read:
-    """What was typed for ``name``, in ``unit``. Refused where it is no positive number, or its unit is unknown or another's."""
-    found = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
-    if found.value <= 0:
+    """The typed value of ``name`` in ``unit``. Raises BadInputError if it is not positive or its unit is unknown or wrong."""
+    number = _read(name, typed if isinstance(typed, str) else _text(name, typed), unit)
+    if number.value <= 0:
         raise BadInputError(f"{name} = {_clip(typed)} must be more than 0")
-    if not Fraction(1, 10**_LARGEST_EXPONENT) <= found.value <= 10**_LARGEST_EXPONENT:
+    if not Fraction(1, 10**_LARGEST_EXPONENT) <= number.value <= 10**_LARGEST_EXPONENT:
         raise BadInputError(f"{name} = {_clip(typed)} is out of reach: numbers here are {_RANGE}")
-    if unit == "share" and found.value > 1:
-        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(found)}")
-    if whole and found.value.denominator != 1:
+    if unit == "share" and number.value > 1:
+        raise BadInputError(f"{name} = {_clip(typed)} is more than the whole: {_meant(number)}")
+    if whole and number.value.denominator != 1:
         raise BadInputError(f"{name} = {_clip(typed)} is no whole number of {unit}")
-    return found
+    return number
 
 
 def _meant(typed: Read) -> str:
@@ -78,19 +78,19 @@ def _read(name: str, text: str, unit: str) -> Read:
     text = text.strip()
     if len(text) > _LONGEST:
         raise BadInputError(f"{name} = {_clip(text)} is too long for a number")
-    found = _NUMBER.match(text)
-    if found is None:
+    match = _NUMBER.match(text)
+    if match is None:
         raise BadInputError(f"{name} = {_clip(text)} is no number: write it as 70e9, 15T, 80GB, 30days, 50% or 3.35TB/s")
-    exponent = found["exponent"] or "0"
+    exponent = match["exponent"] or "0"
     if len(exponent.lstrip("+-").lstrip("0")) > 2 or abs(int(exponent)) > _LARGEST_EXPONENT:
         raise BadInputError(f"{name} = {_clip(text)} has too large an exponent: numbers here are {_RANGE}")
-    value = Fraction(found["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
-    if found["below"]:
-        value = _divided(name, text, value, int(found["below"]))
-    suffix = text[found.end() :].strip()
+    value = Fraction(match["number"].replace("_", "").rstrip(".") or "0") * Fraction(10) ** int(exponent)
+    if match["below"]:
+        value = _divided(name, text, value, int(match["below"]))
+    suffix = text[match.end() :].strip()
     if text.lstrip("+-").startswith("$"):  # $5M is 5M$, and $2/h is 2$/h
         suffix = f"{suffix}$" if suffix.isalpha() else f"${suffix}"
-    value = -value if found["sign"] == "-" else value
+    value = -value if match["sign"] == "-" else value
     return Read(value * _factor(name, text, suffix, unit, value), suffix)
 
 
@@ -101,27 +101,27 @@ def _divided(name: str, text: str, value: Fraction, below: int) -> Fraction:
 
 
 def _factor(name: str, text: str, suffix: str, unit: str, value: Fraction) -> Fraction:
-    """What one of ``suffix`` is in ``unit``."""
+    """The factor from ``suffix`` to ``unit``."""
     kind, size = dimension(unit)
     if not suffix or suffix == unit:
         return Fraction(1)
-    known = _SUFFIXES[kind]
-    if suffix in known:
-        return known[suffix] / size
+    suffixes = _SUFFIXES[kind]
+    if suffix in suffixes:
+        return suffixes[suffix] / size
     if kind == "bandwidth" and suffix in _SUFFIXES["memory"]:
         raise BadInputError(f"{name} = {_clip(text)} is an amount of memory: {name} is in {unit}, write {float(value):g}{suffix}/s")
     if kind in ("memory", "bandwidth"):
         _refuse_ambiguous(name, text, suffix, value)
-    elsewhere = [other for other, names in _SUFFIXES.items() if suffix in names]
+    elsewhere = [kind for kind, names in _SUFFIXES.items() if suffix in names]
     if elsewhere:
         raise BadInputError(f"{name} = {_clip(text)} is {_NAMES[elsewhere[0]]}: {_expected(name, unit, kind)}")
-    near = [word for word in known if word.lower() == suffix.lower()]
+    near = [word for word in suffixes if word.lower() == suffix.lower()]
     hint = f"did you mean {near[0]}? " if len(near) == 1 else ""
     raise BadInputError(f"{name} = {_clip(text)}: unknown unit {_clip(suffix)}; {hint}{_expected(name, unit, kind)}")
 
 
 def _refuse_ambiguous(name: str, text: str, suffix: str, value: Fraction) -> None:
-    """G alone, Gb and gb could each mean two things."""
+    """Refuse the ambiguous suffixes G, Gb and gb."""
     stem = suffix.removesuffix("/s").rstrip("Bbps").upper()
     if stem in ("K", "M", "G", "T", "P") and suffix.lower().rstrip("bps/") == stem.lower():
         shown, rest = f"{float(value):g}", "/s" if suffix.endswith(("/s", "ps")) else ""

@@ -37,12 +37,12 @@ class Weights:
 
     @property
     def kept(self) -> int:
-        """Bytes of all."""
+        """Bytes of all weights."""
         return sum(place.kept for place in self.places)
 
     @property
     def partial(self) -> tuple[Read, ...]:
-        """Where a token reads a part only: the experts."""
+        """Places of which a token reads only a part: the experts."""
         return tuple(place for place in self.places if 0 < place.share < 1)
 
     def read(self, tokens: int | Fraction = 1) -> Fraction:
@@ -61,7 +61,7 @@ class InUse:
     sizes: Mapping[str, int]
 
     def weights(self, name: str) -> Weights:
-        """In the number format of that name."""
+        """The weights in the number format of that name."""
         from calc.memory.inference import weights
 
         shares = self._shares()
@@ -70,30 +70,30 @@ class InUse:
 
     @property
     def flops(self) -> int:
-        """Of all matrix products of a forward of one token."""
+        """FLOPs of all matmuls of a forward of one token."""
         return int(sum(self._products().values()))
 
     def _products(self) -> dict[str, Fraction]:
-        """FLOPs of one token by the module that multiplies."""
-        found: dict[str, Fraction] = {}
+        """FLOPs of one token by module path."""
+        flops: dict[str, Fraction] = {}
         for term in self.one_token["flops.forward.matmul"].terms:
-            found[term.site] = found.get(term.site, Fraction(0)) + term.value
-        return found
+            flops[term.site] = flops.get(term.site, Fraction(0)) + term.value
+        return flops
 
     def _shares(self) -> dict[str, Fraction]:
-        """What share of each place's weights a token reads. 2 FLOP go with each weight that it is multiplied with."""
+        """The share of the weights of each module that a token reads: each weight used costs 2 FLOP."""
         terms = {term.site: term.value for term in self.derivation["parameters"].terms}
         products, matrices, tables = self._products(), set(self._places(_is_matrix)), set(self._places(self._is_table()))
         elements: dict[str, Fraction] = {}
         for site in matrices:
             module = _module(site)
             elements[module] = elements.get(module, Fraction(0)) + terms[site]
-        found = {}
+        shares = {}
         for site in terms:
             flops = products.get(_module(site), Fraction(0)) if site in matrices else Fraction(0)
             share = min(Fraction(1), flops / (2 * elements[_module(site)])) if flops else Fraction(1)
-            found[site] = Fraction(0) if site in tables else share
-        return found
+            shares[site] = Fraction(0) if site in tables else share
+        return shares
 
     def _places(self, which: Callable[[Any], bool]) -> Iterator[str]:
         """Terms of parameters all of whose recorded tensors are such."""
@@ -103,7 +103,7 @@ class InUse:
                 yield term.site
 
     def _is_table(self) -> Callable[[Any], bool]:
-        """Whether a tensor is looked up and nothing else: a tied head multiplies its table as well."""
+        """Whether a tensor is only looked up: a tied head also multiplies its table."""
         used: dict[int, set[str]] = {}
         for op in self.graph.records[0].ops:
             for storage in _storages(value for _, value in op.args):
@@ -112,7 +112,7 @@ class InUse:
 
 
 def in_use(name: str, sizes: Mapping[str, int], progress: Progress) -> InUse:
-    """The model ``name`` in inference mode; weights hang on none of batch and length, which stay as the model has them."""
+    """The model ``name`` in inference mode; weights do not depend on batch and length, which keep their defaults."""
     from calc.models.load import load
     from calc.options import Options
     from calc.pipeline.pipeline import derive, graph_at

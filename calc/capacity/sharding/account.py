@@ -1,4 +1,4 @@
-"""One layout of one model, worked out: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
+"""The account of one layout of one model: memory by kind, traffic by collective, time against peak and links. Exact fractions throughout.
 
 Every stage of a pipeline that differs is a calculation of its own with its lines; the step follows from the slowest. What a bound of
 time takes for granted stands in its notes. Torch-free.
@@ -28,7 +28,7 @@ from calc.symbolic.worked import Given, Line, Reckoning
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A collective worked out: bytes of a step and device."""
+    """A collective with its bytes per step and device."""
 
     collective: Collective
     payload: Fraction
@@ -45,7 +45,7 @@ _PASSING = frozenset({"gradients", "unreduced", "gathered", "temporaries"})
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: its lines with values, its memory by kind, its traffic."""
+    """One stage: its evaluated steps, its bytes by kind, its traffic."""
 
     name: str
     reckoning: Reckoning
@@ -66,15 +66,15 @@ class Stage:
 
         A layer that runs again does so later. The loss of interleaved stages need not be when they keep the most.
         """
-        kept = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
+        lasting = sum(size for kind, size in self.kinds.items() if kind not in _PASSING)
         values = self.reckoning.values
-        again = int(values["Al"]) if "Ab" in values else 0
-        return kept - again + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
+        recomputed = int(values["Al"]) if "Ab" in values else 0
+        return lasting - recomputed + (int(values[AT_LOSS]) if AT_LOSS in values and values["v"] == 1 else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A layout with all that follows. ``step`` is the time of a step, where rates are known."""
+    """A layout with its memory and traffic. ``step`` is the time of a step if a machine is given."""
 
     model: Model
     layout: Layout
@@ -109,7 +109,7 @@ class Account:
 
 
 def choice_of(layout: Layout, layers: int) -> Choice:
-    """What of a layout decides which expressions hold."""
+    """The choices of a layout that select its expressions."""
     uneven = layout.pipeline > 1 and layers % (layout.pipeline * layout.interleave) > 0
     return Choice(
         layout.axes, layout.zero, layout.sequence, layout.checkpointing, layout.exchange, layout.interleave > 1, uneven,
@@ -118,8 +118,8 @@ def choice_of(layout: Layout, layers: int) -> Choice:
 
 
 def account(model: Model, layout: Layout, state: State, machine: Machine | None = None) -> Account:
-    """The layout worked out, or refused with the condition that fails."""
-    held = require(model, layout)
+    """The account of the layout. Raises BadInputError with the condition that fails."""
+    satisfied = require(model, layout)
     choice = choice_of(layout, model.values.get("L", 1))
     givens = _givens(model, layout, state)
     stages = tuple(_stage(model, choice, stage, givens, state, machine) for stage in choice.stages)
@@ -134,7 +134,7 @@ def account(model: Model, layout: Layout, state: State, machine: Machine | None 
         ]
         letters = [g for g in givens if g.letter in ("p", "v", "m", "B", "T", "n", "t", "c", "x")]
         step = worked("time of a step", (*letters, *machine.givens, *timed), step_lines(choice, len(stages), machine), NOTES)
-    return Account(model, layout, state, machine, held, stages, step)
+    return Account(model, layout, state, machine, satisfied, stages, step)
 
 
 def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], state: State, machine: Machine | None) -> Stage:
@@ -148,8 +148,8 @@ def _stage(model: Model, choice: Choice, stage: str, givens: Sequence[Given], st
         givens = (*givens, *machine.givens)
     done = worked(f"{stage} stage" if stage != "only" else "device", givens, lines)
     whole: Any = done.values
-    found = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
-    return Stage(stage, done, found)
+    sent = tuple(Traffic(c, evaluate_text(c.payload, whole), done[c.letter]) for c in traffic)
+    return Stage(stage, done, sent)
 
 
 def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
@@ -161,15 +161,15 @@ def _givens(model: Model, layout: Layout, state: State) -> tuple[Given, ...]:
     ranks = [Given(letter, Fraction(getattr(layout, name)), UNITS[name], MEANINGS[name], "the layout") for name, letter in LETTERS.items()]
     number = Fraction(layout.batch, layout.replicas * layout.micro)
     micros = Given("m", number, "micro-batches", "micro-batches of a step, on each data rank", "B/(n*x*b)")
-    kept = {
+    sizes_of = {
         "w": ("weights", state.weights),
         "q": ("gradients", state.gradients),
         "o": ("optimizer state", state.optimizer),
         "u": ("master weights", state.master),
     }
     if state.counter:
-        kept["j"] = ("step counters of a tensor, not", state.counter)
-    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in kept.items()]
+        sizes_of["j"] = ("step counters of a tensor, not", state.counter)
+    formats = [Given(letter, Fraction(size), "bytes", f"{what} of a parameter", state.source) for letter, (what, size) in sizes_of.items()]
     rank = [Given("r", Fraction(layout.rank), "", "number of the rank among those that share", "the layout")] if layout.rank else []
     return (*sizes, *ranks, *rank, micros, *formats)
 
@@ -194,7 +194,7 @@ def _plain(value: Fraction) -> int | Fraction:
 
 def by_axis(traffic: Sequence[Traffic]) -> Mapping[str, Fraction]:
     """Bytes sent by kind of parallelism."""
-    found: dict[str, Fraction] = {}
+    sent: dict[str, Fraction] = {}
     for item in traffic:
-        found[item.collective.axis] = found.get(item.collective.axis, Fraction(0)) + item.sent
-    return found
+        sent[item.collective.axis] = sent.get(item.collective.axis, Fraction(0)) + item.sent
+    return sent

@@ -34,14 +34,14 @@ def _parsed(text: str) -> tuple[ast.expr, tuple[str, ...]]:
 
 
 def names_in(text: str) -> set[str]:
-    """Letters that an expression mentions."""
+    """The variables in an expression."""
     return set(_parsed(text)[1])
 
 
 def holds(text: str, values: Mapping[str, Any]) -> Array:
-    """Where a condition holds."""
-    found: Array = _evaluate(_parsed(text)[0], values)
-    return found
+    """A boolean array: where the condition holds."""
+    mask: Array = _evaluate(_parsed(text)[0], values)
+    return mask
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -79,7 +79,7 @@ def _call(function: str, args: Sequence[Any]) -> Any:
 
 
 class Sheet:
-    """Lines of many choices over the same arrays: what two of them have in common is worked out once.
+    """Evaluates expressions of many choices over the same arrays; common ones are evaluated once.
 
     A line is the same as another if its expression is and every letter in it stands for the same.
     """
@@ -91,12 +91,12 @@ class Sheet:
 
     def work(self, lines: Sequence[Line], given: Mapping[str, tuple[int, Any]] | None = None) -> dict[str, tuple[int, Any]]:
         """Each line's number and value by its letter. ``given`` are further letters, from lines worked out before."""
-        found = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
+        worked = {name: (number, self._given[name]) for name, number in self._numbers.items()} | dict(given or {})
         for line in lines:
             tree, names = _parsed(line.expr)
-            key = (line.expr, tuple(found[name][0] for name in names))
+            key = (line.expr, tuple(worked[name][0] for name in names))
             if key not in self._done:
-                value = _evaluate(tree, {name: found[name][1] for name in names})
+                value = _evaluate(tree, {name: worked[name][1] for name in names})
                 self._done[key] = (len(self._numbers) + len(self._done), value)
-            found[line.letter] = self._done[key]
-        return found
+            worked[line.letter] = self._done[key]
+        return worked

@@ -47,11 +47,11 @@ class Collective:
 
 def collectives(model: Model, choice: Choice, stage: str) -> tuple[Collective, ...]:
     """All traffic of a device of this stage. Expressions rest on the lines of ``memory`` (l, Nl, Sl, …) and on Y, the stream."""
-    found: list[Collective] = []
+    traffic: list[Collective] = []
     if not model.only_data:
         for group in (_tensor, _context, _expert, _pipeline):
-            found += group(model, choice, stage)
-    return (*found, *_data(model, choice, stage))
+            traffic += group(model, choice, stage)
+    return (*traffic, *_data(model, choice, stage))
 
 
 def stream(model: Model, choice: Choice) -> Line:
@@ -63,19 +63,20 @@ def _tensor(model: Model, choice: Choice, stage: str) -> list[Collective]:
     """Two all-reduces of a layer forward and two backward; divided along the sequence, each is a gathering and a scattering."""
     if not choice.has("t"):
         return []
-    again = 1 if choice.checkpointing == BLOCK else 0
+    recomputed = 1 if choice.checkpointing == BLOCK else 0
     ends = {ONLY: 2, FIRST: 1, LAST: 1, INNER: 0}[stage]
     loss = product("m", f"3*4*b*{'(T/c)' if choice.has('c') else 'T'}") if stage in (ONLY, LAST) else ""
     because_loss = "the loss over a divided vocabulary: largest logit, sum of exponentials, logit of the target, in fp32"
     if choice.sequence == OFF:
         why = "one behind attention, one behind the feed-forward; backward as many, where inputs were the same" + _beside(ends)
-        found = [Collective("Ct", ALL_REDUCE, "tensor", "t", product("m", f"{4 + 2 * again}*l" + (f" + {ends}" if ends else ""), "Y"), why)]
+        passes = f"{4 + 2 * recomputed}*l" + (f" + {ends}" if ends else "")
+        traffic = [Collective("Ct", ALL_REDUCE, "tensor", "t", product("m", passes, "Y"), why)]
     else:
-        gathers = 4 + 2 * again + (2 if choice.sequence == AGAIN else 0)
-        scatters = 4 + 2 * again
+        gathers = 4 + 2 * recomputed + (2 if choice.sequence == AGAIN else 0)
+        scatters = 4 + 2 * recomputed
         extra = "; gathered again for the gradients of weights" if choice.sequence == AGAIN else ""
         ahead = ends + (1 if choice.sequence == AGAIN and stage in (ONLY, LAST) else 0)
-        found = [
+        traffic = [
             Collective(
                 "Cg", ALL_GATHER, "tensor", "t", product("m", _plus(f"{gathers}*l", ahead), "Y"), f"before each pair of products{extra}"
             ),
@@ -84,10 +85,10 @@ def _tensor(model: Model, choice: Choice, stage: str) -> list[Collective]:
             ),
         ]
     if choice.sequence != OFF:
-        found += _whole_vectors(model, choice, stage)
+        traffic += _whole_vectors(model, choice, stage)
     if loss:
-        found.append(Collective("Cl", ALL_REDUCE, "tensor", "t", loss, because_loss))
-    return found
+        traffic.append(Collective("Cl", ALL_REDUCE, "tensor", "t", loss, because_loss))
+    return traffic
 
 
 def _whole_vectors(model: Model, choice: Choice, stage: str) -> list[Collective]:
@@ -153,7 +154,7 @@ def _pipeline(model: Model, choice: Choice, stage: str) -> list[Collective]:
     if choice.interleaved and stage != INNER:
         number = "2*v - 1"
     divided = choice.has("t") and choice.sequence != OFF
-    found = [
+    traffic = [
         Collective(
             "Cp", SEND, "pipeline", "p", product("m", number, "Y") + ("/t" if divided else ""), "results forward, gradients backward"
         )
@@ -161,20 +162,20 @@ def _pipeline(model: Model, choice: Choice, stage: str) -> list[Collective]:
     if model.tied and stage in (FIRST, LAST):
         table = next(t for t in model.tensors if t.what == "embedding")
         why = "one table on two stages: its gradients are added up"
-        found.append(Collective("Ce", SEND, "pipeline", "p", product("q", elements((table,), choice)), why, once=True))
-    return found
+        traffic.append(Collective("Ce", SEND, "pipeline", "p", product("q", elements((table,), choice)), why, once=True))
+    return traffic
 
 
 def _data(model: Model, choice: Choice, stage: str) -> list[Collective]:
     """Gradients are added up among the ranks that have the same weights; ZeRO scatters them and gathers weights."""
-    found: list[Collective] = []
+    traffic: list[Collective] = []
     groups = [("d", choice.ranks("n", "c", "x"), False)]
     if model.has_experts and not model.only_data:
         groups = [("d", choice.ranks("n", "c", "x"), False), ("f", choice.ranks("n", "c"), True)]
     for letter, over, experts in groups:
         if over != "1":
-            found += _of_group(model, choice, stage, letter, over, experts)
-    return found
+            traffic += _of_group(model, choice, stage, letter, over, experts)
+    return traffic
 
 
 def _of_group(model: Model, choice: Choice, stage: str, letter: str, over: str, experts: bool) -> list[Collective]:

@@ -62,14 +62,14 @@ def conditions(model: Model, sequence: bool) -> tuple[Condition, ...]:
     """All conditions on the numbers of a layout of ``model``."""
     if model.only_data:
         return _EVERYWHERE
-    found = [*_EVERYWHERE, *_DECODER]
+    required = [*_EVERYWHERE, *_DECODER]
     if "g" in model.values:
-        found.append(_KEYS)
+        required.append(_KEYS)
     if model.has_experts:
-        found.append(_EXPERTS)
+        required.append(_EXPERTS)
     if sequence:
-        found.append(_SEQUENCE)
-    return tuple(found)
+        required.append(_SEQUENCE)
+    return tuple(required)
 
 
 def require_devices(layout: Layout, devices: int | None) -> None:
@@ -83,11 +83,11 @@ def require(model: Model, layout: Layout) -> tuple[Condition, ...]:
     """The conditions that hold of this layout; the first that does not is the refusal."""
     _require_kinds(model, layout)
     values = {**model.values, **layout.letters}
-    found = conditions(model, layout.sequence != "off")
-    for condition in found:
+    required = conditions(model, layout.sequence != "off")
+    for condition in required:
         if not condition.holds(values):
             raise BadInputError(condition.refusal(values))
-    return found
+    return required
 
 
 def _require_kinds(model: Model, layout: Layout) -> None:

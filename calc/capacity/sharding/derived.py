@@ -88,7 +88,7 @@ def _all_kept(derivation: Derivation) -> Item:
     """Activations as a number for each batch: letters of any model may be those of a layout."""
     sizes = {name: size for name, size in derivation.sizes.items() if name != "B"}
     text = at_hand(derivation["activations.bytes"].text or "0", derivation.sizes)
-    numbers = re.sub(r"[A-Za-z_]\w*", lambda found: str(sizes.get(found[0], found[0])), text)
+    numbers = re.sub(r"[A-Za-z_]\w*", lambda match: str(sizes.get(match[0], match[0])), text)
     return Item("all that is kept", numbers, SAME, "derived; its batch is that of a rank", EVERY)
 
 
@@ -98,14 +98,14 @@ def _all_kept(derivation: Derivation) -> Item:
 def _monomials(text: str) -> Monomials:
     """``2*d*f*L + d`` as ``{"L*d*f": 2, "d": 1}``: letters in order, powers written out. A vector in every second layer is a half."""
     algebra = Algebra(sorted(set(re.findall(r"[A-Za-z_]\w*", text))), [text])
-    found: Monomials = {}
+    coefficients: Monomials = {}
     for coefficient, powers in algebra.terms(algebra.parse(text)):
-        found["*".join(sorted(name for name, power in powers.items() for _ in range(power)))] = coefficient
-    return found
+        coefficients["*".join(sorted(name for name, power in powers.items() for _ in range(power)))] = coefficient
+    return coefficients
 
 
 def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
-    """The tensors, or why there are none."""
+    """The tensors, and why there are none (empty if there are)."""
     missing = [name for name in ("L", "d", "h", "k", "f", "V", "T", "B") if name not in derivation.sizes]
     if missing:
         return (), f"it has no dimension {missing[0]}, as decoders have"
@@ -115,21 +115,21 @@ def _decoder_tensors(derivation: Derivation) -> tuple[tuple[Tensor, ...], str]:
     if parts:
         return (), f"its parameters have {parts}: not every layer has the same tensors, as a decoder's have"
     left = dict(whole)
-    found: list[Tensor] = []
+    all_tensors: list[Tensor] = []
     experts = "E" in derivation.sizes
     for tensors in (_of_heads(left, derivation), _of_feed_forward(left, experts), _of_ends(left), _of_vectors(left)):
         if isinstance(tensors, str):
             return (), tensors
-        found += tensors
+        all_tensors += tensors
     if left:
         return (), f"its parameters have {next(iter(left.values()))}*{next(iter(left))}, which no decoder has"
-    if not _is_whole(found, text, derivation):
+    if not _is_whole(all_tensors, text, derivation):
         return (), "the tensors that a decoder has are not all of its parameters"
-    return tuple(found), ""
+    return tuple(all_tensors), ""
 
 
 def _is_whole(tensors: Iterable[Tensor], text: str, derivation: Derivation) -> bool:
-    """Whether the tensors recognised add up to the parameters derived: none is lost, and none counted twice."""
+    """Whether the recognized tensors add up to the derived parameters: none is missing or counted twice."""
     each = [f"{t.times}*{t.rows}*{t.rest}{'*E' if t.experts else ''}{'*L' if t.where == LAYER else ''}" for t in tensors]
     difference = f"{' + '.join(each)} - ({text})"
     if any(dim.name == "k" and dim.tied for dim in derivation.dims):  # heads make up the width
@@ -148,15 +148,15 @@ def _of_heads(left: Monomials, derivation: Derivation) -> list[Tensor] | str:
         if (own, shared) not in ((2, 2), (4, 0)):
             return "queries, keys, values and one projection are not what its attention consists of"
         biases = 3 if left.pop("L*h*k", 0) + left.pop("L*g*k", 0) == 3 else 0
-    found = [
+    tensors = [
         Tensor("queries", "h*k", "d", divided=ROWS),
         Tensor("keys and values", keys, "d", divided=HEADS, times=2),
         Tensor("attention output", "d", "h*k", divided=REST),
     ]
     if biases:
-        found.append(Tensor("bias of queries", "h*k", "1", divided=ROWS, per_token=False))
-        found.append(Tensor("bias of keys and values", keys, "1", divided=HEADS, times=2, per_token=False))
-    return found
+        tensors.append(Tensor("bias of queries", "h*k", "1", divided=ROWS, per_token=False))
+        tensors.append(Tensor("bias of keys and values", keys, "1", divided=HEADS, times=2, per_token=False))
+    return tensors
 
 
 def _biases_of_heads(left: Monomials, derivation: Derivation) -> int:
@@ -174,41 +174,41 @@ def _of_feed_forward(left: Monomials, experts: bool) -> list[Tensor] | str:
     matrices = left.pop("E*L*d*f" if experts else "L*d*f", 0)
     if matrices not in (2, 3):
         return f"its feed-forward has {matrices} matrices where decoders have 2 or 3"
-    found = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
-    found.append(Tensor("down", "d", "f", divided=REST, experts=experts))
+    tensors = [Tensor("gate and up" if matrices == 3 else "up", "f", "d", divided=ROWS, times=int(matrices) - 1, experts=experts)]
+    tensors.append(Tensor("down", "d", "f", divided=REST, experts=experts))
     routers = left.pop("E*L*d", Fraction(0))
     if routers not in (0, 1):
         return f"it has {routers} matrices or vectors of E*d in a layer, where a decoder has one router"
     if routers:
-        found.append(Tensor("router", "E", "d"))
+        tensors.append(Tensor("router", "E", "d"))
     biases = left.pop("L*f", Fraction(0))
     if biases:
-        found.append(Tensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
-    return found
+        tensors.append(Tensor("bias of up", "f", "1", divided=ROWS, times=int(biases), per_token=False))
+    return tensors
 
 
 def _of_ends(left: Monomials) -> list[Tensor] | str:
     tables = left.pop("V*d", 0)
     if tables not in (1, 2):
         return f"it has {tables} tables of the vocabulary where decoders have 1 or 2"
-    found = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+    tensors = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if tables == 2:
-        found.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+        tensors.append(Tensor("head", "V", "d", LAST, VOCABULARY))
     positions = left.pop("C*d", Fraction(0))
     if positions:
-        found.append(Tensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
-    return found
+        tensors.append(Tensor("positions", "C", "d", FIRST, times=int(positions), per_token=False))
+    return tensors
 
 
 def _of_vectors(left: Monomials) -> list[Tensor]:
     """Norms and the biases of products whose result is whole on each rank."""
-    found = []
+    tensors = []
     for name, rows, where in (("L*d", "d", LAYER), ("L*k", "k", LAYER), ("d", "d", LAST)):
         times = left.pop(name, 0)
         if times:
             what = "last norm" if where is LAST else "norms and biases"
-            found.append(Tensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
-    return found
+            tensors.append(Tensor(what, rows, "1", where, WHOLE, int(times), per_token=False))
+    return tensors
 
 
 # -- what the backward keeps ------------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ def _items(derivation: Derivation) -> tuple[tuple[Item, ...], str]:
     counted = [tensor for tensor in derivation.saved if not tensor.same_as]
     first_layer = next((i for i, tensor in enumerate(counted) if "*" in tensor.site), len(counted))
     layers = {t.site for t in counted if t.times == "L - 1"}
-    found = []
+    items = []
     for number, tensor in enumerate(counted):
         if tensor.times == "1" and tensor.site in layers:
             continue  # the first layer's own: it has what all others are counted for
-        found.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
-    if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in found) or not _adds_up(found, derivation):
+        items.append(_item(tensor, _where(tensor, number < first_layer, derivation), derivation))
+    if any(set(re.findall(r"[A-Za-z_]\w*", item.expr)) - {*_LETTERS, "B", "T"} for item in items) or not _adds_up(items, derivation):
         return (), "what its backward keeps does not come apart by layer"
-    return tuple(found), ""
+    return tuple(items), ""
 
 
 def _where(tensor: SavedTensor, before: bool, derivation: Derivation) -> str:

@@ -5,33 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 from calc.capacity.sharding.account import Account, Stage, Traffic
-from calc.capacity.sharding.search import Found, parts_of_step
+from calc.capacity.sharding.search import Ranking, parts_of_step
 from calc.derive.to_json import number
 
 SCHEMA = 1
 
 
-def of_account(found: Account) -> dict[str, Any]:
-    """One layout with all its lines."""
+def of_account(account: Account) -> dict[str, Any]:
+    """One layout with all its steps, as plain data."""
     return {
         "schema": SCHEMA,
-        "model": {"name": found.model.name, "source": found.model.source, "notes": list(found.model.notes)},
-        "layout": found.layout.to_json(),
-        "devices": found.layout.devices,
-        "state": found.state.source,
-        "memory": {"value": number(found.memory), "unit": "byte", "stage": found.fullest.name, "at_once": number(found.fullest.at_once)},
-        "fit": found.fit or None,
-        "conditions": [{"expr": c.expr, "because": c.because} for c in found.conditions],
-        "stages": [_stage(stage) for stage in found.stages],
-        "step": None if found.step is None else found.step.to_json(),
-        "because": _no_step(found) or None,
+        "model": {"name": account.model.name, "source": account.model.source, "notes": list(account.model.notes)},
+        "layout": account.layout.to_json(),
+        "devices": account.layout.devices,
+        "state": account.state.source,
+        "memory": {
+            "value": number(account.memory),
+            "unit": "byte",
+            "stage": account.fullest.name,
+            "at_once": number(account.fullest.at_once),
+        },
+        "fit": account.fit or None,
+        "conditions": [{"expr": c.expr, "because": c.because} for c in account.conditions],
+        "stages": [_stage(stage) for stage in account.stages],
+        "step": None if account.step is None else account.step.to_json(),
+        "because": _no_step(account) or None,
     }
 
 
-def _no_step(found: Account) -> str:
-    if found.step is not None:
+def _no_step(account: Account) -> str:
+    if account.step is not None:
         return ""
-    return "no machine is named" if found.machine is None else f"its products are not known apart: {found.model.only_data}"
+    return "no machine is named" if account.machine is None else f"its products are not known apart: {account.model.only_data}"
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
@@ -57,17 +62,17 @@ def _traffic(item: Traffic) -> dict[str, Any]:
     }
 
 
-def of_search(found: Found) -> dict[str, Any]:
+def of_search(search: Ranking) -> dict[str, Any]:
     """The winner in full; the others by their layout, memory and time."""
     return {
         "schema": SCHEMA,
-        "valid": found.counted,
-        "fitting": found.fitting,
-        "refused": dict(found.refused),
-        "winner": of_account(found.winner),
-        "front": [_short(one) for one in found.front],
-        "runners_up": [{**_short(loser.account), "because": loser.because} for loser in found.runners],
-        "faster_but_too_large": None if found.larger is None else _short(found.larger),
+        "valid": search.counted,
+        "fitting": search.fitting,
+        "refused": dict(search.refused),
+        "winner": of_account(search.winner),
+        "front": [_short(one) for one in search.front],
+        "runners_up": [{**_short(loser.account), "because": loser.because} for loser in search.runners],
+        "faster_but_too_large": None if search.larger is None else _short(search.larger),
     }
 
 

@@ -81,7 +81,7 @@ class Layout:
 
     @property
     def replicas(self) -> int:
-        """How many parts the batch has: each takes sequences of its own."""
+        """The number of data-parallel parts of the batch."""
         return self.data * self.expert
 
     @property
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def axes(self) -> frozenset[str]:
-        """Letters of the kinds that divide anything here."""
+        """Variables of the kinds of parallelism with more than one rank."""
         return frozenset(
             LETTERS[name] for name in ("data", "tensor", "pipeline", "context", "expert", "interleave") if getattr(self, name) > 1
         )
@@ -105,17 +105,17 @@ class Layout:
 
     @property
     def words(self) -> str:
-        """The layout as it is typed: only what is not the default."""
+        """The layout as key=value text, without defaults."""
         default = {f.name: f.default for f in fields(self)}
         return " ".join(f"{name}={value}" for name, value in asdict(self).items() if value != default[name])
 
 
 def layout_of(given: Mapping[str, int | str]) -> Layout:
-    """A layout by the names of its parts."""
-    known = [f.name for f in fields(Layout)]
+    """The layout of these key-value pairs."""
+    names = [f.name for f in fields(Layout)]
     for name in given:
-        if name not in known:
-            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(known)}")
+        if name not in names:
+            raise BadInputError(f"a layout has no {_clipped(name)!r}: it has {', '.join(names)}")
     return Layout(**given)  # type: ignore[arg-type]  # each part is checked as it is made
 
 
@@ -131,9 +131,9 @@ def _require_count(name: str, value: object, least: int) -> None:
         raise BadInputError(f"{name} = {_clipped(value)} is no count of {MEANINGS[name]}: give an integer from 1 to 10**9")
 
 
-def _require_one_of(name: str, value: object, known: tuple[object, ...]) -> None:
-    if type(value) not in (int, str) or value not in known:
-        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, known))}")
+def _require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if type(value) not in (int, str) or value not in allowed:
+        raise BadInputError(f"{name} = {_clipped(value)!r} is unknown: use {', '.join(map(str, allowed))}")
 
 
 def _clipped(value: object) -> str:

@@ -54,7 +54,7 @@ _CUT = "each tensor's rows in as many equal pieces as ranks have it, the last on
 
 
 def shares(choice: Choice) -> bool:
-    """Whether ZeRO divides anything here."""
+    """Whether ZeRO shards anything in this layout."""
     return choice.zero > 0 and choice.ranks("n", "c", "x") != "1"
 
 
@@ -71,7 +71,7 @@ def memory(model: Model, choice: Choice, stage: str, state: State) -> tuple[Line
 
 
 def _together(model: Model) -> tuple[str, str]:
-    """What the sum is, and why."""
+    """The meaning and the reason of the sum."""
     when = "at the moment when the most micro-batches are under way"
     if model.moments:
         return "all of it", f"{when}, and as if gradients and the largest temporaries were whole then: no moment has more"
@@ -79,13 +79,13 @@ def _together(model: Model) -> tuple[str, str]:
 
 
 def _parameters(model: Model, choice: Choice, stage: str) -> list[Line]:
-    found = [] if model.only_data else [Line("l", layers(choice, stage), "layers", "layers of this stage", _stage_words(choice))]
-    found += _counted(model, choice, stage, "N")
+    lines = [] if model.only_data else [Line("l", layers(choice, stage), "layers", "layers of this stage", _stage_words(choice))]
+    lines += _counted(model, choice, stage, "N")
     if shares(choice):
-        found += _counted(model, choice, stage, "S", FILLED)
+        lines += _counted(model, choice, stage, "S", FILLED)
     if shares(choice) and choice.ranked:
-        found += _counted(model, choice, stage, "Z", EXACT)
-    return found
+        lines += _counted(model, choice, stage, "Z", EXACT)
+    return lines
 
 
 _OF_RANK = {WHOLE_RANK: "a rank", FILLED: "a rank's share", EXACT: "the share of rank r"}
@@ -97,11 +97,11 @@ def _counted(model: Model, choice: Choice, stage: str, letter: str, how: str = W
     what = _OF_RANK[how]
     groups = groups_of(model, choice, stage)
     words = {"l": "of a layer", "e": "of a layer's experts", "o": "outside of the layers"}
-    found = [
+    lines = [
         Line(f"{letter}{name}", elements(tensors, choice, how), "elements", f"{words[name]}, on {what}", why)
         for name, tensors in groups.items()
     ]
-    return [*found, Line(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
+    return [*lines, Line(letter, whole_of(groups, letter), "elements", f"parameters of {what}", "layers and what is outside")]
 
 
 def groups_of(model: Model, choice: Choice, stage: str) -> dict[str, list[Tensor]]:
@@ -109,8 +109,8 @@ def groups_of(model: Model, choice: Choice, stage: str) -> dict[str, list[Tensor
     tensors = parameters(model, choice)
     if model.only_data:
         return {"o": list(tensors)}
-    found = {"l": in_layers(tensors, experts=False), "e": in_layers(tensors, experts=True), "o": outside(tensors, stage, model.tied)}
-    return {name: of for name, of in found.items() if of}
+    tensors_of = {"l": in_layers(tensors, experts=False), "e": in_layers(tensors, experts=True), "o": outside(tensors, stage, model.tied)}
+    return {name: of for name, of in tensors_of.items() if of}
 
 
 def whole_of(groups: Mapping[str, object], letter: str) -> str:
@@ -127,15 +127,15 @@ def _stage_words(choice: Choice) -> str:
 def _state(model: Model, choice: Choice, stage: str, state: State) -> list[Line]:
     by = {number: "S" if shares(choice) and choice.zero >= number else "N" for number in (1, 2, 3)}
     exact = "Z" if choice.ranked and by[1] == "S" else by[1]
-    found = []
+    lines = []
     counters = ""
     if state.counter:
         groups = {name: total(times(t, choice) for t in tensors) for name, tensors in groups_of(model, choice, stage).items()}
         layer = total(groups[name] for name in ("l", "e") if name in groups)
         number = total([*([product("l", layer)] if layer != "0" else []), *([groups["o"]] if "o" in groups else [])])
-        found.append(Line("K", number, "tensors", "parameter tensors of a rank", "each has step counters of its own"))
+        lines.append(Line("K", number, "tensors", "parameter tensors of a rank", "each has step counters of its own"))
         counters = " + j*K"
-    found += [
+    lines += [
         Line("W", f"w*{by[3]}", "bytes", "weights", "w bytes each" + _divided(by[3])),
         Line("Q", f"q*{by[2]}", "bytes", "gradients", "q bytes each" + _divided(by[2])),
         Line(
@@ -143,8 +143,8 @@ def _state(model: Model, choice: Choice, stage: str, state: State) -> list[Line]
         ),
     ]
     if state.master:
-        found.append(Line("U", f"u*{exact}", "bytes", "master weights", "u bytes each" + _divided(by[1])))
-    return found
+        lines.append(Line("U", f"u*{exact}", "bytes", "master weights", "u bytes each" + _divided(by[1])))
+    return lines
 
 
 def _divided(by: str) -> str:
@@ -157,17 +157,17 @@ def _transient(model: Model, choice: Choice, stage: str) -> list[Line]:
         return []
     groups = groups_of(model, choice, stage)
     layer = total(f"N{name}" for name in ("l", "e") if name in groups)
-    found = []
+    lines = []
     if choice.zero == 3:
         gathered = "w*N" if model.only_data else f"w*(N - Max(0, l - 2)*{product(layer)})"
         why = "a layer is whole while it runs, the next one is fetched meanwhile; what is outside of the layers stays"
-        found.append(Line("H", gathered, "bytes", "weights gathered", why))
+        lines.append(Line("H", gathered, "bytes", "weights gathered", why))
     units = [unit for unit in (layer, "No" if "o" in groups else "0") if unit != "0"]
     largest = f"Max({', '.join(units)})" if len(units) > 1 else product(units[0])
-    found.append(
+    lines.append(
         Line("J", f"q*{largest}", "bytes", "gradients not yet divided", "of the largest unit, before they are summed and scattered")
     )
-    return found
+    return lines
 
 
 def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
@@ -176,7 +176,7 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
         return []
     if model.only_data:
         return [Line("A", total(on_rank(item, choice) for item in beside), "bytes", "activations", "of the sequences of one rank")]
-    found = [
+    lines = [
         Line(
             "Al",
             total(on_rank(item, choice) for item in kept(model, choice)),
@@ -188,18 +188,18 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
     number, unit = ("l" if stage == ONLY else "i"), "Al"
     if stage != ONLY:
         why = "1F1B: a stage begins as many micro-batches as stages follow it before the first backward comes back"
-        found.append(Line("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
+        lines.append(Line("i", layers_in_flight(choice, stage), "layers", "layers in flight, each for one micro-batch", why))
     if choice.checkpointing == BLOCK:
         divided = choice.has("t") and choice.sequence != OFF
         why = "a layer that runs again keeps its argument"
-        found.append(Line("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why))
+        lines.append(Line("Ab", passed(model, choice) + ("/t" if divided else ""), "bytes", "argument of a layer and micro-batch", why))
         unit = "Ab"
     parts = [f"{number}*{unit}", *(["Al"] if unit == "Ab" else [])]
     shorter = fewer(choice) if choice.uneven and stage in (FIRST, LAST) else ""
     for letter, of, what in (("Ao", _once, "kept outside of the layers"), ("Ae", _every, "kept with every piece")):
         items = [on_rank(item, choice) for item in beside if of(item)]
         if items:
-            found.append(
+            lines.append(
                 Line(letter, total(items), "bytes", f"{what}, of a micro-batch", "inputs, tables, the last norm, the head, the loss")
             )
             parts.append(
@@ -208,9 +208,9 @@ def _activations(model: Model, choice: Choice, stage: str) -> list[Line]:
                 else product(pieces(choice, stage), letter)
             )
     if shorter:
-        found.append(Line("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer"))
-    found.append(Line("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
-    return found
+        lines.append(Line("z", shorter, "layers", "that the piece at this end has fewer", "embedding or head takes the place of a layer"))
+    lines.append(Line("A", total(parts), "bytes", "activations", "of all micro-batches under way"))
+    return lines
 
 
 def _once(item: Item) -> bool:
@@ -223,8 +223,8 @@ def _every(item: Item) -> bool:
 
 def _at_the_end(choice: Choice, stage: str, letter: str, less: str) -> str:
     """What the piece at an end of the model has more, and less, than others, at the fuller of two moments."""
-    found = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
-    return f"Max({', '.join(found)})" if len(found) > 1 else found[0]
+    candidates = [product(number, f"{letter} - {less}" if less else letter) for number in at_the_end(choice, stage)]
+    return f"Max({', '.join(candidates)})" if len(candidates) > 1 else candidates[0]
 
 
 def _kept_words(choice: Choice) -> str:

@@ -118,23 +118,23 @@ def _completed(sizes: Mapping[str, int], gated: bool) -> dict[str, int]:
         raise BadInputError(f"h = {h} heads do not divide the width d = {d}: give the head width k")
     if "f" not in sizes and gated:
         raise BadInputError("a gated feed-forward needs its width f: give f, or gated=no for f = 4*d")
-    found = {"g": h, "k": d // h, "f": 4 * d, **sizes}
-    if found["h"] % found["g"]:
-        raise BadInputError(f"g = {found['g']} key/value heads do not divide the {h} heads")
-    if found.get("e", 1) > found.get("E", 1):
-        raise BadInputError(f"e = {found['e']} experts a token are more than all {found['E']}")
-    return found
+    completed = {"g": h, "k": d // h, "f": 4 * d, **sizes}
+    if completed["h"] % completed["g"]:
+        raise BadInputError(f"g = {completed['g']} key/value heads do not divide the {h} heads")
+    if completed.get("e", 1) > completed.get("E", 1):
+        raise BadInputError(f"e = {completed['e']} experts a token are more than all {completed['E']}")
+    return completed
 
 
 def _attention(bias: bool) -> list[Tensor]:
-    found = [
+    tensors = [
         Tensor("queries", "h*k", "d", divided=ROWS),
         Tensor("keys and values", "g*k", "d", divided=HEADS, times=2),
         Tensor("attention output", "d", "h*k", divided=REST),
     ]
     if bias:
-        found += [_bias("queries", "h*k", ROWS), _bias("keys and values", "g*k", HEADS, 2), _bias("attention output", "d")]
-    return found
+        tensors += [_bias("queries", "h*k", ROWS), _bias("keys and values", "g*k", HEADS, 2), _bias("attention output", "d")]
+    return tensors
 
 
 def _bias(of: str, rows: str, divided: str = WHOLE, times: int = 1) -> Tensor:
@@ -148,22 +148,22 @@ def _norms(bias: bool) -> list[Tensor]:
 def _feed_forward(values: Mapping[str, int], gated: bool, bias: bool) -> list[Tensor]:
     experts = "E" in values
     of = "experts' " if experts else ""
-    found = [Tensor(f"{of}gate and up" if gated else f"{of}up", "f", "d", divided=ROWS, times=2 if gated else 1, experts=experts)]
-    found.append(Tensor(f"{of}down", "d", "f", divided=REST, experts=experts))
+    tensors = [Tensor(f"{of}gate and up" if gated else f"{of}up", "f", "d", divided=ROWS, times=2 if gated else 1, experts=experts)]
+    tensors.append(Tensor(f"{of}down", "d", "f", divided=REST, experts=experts))
     if experts:
-        found.append(Tensor("router", "E", "d"))
+        tensors.append(Tensor("router", "E", "d"))
     if bias and not experts:
-        found += [_bias("up", "f", ROWS, 2 if gated else 1), _bias("down", "d")]
-    return found
+        tensors += [_bias("up", "f", ROWS, 2 if gated else 1), _bias("down", "d")]
+    return tensors
 
 
 def _ends(values: Mapping[str, int], bias: bool, tied: bool) -> list[Tensor]:
-    found = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
+    tensors = [Tensor("embedding", "V", "d", FIRST, VOCABULARY, per_token=False)]
     if "C" in values:
-        found.append(Tensor("positions", "C", "d", FIRST, per_token=False))
-    found.append(Tensor("last norm", "d", "1", LAST, times=2 if bias else 1, per_token=False))
-    found.append(Tensor("head", "V", "d", LAST, VOCABULARY))
-    return found
+        tensors.append(Tensor("positions", "C", "d", FIRST, per_token=False))
+    tensors.append(Tensor("last norm", "d", "1", LAST, times=2 if bias else 1, per_token=False))
+    tensors.append(Tensor("head", "V", "d", LAST, VOCABULARY))
+    return tensors
 
 
 # -- what the backward keeps: bytes in 2-byte numbers -------------------------------------------------------------------------
@@ -172,7 +172,7 @@ _MATH = "math"
 
 
 def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
-    found = [
+    items = [
         Item("input of the norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
         Item(
             "input of queries, keys, values", "2*B*T*d", GATHERED, "the gradient of a weight is its input times the gradient of its output"
@@ -182,22 +182,22 @@ def _kept_by_attention(attention: str, dropout: bool) -> list[Item]:
         Item("input of the output projection", "2*B*T*h*k", DIVIDED, "what attention gives, head by head"),
     ]
     if attention == _MATH:
-        found.append(Item("softmax", "2*B*T*T*h", DIVIDED, "its backward needs its result", scores=True))
+        items.append(Item("softmax", "2*B*T*T*h", DIVIDED, "its backward needs its result", scores=True))
         if dropout:
-            found.append(Item("noise on the scores", "B*T*T*h", DIVIDED, "a byte an element", scores=True))
-            found.append(Item("scores after the noise", "2*B*T*T*h", DIVIDED, "what values are multiplied with", scores=True))
+            items.append(Item("noise on the scores", "B*T*T*h", DIVIDED, "a byte an element", scores=True))
+            items.append(Item("scores after the noise", "2*B*T*T*h", DIVIDED, "what values are multiplied with", scores=True))
     else:
-        found.append(Item("logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again"))
+        items.append(Item("logarithms of sums", "4*B*T*h", DIVIDED, "a number for each row of scores, from which they are made again"))
     if dropout:
-        found.append(Item("noise behind attention", "B*T*d", STREAM, "a byte an element"))
-    return found
+        items.append(Item("noise behind attention", "B*T*d", STREAM, "a byte an element"))
+    return items
 
 
 def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool) -> list[Item]:
     times, rows = ("*e", "rows of a token's experts, balanced") if "E" in values else ("", "rows")
     hidden = f"8*B*T*f{times}" if gated else f"4*B*T*f{times}"
     of = "gate, its activation, up, and their product" if gated else "before and after the activation"
-    found = [
+    items = [
         Item("input of the second norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised"),
         Item(
             "input of the feed-forward",
@@ -208,22 +208,22 @@ def _kept_by_feed_forward(values: Mapping[str, int], gated: bool, dropout: bool)
         Item("hidden", hidden, DIVIDED, of),
     ]
     if times:
-        found.append(Item("what experts give", "2*B*T*d*e", GATHERED, "each is weighted by its share, whose gradient needs it"))
+        items.append(Item("what experts give", "2*B*T*d*e", GATHERED, "each is weighted by its share, whose gradient needs it"))
     if dropout:
-        found.append(Item("noise behind the feed-forward", "B*T*d", STREAM, "a byte an element"))
-    return found
+        items.append(Item("noise behind the feed-forward", "B*T*d", STREAM, "a byte an element"))
+    return items
 
 
 def _kept_at_ends(dropout: bool, bias: bool) -> list[Item]:
-    found = [
+    items = [
         Item("token ids", "8*B*T", SAME, "which rows of the table were read", FIRST),
         Item("input of the last norm", "2*B*T*d", STREAM, "the norm's backward needs what it normalised", LAST),
         Item("input of the head", "2*B*T*d", GATHERED, "the gradient of the head is its input times that of the logits", LAST),
         Item("logits", "4*B*T*V", DIVIDED, "the loss is taken in fp32", LAST),
     ]
     if dropout:
-        found.append(Item("noise on the embedding", "B*T*d", STREAM, "a byte an element", FIRST))
-    return found
+        items.append(Item("noise on the embedding", "B*T*d", STREAM, "a byte an element", FIRST))
+    return items
 
 
 # -- what is there for a moment ---------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     times = "*e" if "E" in values else ""
     stream = f"2*B*T*d{times}"
     what = "the gradients of gate and up beside that of their product" if gated else "the gradients before and behind the activation"
-    found = [
+    moments = [
         Moment("the loss: the gradients of log-probabilities and of logits, in fp32", (("8*B*T*V", DIVIDED),), LAST, True),
         Moment(what, ((f"{6 if gated else 4}*B*T*f{times}", DIVIDED), (stream, SAME)), LAYER),
         Moment("the gradients of queries, keys, values and of attention's result", (("8*B*T*h*k", DIVIDED),), LAYER),
@@ -246,5 +246,5 @@ def _moments(values: Mapping[str, int], gated: bool, attention: str, dropout: bo
     ]
     if attention == _MATH:
         noise = 2 if dropout else 0
-        found.append(Moment("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER))
-    return tuple(found)
+        moments.append(Moment("the gradients of scores and of their softmax", ((f"{4 + noise}*B*T*T*h", DIVIDED), (stream, SAME)), LAYER))
+    return tuple(moments)

@@ -57,8 +57,8 @@ class Choice:
 
     def over(self, *letters: str) -> str:
         """``/(n*c)`` of those letters that divide something."""
-        found = [letter for letter in letters if letter in self.axes]
-        return "" if not found else f"/{found[0]}" if len(found) == 1 else f"/({'*'.join(found)})"
+        dividing = [letter for letter in letters if letter in self.axes]
+        return "" if not dividing else f"/{dividing[0]}" if len(dividing) == 1 else f"/({'*'.join(dividing)})"
 
     def ranks(self, *letters: str) -> str:
         """``n*c`` of those letters that divide something, ``1`` without any."""
@@ -71,19 +71,19 @@ def stages_of(pipeline: int) -> tuple[str, ...]:
 
 
 def total(parts: Iterable[str]) -> str:
-    """A sum; of nothing, 0."""
+    """The text of a sum; 0 if empty."""
     return " + ".join(parts) or "0"
 
 
 @lru_cache(maxsize=65536)  # a search writes the same few thousand products again and again
 def product(*factors: str) -> str:
-    """A product without its ones; sums in it get brackets."""
-    kept = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
-    return "*".join(kept) or "1"
+    """The text of a product without factors of 1; sums get brackets."""
+    terms = [f"({f})" if re.search(r" [+-] ", _flat(f)) else f for f in factors if f != "1"]
+    return "*".join(terms) or "1"
 
 
 def _flat(text: str) -> str:
-    """``text`` without what stands in brackets."""
+    """``text`` without its bracketed parts."""
     while "(" in text:
         shorter = re.sub(r"\([^()]*\)", "", text)
         if shorter == text:

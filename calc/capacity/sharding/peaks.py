@@ -23,21 +23,21 @@ Parts = dict[str, int]
 
 def moments_of(derivation: Derivation, letters: Iterable[str]) -> tuple[Moment, ...]:
     """The moments in ``letters`` and the batch; other sizes are numbers. None where the peak, or what is kept, is unknown."""
-    kept, known = derivation["activations.bytes"].text, {*letters, "B"}
-    found: dict[tuple[str, str], Parts] = {}
+    saved, variables = derivation["activations.bytes"].text, {*letters, "B"}
+    parts_at: dict[tuple[str, str], Parts] = {}
     full: set[str] = set()
-    for candidate in derivation["memory.peak"].candidates if kept is not None else ():
+    for candidate in derivation["memory.peak"].candidates if saved is not None else ():
         for text in candidate.parts.values():
             if any("B" in _names(name) for name in _atoms(text, derivation)):
                 return ()  # a number of a batch that is no product of it: another batch has another
-        found[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, kept or "0", derivation, known)
+        parts_at[candidate.at, _where(candidate.at, derivation)] = _beside(candidate, saved or "0", derivation, variables)
         full |= {candidate.at} if _has_all(candidate, derivation) else set()
-    most = {at: parts for at, parts in found.items() if not _is_less(*at, parts, found)}
+    most = {at: parts for at, parts in parts_at.items() if not _is_less(*at, parts, parts_at)}
     return tuple(_moment(what, where, parts, what in full) for (what, where), parts in most.items())
 
 
 def _has_all(candidate: Candidate, derivation: Derivation) -> bool:
-    """Whether all that is kept for the backward is there at a moment."""
+    """Whether all tensors saved for backward are allocated at a peak candidate."""
     left = sum(size for role, size in candidate.part_values.items() if role not in {*_STATE, "temporary"})
     return left == derivation["activations.bytes"].value
 
@@ -76,7 +76,7 @@ def _where(at: str, derivation: Derivation) -> str:
     return FIRST if site in sites[:first] else LAST
 
 
-def _beside(candidate: Candidate, kept: str, derivation: Derivation, known: Iterable[str]) -> Parts:
+def _beside(candidate: Candidate, saved: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
     """Bytes of a moment by product of letters: temporaries, and what of all else is more than all that is kept.
 
     State and gradients have lines of their own. As the optimizer steps nothing is kept, and what is left then counts.
@@ -84,31 +84,31 @@ def _beside(candidate: Candidate, kept: str, derivation: Derivation, known: Iter
     temporary = "temporary"
     left = " + ".join(f"({text})" for role, text in candidate.parts.items() if role not in {*_STATE, temporary}) or "0"
     if _steps(candidate.at):
-        return _products(left, derivation, known)
-    beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(kept, derivation.sizes)})"
-    if "L" in known:  # there is one layer at least, and what it keeps covers as much
+        return _products(left, derivation, variables)
+    beyond = f"{at_hand(left, derivation.sizes)} - ({at_hand(saved, derivation.sizes)})"
+    if "L" in variables:  # there is one layer at least, and what it keeps covers as much
         beyond = re.sub(r"\bL\b", "(L + 1)", beyond)
-    more = _products(beyond, derivation, known)
-    parts = _products(candidate.parts.get(temporary, "0"), derivation, known)
+    more = _products(beyond, derivation, variables)
+    parts = _products(candidate.parts.get(temporary, "0"), derivation, variables)
     return {name: parts.get(name, 0) + more.get(name, 0) for name in dict.fromkeys((*parts, *more))}
 
 
-def _products(text: str, derivation: Derivation, known: Iterable[str]) -> Parts:
+def _products(text: str, derivation: Derivation, variables: Iterable[str]) -> Parts:
     """Coefficients, rounded up, by product of known letters. Products with a minus are left out: the sum is a bound from above."""
     sizes = derivation.sizes
     chosen = at_hand(text, sizes)
     algebra = Algebra(sorted(_names(chosen)), [chosen])
-    found: dict[str, Fraction] = {}
+    coefficients: dict[str, Fraction] = {}
     for coefficient, powers in algebra.terms(algebra.parse(chosen)):
         number, letters = coefficient, []
         for name, power in powers.items():
-            if name in known:
+            if name in variables:
                 letters += [name] * power
             else:
                 number *= evaluate_text(name, sizes) ** power
         key = "*".join(sorted(letters, key=lambda letter: (letter == "V", letter)))  # the side that is rounded up stands last
-        found[key] = found.get(key, Fraction(0)) + number
-    return {key: ceil(number) for key, number in found.items() if number > 0}
+        coefficients[key] = coefficients.get(key, Fraction(0)) + number
+    return {key: ceil(number) for key, number in coefficients.items() if number > 0}
 
 
 def _names(text: str) -> set[str]:
@@ -116,17 +116,17 @@ def _names(text: str) -> set[str]:
 
 
 def _atoms(text: str, derivation: Derivation) -> list[str]:
-    """What of a form is no letter: ``floor(T/2)``."""
+    """The factors of an expression that are not variables: ``floor(T/2)``."""
     chosen = at_hand(text, derivation.sizes)
     return [name for name in Algebra(sorted(_names(chosen)), [chosen]).names if not name.isidentifier()]
 
 
-def _is_less(what: str, where: str, parts: Parts, found: Mapping[tuple[str, str], Parts]) -> bool:
+def _is_less(what: str, where: str, parts: Parts, parts_at: Mapping[tuple[str, str], Parts]) -> bool:
     """Whether another moment of the same place has as much of everything; of equal ones the first stays."""
     before = True  # as long as the other stands before this one
-    for (other, at), more in found.items():
-        before &= (other, at) != (what, where)
-        enough = at == where and other != what and all(more.get(name, 0) >= number for name, number in parts.items())
+    for (operator, at), more in parts_at.items():
+        before &= (operator, at) != (what, where)
+        enough = at == where and operator != what and all(more.get(name, 0) >= number for name, number in parts.items())
         if enough and (before or more != parts):
             return True
     return False

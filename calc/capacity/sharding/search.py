@@ -28,14 +28,14 @@ _DIGITS = 12  # layouts whose times differ by less are compared exactly
 
 @dataclass(frozen=True, slots=True)
 class Loser:
-    """A layout that is not the best, and why."""
+    """A layout that is not the best, and the reason."""
 
     account: Account
     because: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Ranking:
     """The winner, the front of time and memory (and cost) with it, and those that lose; ``counted`` layouts are valid, ``fitting`` fit."""
 
     winner: Account
@@ -47,36 +47,37 @@ class Found:
     refused: Mapping[str, int]
 
 
-def search(model: Model, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Found:
-    """The fastest layout that fits, and what stands beside it. Nothing fits: refused, with what would."""
-    found = table(model, limits, state, machine)
-    if not len(found):
-        raise BadInputError(_no_layout(found, limits))
-    fits = found.memory <= machine.memory
+def search(model: Model, limits: Limits, state: State, machine: Machine, *, runners: int = 5, front: int = 12) -> Ranking:
+    """The fastest layout that fits, with the runners-up. Raises BadInputError if none fits, with the smallest."""
+    layouts = table(model, limits, state, machine)
+    if not len(layouts):
+        raise BadInputError(_no_layout(layouts, limits))
+    fits = layouts.memory <= machine.memory
     if not fits.any():
-        raise BadInputError(_nothing_fits(model, found, limits, state, machine))
-    fitting = _order(found, np.flatnonzero(fits))
-    best = _exact(model, found, _near(found, fitting), limits, state, machine)
+        raise BadInputError(_nothing_fits(model, layouts, limits, state, machine))
+    fitting = _order(layouts, np.flatnonzero(fits))
+    best = _exact(model, layouts, _near(layouts, fitting), limits, state, machine)
     best.sort(key=lambda a: (_seconds(a), a.memory))  # stable: what is equal stays in the order of the arrays
-    faster = _order(found, np.flatnonzero(~fits & (found.seconds < float(_seconds(best[0])))))
-    larger = _exact(model, found, faster[:1], limits, state, machine)
-    on_front = _exact(model, found, _front(found, fits)[:front], limits, state, machine)
-    others = _exact(model, found, _others(found, fitting, best[0].layout, runners), limits, state, machine)
-    losers = tuple(Loser(other, _why(best[0], other)) for other in others)
-    return Found(best[0], tuple(on_front), losers, larger[0] if larger else None, len(found), int(np.count_nonzero(fits)), found.refused)
+    faster = _order(layouts, np.flatnonzero(~fits & (layouts.seconds < float(_seconds(best[0])))))
+    larger = _exact(model, layouts, faster[:1], limits, state, machine)
+    on_front = _exact(model, layouts, _front(layouts, fits)[:front], limits, state, machine)
+    others = _exact(model, layouts, _others(layouts, fitting, best[0].layout, runners), limits, state, machine)
+    losers = tuple(Loser(loser, _why(best[0], loser)) for loser in others)
+    too_large = larger[0] if larger else None
+    return Ranking(best[0], tuple(on_front), losers, too_large, len(layouts), int(np.count_nonzero(fits)), layouts.refused)
 
 
-def _seconds(found: Account) -> Fraction:
-    assert found.step is not None  # a search has a machine
-    return found.step["step"]
+def _seconds(account: Account) -> Fraction:
+    assert account.step is not None  # a search has a machine
+    return account.step["step"]
 
 
-def _exact(model: Model, found: Table, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine) -> list[Account]:
-    """Those rows in fractions; that the arrays said the same to twelve digits is made sure of."""
+def _exact(model: Model, layouts: Table, rows: Sequence[int] | Array, limits: Limits, state: State, machine: Machine) -> list[Account]:
+    """The exact accounts of these rows, checked against the arrays to twelve digits."""
     exact = []
     for row in rows:
-        worked = account(model, found.layout(int(row), limits.batch), state, machine)
-        for value, array in ((Fraction(worked.memory), found.memory), (_seconds(worked), found.seconds)):
+        worked = account(model, layouts.layout(int(row), limits.batch), state, machine)
+        for value, array in ((Fraction(worked.memory), layouts.memory), (_seconds(worked), layouts.seconds)):
             if abs(Fraction(float(array[row])) - value) * 10**_DIGITS > value:
                 raise BadInputError(f"internal error: the arrays have {array[row]} where {float(value)} is exact; please report it")
         exact.append(worked)
@@ -89,47 +90,47 @@ def _rounded(values: Array) -> Array:
     return np.round(values * scale) / scale
 
 
-def _near(found: Table, fitting: Array) -> Array:
-    """The rows that doubles cannot tell from the fastest."""
-    seconds = found.seconds[fitting[:_RECHECKED]]
+def _near(layouts: Table, fitting: Array) -> Array:
+    """The rows whose time equals the fastest within the precision of doubles."""
+    seconds = layouts.seconds[fitting[:_RECHECKED]]
     return fitting[: int(np.count_nonzero(seconds <= seconds[0] * (1 + 10.0**-_DIGITS)))]
 
 
-def _order(found: Table, rows: Array) -> Array:
+def _order(layouts: Table, rows: Array) -> Array:
     """The fastest of the rows, from the first: of equal times the one with less memory, then fewer devices, then the simpler layout."""
     if len(rows) > _SORTED:
-        limit = np.partition(found.seconds[rows], _SORTED)[_SORTED]
-        rows = rows[found.seconds[rows] <= limit]
-    keys = [*(found.numbers[letter] for letter in ("b", "v", "x", "c", "p", "t")), found.choice, found.devices, found.memory]
-    ranked: Array = rows[np.lexsort((*(key[rows] for key in keys), _rounded(found.seconds[rows])))]
+        limit = np.partition(layouts.seconds[rows], _SORTED)[_SORTED]
+        rows = rows[layouts.seconds[rows] <= limit]
+    keys = [*(layouts.numbers[letter] for letter in ("b", "v", "x", "c", "p", "t")), layouts.choice, layouts.devices, layouts.memory]
+    ranked: Array = rows[np.lexsort((*(key[rows] for key in keys), _rounded(layouts.seconds[rows])))]
     return ranked
 
 
-def _front(found: Table, fits: Array) -> list[int]:
+def _front(layouts: Table, fits: Array) -> list[int]:
     """Rows that no other is better than in one of time, memory and devices times time without being worse in another."""
     rows = np.flatnonzero(fits)
-    kept: list[int] = []
-    for used in np.unique(found.devices[rows]):
-        of = rows[found.devices[rows] == used]
-        of = of[np.lexsort((found.choice[of], found.memory[of], _rounded(found.seconds[of])))]
-        lowest = np.minimum.accumulate(found.memory[of])
-        first = np.r_[True, found.memory[of][1:] < lowest[:-1]]
-        kept += [int(row) for row in of[first]]
-    values = np.array([[found.seconds[r], found.memory[r], found.seconds[r] * found.devices[r]] for r in kept])
+    candidates: list[int] = []
+    for used in np.unique(layouts.devices[rows]):
+        of = rows[layouts.devices[rows] == used]
+        of = of[np.lexsort((layouts.choice[of], layouts.memory[of], _rounded(layouts.seconds[of])))]
+        lowest = np.minimum.accumulate(layouts.memory[of])
+        first = np.r_[True, layouts.memory[of][1:] < lowest[:-1]]
+        candidates += [int(row) for row in of[first]]
+    values = np.array([[layouts.seconds[r], layouts.memory[r], layouts.seconds[r] * layouts.devices[r]] for r in candidates])
     worse = [bool(np.any(np.all(values <= value, axis=1) & np.any(values < value, axis=1))) for value in values]
-    return sorted((row for row, dominated in zip(kept, worse, strict=True) if not dominated), key=lambda row: found.seconds[row])
+    return sorted((row for row, dominated in zip(candidates, worse, strict=True) if not dominated), key=lambda row: layouts.seconds[row])
 
 
 _PARTS = {"Tt": "tensor traffic", "Tx": "expert traffic", "tk": "context traffic", "Tp": "pipeline traffic"}
 
 
-def parts_of_step(found: Account) -> dict[str, Fraction]:
-    """Seconds of a step, of the slowest stage: what they go to. They add up to the step."""
-    assert found.step is not None  # a search has a machine
-    slowest = max(found.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
+def parts_of_step(account: Account) -> dict[str, Fraction]:
+    """Seconds of a step of the slowest stage, by cause. They add up to the step."""
+    assert account.step is not None  # a search has a machine
+    slowest = max(account.stages, key=lambda stage: stage.reckoning["ts"]).reckoning
     parts = {"work": slowest["m"] * slowest["tc"]}
     parts |= {words: slowest[letter] for letter, words in _PARTS.items() if letter in slowest.values}
-    step = found.step
+    step = account.step
     parts |= {"bubble": step["tw"] - step["tm"], "data traffic beyond the work": step["step"] - step["tw"]}
     return {name: value for name, value in parts.items() if value}
 
@@ -151,12 +152,12 @@ def _percent(part: Fraction) -> str:
     return f"{float(100 * part):.3g} %"
 
 
-def _others(found: Table, rows: Array, winner: Layout, number: int) -> list[int]:
-    """The best of each other division into ranks."""
+def _others(layouts: Table, rows: Array, winner: Layout, number: int) -> list[int]:
+    """The best row of each other combination of ranks."""
     seen = {(winner.data, winner.tensor, winner.pipeline, winner.context, winner.expert)}
     chosen: list[int] = []
     for row in rows:
-        n, t, p, c, x = (int(found.numbers[letter][row]) for letter in "ntpcx")
+        n, t, p, c, x = (int(layouts.numbers[letter][row]) for letter in "ntpcx")
         if (n, t, p, c, x) not in seen:
             seen.add((n, t, p, c, x))
             chosen.append(int(row))
@@ -165,16 +166,16 @@ def _others(found: Table, rows: Array, winner: Layout, number: int) -> list[int]
     return chosen
 
 
-def _no_layout(found: Table, limits: Limits) -> str:
-    """Nothing was tried, or a condition refuses most, or what was given beside the numbers goes with none of them."""
-    if not found.tried:
+def _no_layout(layouts: Table, limits: Limits) -> str:
+    """The error message when no layout is valid: the condition that refuses most."""
+    if not layouts.tried:
         given = ", ".join(f"{NAMES[letter]} = {number}" for letter, number in limits.fixed)
         return (
             f"the ranks that were given ({given}) do not multiply to {limits.devices} devices, with any number of the others:"
             " leave one out, or change devices"
         )
-    refused, devices = found.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
-    if found.tried > sum(refused.values()):
+    refused, devices = layouts.refused, f"{limits.devices} device{'s' if limits.devices > 1 else ''}"
+    if layouts.tried > sum(refused.values()):
         return (
             f"no layout of {devices} has what was given of zero, sequence, checkpointing and exchange: zero needs ranks that"
             " share weights, sequence tensor ranks that divide the tokens, checkpointing=attention attention=math; leave one out"
@@ -183,13 +184,13 @@ def _no_layout(found: Table, limits: Limits) -> str:
     return f"no layout of {devices} and batch = {limits.batch} is possible: most fail because {why}; change devices or batch"
 
 
-def _nothing_fits(model: Model, found: Table, limits: Limits, state: State, machine: Machine) -> str:
-    row = int(np.argmin(found.memory))
-    least = account(model, found.layout(int(row), limits.batch), state, machine)
+def _nothing_fits(model: Model, layouts: Table, limits: Limits, state: State, machine: Machine) -> str:
+    row = int(np.argmin(layouts.memory))
+    least = account(model, layouts.layout(int(row), limits.batch), state, machine)
     kinds = least.fullest.kinds
     largest = max(kinds, key=lambda kind: kinds[kind])
     return (
-        f"none of {len(found):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
+        f"none of {len(layouts):,} layouts fits {machine.memory / 1e9:.4g} GB: the smallest ({least.layout.words}) needs"
         f" up to {least.memory / 1e9:.4g} GB, of which {WORDS[largest]} {kinds[largest] / 1e9:.4g} GB;"
         f" memory={-(-least.memory // 10**9)}GB, more devices or a shorter sequence would fit"
     )

@@ -30,12 +30,12 @@ def state_of(precision: str = MASTER, optimizer: str = "adamw") -> State:
     if precision not in _FORMATS or optimizer not in KNOWN:
         raise BadInputError(f"{precision} with {optimizer} has no table of bytes: use {', '.join(PRECISIONS)} and a named optimizer")
     weights, gradients, master = _FORMATS[precision]
-    kept = KNOWN[optimizer].state
-    if optimizer in REFUSED or "r" in kept or "c" in kept or KNOWN[optimizer].vectors:
+    rule = KNOWN[optimizer].state
+    if optimizer in REFUSED or "r" in rule or "c" in rule or KNOWN[optimizer].vectors:
         raise BadInputError(
             f"{optimizer} keeps rows and columns of a matrix, not so many bytes a parameter: use adamw, sgd, momentum and such"
         )
     size = master or weights
-    counter = int(evaluate_text(kept, {"s": size, "n": 0}))
-    each = int(evaluate_text(kept, {"s": size, "n": 1})) - counter
+    counter = int(evaluate_text(rule, {"s": size, "n": 0}))
+    each = int(evaluate_text(rule, {"s": size, "n": 1})) - counter
     return State(weights, gradients, each, master, f"{precision}, {optimizer}", counter)

@@ -81,9 +81,9 @@ def table(model: Model, limits: Limits, state: State, machine: Machine) -> Table
     choices: list[tuple[int, str, str, str]] = []
     for mask, structure in _structures(grid):
         numbers = {letter: grid[letter][mask] for letter in _NUMBERS}
-        for found in _evaluated(model, limits, state, machine, numbers, structure):
-            choices.append(found[0])
-            parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *found[1:]))
+        for evaluated in _evaluated(model, limits, state, machine, numbers, structure):
+            choices.append(evaluated[0])
+            parts.append((numbers, np.full(len(numbers["n"]), len(choices) - 1), *evaluated[1:]))
     if not parts:
         return Table({letter: np.zeros(0) for letter in _NUMBERS}, np.zeros(0), (), np.zeros(0), np.zeros(0), np.zeros(0), refused, tried)
     parts = [_kept(part) for part in parts]
@@ -114,11 +114,11 @@ def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int
     count = _number_of_ranks(model, limits)
     if count > MOST_RANKS or count * len(micros) > _MOST_TRIED:
         raise BadInputError(_too_many(model, limits))
-    asked = conditions(model, sequence=False)
-    pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), asked))
-    paired = list(takewhile(lambda condition: not names_in(condition.expr) & set("ntcxb"), asked[len(pieceless) :]))
-    last = asked[len(pieceless) + len(paired) :]
-    refused = dict.fromkeys((condition.because for condition in asked), 0)
+    required = conditions(model, sequence=False)
+    pieceless = list(takewhile(lambda condition: "v" not in names_in(condition.expr), required))
+    paired = list(takewhile(lambda condition: not names_in(condition.expr) & set("ntcxb"), required[len(pieceless) :]))
+    last = required[len(pieceless) + len(paired) :]
+    refused = dict.fromkeys((condition.because for condition in required), 0)
     ranks = np.array(list(_ranks(model, limits)), dtype=np.float64).reshape(-1, 5)
     parts, left, rows = [np.zeros((0, 7))], _MOST_MADE, max(1, _AT_ONCE // len(micros))
     for start in range(0, len(ranks), rows):
@@ -134,17 +134,17 @@ def _grid(model: Model, limits: Limits) -> tuple[dict[str, Array], dict[str, int
             parts.append(made)
             if left < 0 or sum(map(len, parts)) > _MOST_VALID:
                 raise BadInputError(_too_many(model, limits))
-    found = np.concatenate(parts)
-    return {letter: found[:, column] for column, letter in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
+    grid = np.concatenate(parts)
+    return {letter: grid[:, column] for column, letter in enumerate(_NUMBERS)}, refused, len(ranks) * len(pieces) * len(micros)
 
 
 def _without_pieces(
-    ranks: Array, micros: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int], pieces: int
+    ranks: Array, micros: Array, required: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int], pieces: int
 ) -> Array:
     """Ranks with each micro-batch where the conditions hold. What fails one would fail it with each of the ``pieces``."""
     there = np.ones((len(ranks), len(micros)), dtype=bool)
     grid = {**{letter: ranks[:, column, None] for column, letter in enumerate(_NUMBERS[:5])}, "b": micros[None]}
-    for condition in asked:
+    for condition in required:
         holding = _holds(condition, grid, model, limits, there.shape)
         refused[condition.because] += int(np.count_nonzero(there & ~holding)) * pieces
         there &= holding
@@ -153,13 +153,13 @@ def _without_pieces(
 
 
 def _with_pieces(
-    valid: Array, pieces: Array, asked: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int]
+    valid: Array, pieces: Array, required: Sequence[Condition], model: Model, limits: Limits, refused: dict[str, int]
 ) -> Iterator[Array]:
     """The same with each number of pieces, before the micro-batch, where the conditions on stages and pieces hold; not too many at once."""
     stages, stage = np.unique(valid[:, 2], return_inverse=True)
     there = np.ones((len(stages), len(pieces)), dtype=bool)
     several = np.bincount(stage, minlength=len(stages))[:, None]
-    for condition in asked:
+    for condition in required:
         holding = _holds(condition, {"p": stages[:, None], "v": pieces[None]}, model, limits, there.shape)
         refused[condition.because] += int(np.sum((there & ~holding) * several))
         there &= holding
@@ -270,28 +270,28 @@ def _evaluated(
         stages = [sheet.work(_lines(model, choice, stage, state)) for stage in choice.stages]
         timed = {f"t{i}": stage["ts"] for i, stage in enumerate(stages, 1)} | {f"d{i}": stage["td"] for i, stage in enumerate(stages, 1)}
         step = sheet.work(step_lines(choice, len(stages), machine), timed)
-        held = stages[0]["M"][1]
+        memory = stages[0]["M"][1]
         for stage in stages[1:]:
-            held = np.maximum(held, stage["M"][1])
+            memory = np.maximum(memory, stage["M"][1])
         shape = numbers["n"].shape
         valid = np.ones(shape, dtype=bool) if sequence == OFF else np.mod(model.values["T"], numbers["c"] * numbers["t"]) == 0
-        yield (zero, checkpointing, sequence, exchange), np.broadcast_to(held, shape), np.broadcast_to(step["step"][1], shape), valid
+        yield (zero, checkpointing, sequence, exchange), np.broadcast_to(memory, shape), np.broadcast_to(step["step"][1], shape), valid
 
 
 def _given(model: Model, limits: Limits, state: State, machine: Machine, numbers: Mapping[str, Array]) -> dict[str, Any]:
     rates = {g.letter: float(g.value) for g in machine.givens}
-    kept = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
+    sizes_of = {"w": state.weights, "q": state.gradients, "o": state.optimizer, "u": state.master, "j": state.counter}
     micros = limits.batch / (numbers["n"] * numbers["x"] * numbers["b"])
     sizes = {name: float(value) for name, value in model.values.items()}
-    return {**sizes, **rates, **{name: float(size) for name, size in kept.items()}, **numbers, "B": float(limits.batch), "m": micros}
+    return {**sizes, **rates, **{name: float(size) for name, size in sizes_of.items()}, **numbers, "B": float(limits.batch), "m": micros}
 
 
 def _choices(model: Model, limits: Limits, structure: _Structure) -> Iterator[tuple[int, str, str, str]]:
     stages = [zero for zero in limits.zero if zero == 0 or structure.shared]
-    again = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
+    recomputed = [kind for kind in limits.checkpointing if kind != ATTENTION or model.attention == "math"]
     sequence = [kind for kind in limits.sequence if kind == OFF or structure.tensor]
     exchange = limits.exchange if structure.context else (RING,)
-    yield from combinations(stages, again, sequence, exchange)
+    yield from combinations(stages, recomputed, sequence, exchange)
 
 
 def _choice(structure: _Structure, model: Model, zero: int, checkpointing: str, sequence: str, exchange: str) -> Choice:

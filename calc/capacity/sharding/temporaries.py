@@ -28,17 +28,17 @@ def temporaries(model: Model, choice: Choice, stage: str, state: State, share: b
     """The most that is there for a moment on a stage. ``share``: ZeRO has the optimizer step a part of the parameters."""
     if not model.moments:
         return []
-    found = []
+    lines = []
     for letter, where, beside_all, words in _FOUND:
         there = [m for m in model.moments if (m.where, m.beside_all) == (where, beside_all) and _is_on(where, stage)]
         if there:
             each = list(dict.fromkeys(_bytes(moment, choice, stage) for moment in there))
-            found.append(Line(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
+            lines.append(Line(letter, _largest(each), "bytes", f"for a moment, {words}", _named(there)))
     stepping = _stepping(model, choice, stage, state, share)
-    found.append(stepping)
+    lines.append(stepping)
     why = "the largest of these: they are not there at the same time, and what is kept is gone when the optimizer steps"
-    letters = [line.letter for line in found if line is not stepping]
-    return [*found, Line("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
+    letters = [line.letter for line in lines if line is not stepping]
+    return [*lines, Line("X", f"Max({', '.join([*letters, 'Xs - A'])}, 0)", "bytes", "temporaries", why)]
 
 
 def _is_on(where: str, stage: str) -> bool:
@@ -77,9 +77,9 @@ def _stepping(model: Model, choice: Choice, stage: str, state: State, share: boo
 def _largest_of(tensors: Iterable[Tensor], values: Mapping[str, int]) -> list[Tensor]:
     """Without tensors that have neither more rows nor more in a row than another that is divided the same way."""
     sides = {t: (evaluate_text(t.rows, values), t.times * evaluate_text(t.rest, values)) for t in tensors}
-    kept: list[Tensor] = []
+    largest: list[Tensor] = []
     for tensor, (rows, rest) in sorted(sides.items(), key=lambda of: of[1], reverse=True):
-        alike = [sides[t] for t in kept if (t.divided, t.experts) == (tensor.divided, tensor.experts)]
+        alike = [sides[t] for t in largest if (t.divided, t.experts) == (tensor.divided, tensor.experts)]
         if not any(rows <= more and rest <= wider for more, wider in alike):
-            kept.append(tensor)
-    return kept
+            largest.append(tensor)
+    return largest

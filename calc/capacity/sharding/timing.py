@@ -52,14 +52,14 @@ class Machine:
 
     @property
     def givens(self) -> tuple[Given, ...]:
-        found = [
+        givens = [
             Given("P", self.peak, "FLOP/s", f"dense peak of {self.name} in {self.dtype}", self.source),
             Given("eta", self.efficiency, "", "share of the peak that products reach", self.efficiency_source),
             Given("Wn", self.link, "bytes/s", "links of a node, each way and device", self.link_source),
             Given("Wi", self.network, "bytes/s", "network between nodes, each way and device", self.network_source),
             Given("R", Fraction(self.node), "devices", "devices of a node", self.node_source),
         ]
-        return (*found, *([Given("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []))
+        return (*givens, *([Given("usd", self.price, "USD/h", "price of a device and hour", self.price_source)] if self.price else []))
 
 
 def machine_of(
@@ -102,11 +102,11 @@ _AXES = {"tensor": "t", "context": "k", "expert": "x", "pipeline": "p", "data": 
 
 def time_lines(model: Model, choice: Choice, stage: str, traffic: Sequence[Collective]) -> list[Line]:
     """A stage's FLOPs of a micro-batch, and its time of a step without the bubble (ts) and of its data traffic (td)."""
-    found = _flops(model, choice, stage)
+    lines = _flops(model, choice, stage)
     for axis, letter in _AXES.items():
         of = [c.letter for c in traffic if c.axis == axis]
         if of:
-            found.append(
+            lines.append(
                 Line(
                     f"B{letter}",
                     _bandwidth(axis, choice),
@@ -115,19 +115,19 @@ def time_lines(model: Model, choice: Choice, stage: str, traffic: Sequence[Colle
                     "a node's links if all of a group are in one",
                 )
             )
-            found.append(Line(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
-    there = {line.letter for line in found}
+            lines.append(Line(f"T{letter}", f"({total(of)})/B{letter}", "s", f"{axis} traffic of a step", "bytes over bandwidth"))
+    there = {line.letter for line in lines}
     waited = [f"T{letter}" for axis, letter in _AXES.items() if axis not in ("data", "context") and f"T{letter}" in there]
     if "Tk" in there:
         ring = choice.exchange == RING
         why = "what the attention of the blocks does not cover" if ring else "waited for"
-        found.append(Line("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
+        lines.append(Line("tk", "Max(0, Tk - m*l*ta)" if ring else "Tk", "s", "context traffic that is waited for", why))
         waited.append("tk")
-    found.append(
+    lines.append(
         Line("ts", total(["m*tc", *waited]), "s", "a step of this stage, without the bubble", "work, and traffic that is waited for")
     )
-    found.append(Line("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
-    return found
+    lines.append(Line("td", "Td" if "Td" in there else "0", "s", "data traffic", "passes behind the work"))
+    return lines
 
 
 def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
@@ -137,26 +137,26 @@ def _flops(model: Model, choice: Choice, stage: str) -> list[Line]:
     experts = _per_token(in_layers(model.tensors, experts=True), choice)
     products = [product("2", tokens, dense)] + ([product("2", tokens, "e", experts)] if experts != "0" else [])
     ends = _per_token([t for t in model.tensors if t.where != LAYER and t.where in _at(stage)], choice)
-    found = [
+    lines = [
         Line("Fa", scores, "FLOP", "scores and values of a layer", "2 products of T² each, 2 FLOP a multiply-add"),
         Line("Fl", total([*products, "Fa"]), "FLOP", "forward of a layer and micro-batch", "2 FLOP for each weight and token"),
     ]
-    again = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
+    recomputed = {BLOCK: "Fl", "attention": "Fa"}.get(choice.checkpointing, "0")
     if model.attention == "fused" and choice.checkpointing != "attention":
-        again = "Fa/2" if again == "0" else f"{again} + Fa/2"
+        recomputed = "Fa/2" if recomputed == "0" else f"{recomputed} + Fa/2"
         why = "fused attention makes its scores again" + ("; the layer runs again" if choice.checkpointing == BLOCK else "")
     else:
         why = {BLOCK: "the layer runs again", "attention": "scores and values are made again"}.get(
             choice.checkpointing, "nothing runs again"
         )
-    found.append(Line("Fr", again, "FLOP", "repeated in the backward of a layer", why))
+    lines.append(Line("Fr", recomputed, "FLOP", "repeated in the backward of a layer", why))
     whole = total(["l*(3*Fl + Fr)", *([product("6", tokens, ends)] if ends != "0" else [])])
     why = "backward is twice the forward: a product for each factor's gradient"
-    found.append(Line("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
-    found.append(Line("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
+    lines.append(Line("F", whole, "FLOP", "of a micro-batch, forward and backward", why))
+    lines.append(Line("tc", "F/(eta*P)", "s", "work of a micro-batch", "FLOPs over rate"))
     if choice.has("c"):
-        found.append(Line("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again"))
-    return found
+        lines.append(Line("ta", "(3*Fa + Fa/2)/(eta*P)", "s", "attention of a layer and micro-batch", "forward, backward, scores again"))
+    return lines
 
 
 def _at(stage: str) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def step_lines(choice: Choice, stages: int, machine: Machine) -> list[Line]:
     slowest = "t1" if stages == 1 else f"Max({', '.join(f't{n}' for n in numbers)})"
     data = "d1" if stages == 1 else f"Max({', '.join(f'd{n}' for n in numbers)})"
     bubble = "0" if stages == 1 else "(p - 1)/(v*m)" if choice.interleaved else "(p - 1)/m"
-    found = [
+    lines = [
         Line("tm", slowest, "s", "the slowest stage", "all others wait for it"),
         Line(
             "beta",
@@ -188,5 +188,5 @@ def step_lines(choice: Choice, stages: int, machine: Machine) -> list[Line]:
         Line("step", "Max(tw, dt)", "s", "time of a step", "data traffic passes behind the work: the longer of both counts"),
     ]
     if machine.price:
-        found.append(Line("cost", f"usd*n*t*p*c*x*step/{_SECONDS}", "USD", "price of a step", "every device for the time of the step"))
-    return found
+        lines.append(Line("cost", f"usd*n*t*p*c*x*step/{_SECONDS}", "USD", "price of a step", "every device for the time of the step"))
+    return lines

@@ -1,4 +1,4 @@
-"""Sharding asked in words, ``key=value``: which model, how it is laid out, on what. A model that is named is derived, which needs torch.
+"""Reads a sharding request of ``key=value`` pairs: model, layout, machine. A named model is derived, which needs torch.
 
 Words that are no word of a layout, a machine or a recipe are sizes of the model, by its letters.
 """
@@ -16,7 +16,7 @@ from calc.capacity.sharding.account import Account, account
 from calc.capacity.sharding.conditions import require_devices
 from calc.capacity.sharding.layout import CHECKPOINTING, EXCHANGE, LETTERS, SEQUENCE, STAGES, layout_of, require_devices_at_most
 from calc.capacity.sharding.model import FIRST, Model, Tensor, decoder
-from calc.capacity.sharding.search import Found, search
+from calc.capacity.sharding.search import Ranking, search
 from calc.capacity.sharding.state import State, state_of
 from calc.capacity.sharding.table import Limits
 from calc.capacity.sharding.timing import Machine, machine_of
@@ -39,7 +39,7 @@ _DECODER = ("L", "d", "h", "g", "k", "f", "V", "T", "C", "E", "e")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Words read: the model and what it keeps of a parameter, the machine if one is named, what else was given."""
+    """A parsed request: the model, its bytes per parameter, the machine if one is named, and the layout keys."""
 
     model: Model
     state: State
@@ -48,15 +48,15 @@ class Asked:
 
 
 def shard(name: str | None, words: Words, progress: Progress) -> Account:
-    """One layout worked out."""
+    """The account of one layout."""
     layout = layout_of(_layout_words(words))
     require_devices(layout, _count(words, "devices") if "devices" in words else None)
-    asked = _asked(name, words, layout.micro, layout.devices, progress)
-    return account(asked.model, layout, asked.state, asked.machine)
+    setup = _asked(name, words, layout.micro, layout.devices, progress)
+    return account(setup.model, layout, setup.state, setup.machine)
 
 
-def best(name: str | None, words: Words, progress: Progress) -> Found:
-    """The best layout on so many devices. Words of a layout hold it to them: ``tensor=8``, ``zero=1``."""
+def best(name: str | None, words: Words, progress: Progress) -> Ranking:
+    """The best layout on the given devices. Layout keys stay fixed in the search: ``tensor=8``, ``zero=1``."""
     for needed, example in (("devices", "devices=1024"), ("gpu", "gpu=h100-sxm"), ("batch", "batch=2048, in sequences")):
         if needed not in words:
             raise BadInputError(f"a search needs {needed}: give {example}")
@@ -65,16 +65,16 @@ def best(name: str | None, words: Words, progress: Progress) -> Found:
     given = _layout_words(words)
     layout_of({name: value for name, value in given.items() if name != "sequence"})  # refuses what no layout can have
     devices, fewer = require_devices_at_most(_count(words, "devices")), _yes(words, "fewer", False)
-    asked = _asked(name, words, _SEVERAL, devices, progress)
-    assert asked.machine is not None
+    setup = _asked(name, words, _SEVERAL, devices, progress)
+    assert setup.machine is not None
     progress("evaluating every layout")
-    return search(asked.model, _limits(given, devices, fewer), asked.state, asked.machine)
+    return search(setup.model, _limits(given, devices, fewer), setup.state, setup.machine)
 
 
 def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits:
     fixed = tuple((letter, int(given[name])) for name, letter in LETTERS.items() if name in given and name != "batch")
     zero = (int(given["zero"]),) if "zero" in given else STAGES
-    kinds = {name: (str(given[name]),) if name in given else known for name, known in _KINDS.items()}
+    kinds = {name: (str(given[name]),) if name in given else kinds_of for name, kinds_of in _KINDS.items()}
     return Limits(devices, int(given["batch"]), zero, kinds["sequence"], kinds["checkpointing"], kinds["exchange"], fixed, fewer)
 
 
@@ -83,8 +83,8 @@ def _limits(given: Mapping[str, int | str], devices: int, fewer: bool) -> Limits
 
 def read_model(name: str | None, words: Words, batch: int, progress: Progress) -> tuple[Model, State]:
     """A model in words, for ``batch`` sequences at a time, and what a recipe keeps of its parameters."""
-    asked = _asked(name, words, batch, 1, progress)
-    return asked.model, asked.state
+    setup = _asked(name, words, batch, 1, progress)
+    return setup.model, setup.state
 
 
 def _asked(name: str | None, words: Words, batch: int, devices: int, progress: Progress) -> Asked:
@@ -136,7 +136,7 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
     """Derived at the given sizes: exact tensors and what the module's own backward keeps."""
     import calc
     from calc.capacity.sharding.derived import model_of
-    from calc.capacity.sharding.own import own_buffers, own_tensors
+    from calc.capacity.sharding.module_tensors import own_buffers, own_tensors
 
     spec = calc.load(name)
     sizes = {word: _count(words, word) for word in words if word not in WORDS}
@@ -144,27 +144,27 @@ def _named(name: str, words: Words, precision: str, batch: int, progress: Progre
         raise BadInputError("B follows from the layout here: micro is how many sequences a rank has at a time, batch how many all have")
     if "B" in spec.dimensions:
         sizes["B"] = batch
-    held = spec.sizes(sizes)
+    resolved = spec.sizes(sizes)
     attention, optimizer = words.get("attention", "fused"), words.get("optimizer", "adamw")
     progress(f"deriving {name}")
     derivation = calc.derive(spec, sizes, progress=progress, precision=precision, attention=attention, optimizer=optimizer)
-    own = own_tensors(spec, held)
+    own = own_tensors(spec, resolved)
     if (
-        sum(int(t.rows) * int(t.rest) * t.times * (held.get("L", 1) if t.where == "layer" else 1) for t in own)
+        sum(int(t.rows) * int(t.rest) * t.times * (resolved.get("L", 1) if t.where == "layer" else 1) for t in own)
         != derivation["parameters"].value
     ):
         raise BadInputError(f"internal error: the tensors of {name[:60]} are not its derived parameters; please report it")
-    buffers = own_buffers(spec, held)
+    buffers = own_buffers(spec, resolved)
     notes = [f"buffers, {buffers:,} bytes whole on every rank, are not in it"] if buffers else []
     peak = derivation["memory.peak"].value
     if peak is not None:
-        at_once = f" with {held['B']:,} sequence{'s' if held['B'] > 1 else ''} at a time" if "B" in held else ""
+        at_once = f" with {resolved['B']:,} sequence{'s' if resolved['B'] > 1 else ''} at a time" if "B" in resolved else ""
         notes.append(f"on one device{at_once} the derived peak is {peak:,} bytes; the sum here is a bound from above")
     return replace(model_of(derivation, own), name=name, notes=tuple(notes))
 
 
 def _machine(words: Words, devices: int) -> Machine | None:
-    """The machine, if a ``gpu`` is named; its words without one are refused."""
+    """The machine; None without ``gpu``. Raises BadInputError for keys of a machine without ``gpu``."""
     if "gpu" not in words:
         for word in _MACHINE:
             if word in words:
@@ -175,9 +175,9 @@ def _machine(words: Words, devices: int) -> Machine | None:
     def number(word: str, unit: str) -> Fraction | None:
         if word not in words:
             return None
-        found = read(word, words[word], unit)
-        require_unit(_KIND_OF.get(word, ""), word, words[word], found, unit)
-        return found.value
+        typed = read(word, words[word], unit)
+        require_unit(_KIND_OF.get(word, ""), word, words[word], typed, unit)
+        return typed.value
 
     memory = number("memory", "bytes")
     return machine_of(

@@ -12,16 +12,16 @@ from calc.spec import Spec
 
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
-    """The tensors by the pattern of their name; those that there are L of belong to the layers."""
+    """The parameter tensors, grouped by name pattern and shape; those that occur L times belong to the layers."""
     from calc.trace.bare import bare
 
     parameters = bare(spec, sizes).named_parameters()
-    found = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
-    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in found.items())
+    counts = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
+    return tuple(_tensor(name, shape, count, sizes.get("L", 0)) for (name, shape), count in counts.items())
 
 
 def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
-    """Bytes of the module's buffers, which nothing here divides."""
+    """Bytes of the buffers of the module, which no kind of parallelism shards."""
     from calc.trace.bare import bare
 
     return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())

@@ -1,4 +1,4 @@
-"""Asking a question: what is given and what a device, a model or a choice gives, then the way to the letter that is wanted."""
+"""Answers a question: collects the values from the inputs, the device, the model and the choices, then solves for the wanted variable."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fractions import Fraction
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
 from calc.capacity.questions.checking import check, flag_beyond, flag_experts, require_all_used, say, short
 from calc.capacity.questions.devices import Device
-from calc.capacity.questions.gathering import Gathered, Progress
 from calc.capacity.questions.given import sort
+from calc.capacity.questions.problem import Problem, Progress
 from calc.capacity.questions.question import Letter, Question
 from calc.capacity.questions.registry import question
-from calc.capacity.questions.solving import Found, System, divisors, searched, to_safe_side, value_of
+from calc.capacity.questions.solving import Crossing, System, divisors, searched, to_safe_side, value_of
 from calc.capacity.questions.values import Typed
 from calc.errors import BadInputError
 from calc.symbolic.arithmetic import letters_of, parsed, substituted, tidy, written
@@ -27,29 +27,29 @@ _ENDLESS = 10**12  # as good as without end, for a count
 
 
 def ask(name: str, /, *, progress: Progress = lambda _: None, **given: Typed) -> Answer:
-    """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` turns it round.
+    """The answer to a question by name. ``given`` are its keys (``parameters=70e9``, ``gpu="h100-sxm"``); ``solve="gpus"`` solves for it.
 
-    Raises BadInputError where a number makes no sense, something is missing, or nothing solves it.
+    Raises BadInputError if a number is invalid, an input is missing, or the equations have no solution.
     """
     return answered(question(name), given, progress)
 
 
-def answered(asked: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:
-    """The answer to a question that is at hand, of ``device`` where it is one of no catalogue."""
-    found = sort(asked, given)
-    if found.model and asked.fills:
-        from calc.capacity.questions.filling import Filling
+def answered(question: Question, given: Mapping[str, Typed], progress: Progress = lambda _: None, device: Device | None = None) -> Answer:
+    """The answer to ``question``; ``device`` is one outside the catalogue."""
+    sorted_input = sort(question, given)
+    if sorted_input.model and question.fills:
+        from calc.capacity.questions.memory_solver import MemorySolver
 
-        return Filling(asked, found, progress, device).answer()
-    if found.model and asked.laid:
-        from calc.capacity.questions.laid import Laid
+        return MemorySolver(question, sorted_input, progress, device).answer()
+    if sorted_input.model and question.laid:
+        from calc.capacity.questions.layout_solver import LayoutSolver
 
-        return Laid(asked, found, progress, device).answer()
-    return Asking(asked, found, progress, device).answer()
+        return LayoutSolver(question, sorted_input, progress, device).answer()
+    return EquationSolver(question, sorted_input, progress, device).answer()
 
 
-class Asking(Gathered):
-    """One question on its way to an answer."""
+class EquationSolver(Problem):
+    """Solves one question by its equations."""
 
     # -- the answer ----------------------------------------------------------------------------------------------------------------
 
@@ -58,20 +58,20 @@ class Asking(Gathered):
         self.from_device()
         self.check_peak()
         self.defaults()
-        check(self, self.known)
-        system, found = self._solved()
+        check(self, self.values)
+        system, crossing = self._solved()
         x = self.wanted
         real = system.values[x.letter]
-        value, bound = self._rounded(real, found)
-        everything = System.of(self.equations, {**self.known, x.letter: value})
+        value, bound = self._rounded(real, crossing)
+        everything = System.of(self.equations, {**self.values, x.letter: value})
         for letter in self.question.letters:
             everything.reach(letter.letter)
         require_all_used(self, system, everything)
         check(self, everything.values)
-        expr = None if found is not None else self._closed(system)
+        expr = None if crossing is not None else self._closed(system)
         meanings = {y.letter: (_plain(y.unit), y.meaning) for y in self.question.letters}
         lines = system.lines((x.letter,), meanings)
-        lines = lines if lines else (self._searched_line(found, real),)
+        lines = lines if lines else (self._searched_line(crossing, real),)
         say(self, value)
         flag_experts(self, value)
         flag_beyond(self, value)
@@ -79,7 +79,7 @@ class Asking(Gathered):
             value,
             Reckoning(self.question.name, self._puts(), lines),
             expr=expr,
-            exact=(x.letter not in system.rounded and found is None) or value.denominator == 1,
+            exact=(x.letter not in system.rounded and crossing is None) or value.denominator == 1,
             unrounded=real,
             bound=bound,
             thumb=self._thumb(value),
@@ -97,7 +97,7 @@ class Asking(Gathered):
         bound: Bound | None = None, thumb: Thumb | None = None, also: tuple[Row, ...] = (), beside: tuple[Line, ...] = (),
         rows: tuple[Row, ...] = (), notes: Sequence[str] = (), source: str = "",
     ) -> Answer:  # fmt: skip
-        """The answer to what was asked, with its inputs, flags and notes; ``notes`` are further ones."""
+        """The answer with its inputs, flags and notes; ``notes`` are additional ones."""
         x = self.wanted
         notes = (*self.notes, *notes)
         return Answer(
@@ -106,62 +106,62 @@ class Asking(Gathered):
             rows, tuple(self.flags), notes, source,
         )  # fmt: skip
 
-    def _solved(self) -> tuple[System, Found | None]:
-        """The system with the wanted letter known: by steps, by putting lines together, or by search."""
-        system = System.of(self.equations, self.known)
+    def _solved(self) -> tuple[System, Crossing | None]:
+        """The system solved for the wanted variable: step by step, by substitution, or by search."""
+        system = System.of(self.equations, self.values)
         wanted = self.wanted.letter
         if system.reach(wanted) or system.through(wanted):
             return system, None
         goal = self._searched_for()
-        found = searched(self.equations, self.known, wanted, goal, self.wanted.whole, self._allowed) if goal else None
-        if found is None:
+        crossing = searched(self.equations, self.values, wanted, goal, self.wanted.whole, self._allowed) if goal else None
+        if crossing is None:
             raise BadInputError(self._unsolved(system, goal))
-        system.values[wanted] = found.value
-        return system, found
+        system.values[wanted] = crossing.value
+        return system, crossing
 
     def _searched_for(self) -> str:
-        """The known letter that a search keeps to: what bounds the answer, else the first that an equation gives."""
-        given = [e.letter for e in self.equations if e.letter in self.known]
+        """The given variable that a search matches: the limit of the question, else the first that an equation defines."""
+        given = [e.letter for e in self.equations if e.letter in self.values]
         return next((x for x in given if x == self.question.limit and self.wanted.letter == self.question.answer), *given[:1] or ("",))
 
     def _allowed(self, values: Mapping[str, Fraction]) -> bool:
-        """Whether the conditions are met without which the question is refused."""
+        """Whether the mandatory conditions hold."""
         conditions = (c.holds for c in self.question.conditions if c.refuse and letters_of(c.holds) <= values.keys())
         return all(holds(text, values) for text in conditions)  # type: ignore[arg-type]  # fractions compare as integers do
 
     def _unsolved(self, system: System, goal: str) -> str:
-        """What is missing; or that nothing solves it."""
+        """The error message: the missing inputs, or that the equations have no solution."""
         missing = self._missing(system)
         if missing:
             return f"{self.question.name} needs {', '.join(missing)} as well"
         if not goal:
-            return f"{self.question.name}: {self.wanted.key} cannot be found from what is given"
+            return f"{self.question.name}: {self.wanted.key} cannot be computed from the given values"
         limit = self.question.letter(goal)
         if self.wanted.whole == "up" and (never := self._never(goal)):
             return never
         least = self._goal_at(goal, 1) if self.wanted.whole == "down" else None
-        if least is not None and least > self.known[goal]:
+        if least is not None and least > self.values[goal]:
             return self._none_fits(goal)
         return (
-            f"no {self.wanted.key} gives {limit.key} = {short(self.known[goal])} {limit.unit} with the rest as it is: either"
+            f"no {self.wanted.key} gives {limit.key} = {short(self.values[goal])} {limit.unit} with the rest as it is: either"
             f" {limit.key} does not depend on {self.wanted.key}, or even the least one goes beyond"
         )
 
     def _never(self, goal: str) -> str:
-        """Why no number is large enough; nothing where one may be."""
+        """Why no number is large enough; empty if one may be."""
         here, there, limit = self._goal_at(goal, 1), self._goal_at(goal, _ENDLESS), self.question.letter(goal)
-        if here is None or there is None or there <= self.known[goal] or there > here:
+        if here is None or there is None or there <= self.values[goal] or there > here:
             return ""
-        given = f"and {limit.key} = {short(self.known[goal])} {limit.unit} is given"
+        given = f"and {limit.key} = {short(self.values[goal])} {limit.unit} is given"
         if here == there:
             return f"{limit.key} is {short(here)} {limit.unit} with any number of {self.wanted.meaning}, {given}"
         least = short(Fraction(math.floor(there))) if there > 1 else short(there)
         return f"no number of {self.wanted.meaning} is enough: {limit.key} stays above {least} {limit.unit}, {given}"
 
     def _missing(self, system: System) -> list[str]:
-        """Letters that nothing gives and no equation leads to, and that the wanted one hangs on."""
+        """Variables without value and equation on which the wanted one depends."""
         by = {e.letter: letters_of(e.expr) for e in self.equations}
-        start = {self.wanted.letter, *(name for name in self.known if name in by)}
+        start = {self.wanted.letter, *(name for name in self.values if name in by)}
         seen: set[str] = set()
         while start - seen:
             name = (start - seen).pop()
@@ -169,7 +169,7 @@ class Asking(Gathered):
             start |= by.get(name, set())
         loose = [x for x in self.question.letters if x.letter in seen and x.letter not in system.values and x.letter not in by]
         loose = [x for x in loose if x is not self.wanted]
-        if not loose and self.wanted.letter not in by and not start & self.known.keys() & by.keys():
+        if not loose and self.wanted.letter not in by and not start & self.values.keys() & by.keys():
             loose = [self.question.letter(self.question.answer)]
         return [self._asked_for(x) for x in loose]
 
@@ -177,94 +177,94 @@ class Asking(Gathered):
         ways = [w for w, there in (("gpu=…", letter.device), ("model=…", letter.model)) if there]
         return f"{letter.key} ({letter.meaning}{', or ' + ' or '.join(ways) if ways else ''})"
 
-    def _rounded(self, real: Fraction, found: Found | None) -> tuple[Fraction, Bound | None]:
-        """A whole number to the safe side, and the limit that it keeps to."""
+    def _rounded(self, real: Fraction, crossing: Crossing | None) -> tuple[Fraction, Bound | None]:
+        """The answer rounded to the safe side, and its limit."""
         x = self.wanted
         if not x.whole:
             return real, None
-        if found is None:
+        if crossing is None:
             whole, taken = to_safe_side(real, self._side(real))
             if taken:
                 self.notes.append(f"{x.key} comes out within 10⁻¹⁴ of {whole:,}, which is taken: the digits of a printed number end there")
         else:
-            whole = int(found.value)
+            whole = int(crossing.value)
         goal, (whole, above) = self._goal(), self._whole_parts(whole)
         if whole < 1:
             raise BadInputError(self._none_fits(goal))
-        if not goal or goal not in self.known:
+        if not goal or goal not in self.values:
             return Fraction(whole), None
         further = whole - 1 if whole > real or x.whole == "up" else above
         return Fraction(whole), self._bound(goal, whole, further)
 
     def _whole_parts(self, whole: int) -> tuple[int, int]:
-        """Rounded down to where the answer has whole parts, a width its heads, with the next number where it has (0: there is none)."""
+        """The answer rounded down to a multiple (a width of its heads), and the next multiple (0: none)."""
         x, answer = self.wanted, self.question.letter(self.question.answer)
-        if x is answer and x.multiple_of in self.known:
-            part, of = int(self.known[x.multiple_of]), self.question.letter(x.multiple_of)
-            found, above, words = whole - whole % part, whole - whole % part + part, f"a multiple of the {part:,} {of.unit}"
-        elif x.letter == answer.multiple_of and 0 < self.known.get(answer.letter, 0) < _ENDLESS:
-            all_parts = divisors(int(self.known[answer.letter]))
-            found = max((n for n in all_parts if n <= whole), default=0)
+        if x is answer and x.multiple_of in self.values:
+            part, of = int(self.values[x.multiple_of]), self.question.letter(x.multiple_of)
+            below, above, words = whole - whole % part, whole - whole % part + part, f"a multiple of the {part:,} {of.unit}"
+        elif x.letter == answer.multiple_of and 0 < self.values.get(answer.letter, 0) < _ENDLESS:
+            all_parts = divisors(int(self.values[answer.letter]))
+            below = max((n for n in all_parts if n <= whole), default=0)
             above, words = next((n for n in all_parts if n > whole), 0), f"a divisor of {answer.key}"
         else:
             return whole, whole + 1
-        if found != whole:
+        if below != whole:
             self.notes.append(f"{x.key} is rounded down from {whole:,} to {words}")
-        return found, above
+        return below, above
 
     def _side(self, real: Fraction) -> str:
-        """The side on which the goal holds: at most as many devices or steps as were given, at least as many tokens."""
-        goal = self.question.letter(self._goal()).whole if self._goal() in self.known else ""
+        """The side on which the goal holds: at most the given devices or steps, at least the given tokens."""
+        goal = self.question.letter(self._goal()).whole if self._goal() in self.values else ""
         there = self._goal_at(self._goal(), math.ceil(real)) if goal and self.wanted.letter != self.question.answer else None
         if there is None:
             return self.wanted.whole
-        given = self.known[self._goal()]
+        given = self.values[self._goal()]
         above = there <= given if goal == "up" else there >= given
         return "up" if above and (real < 1 or self.wanted.whole == "up" or not self._keeps(goal, math.floor(real))) else "down"
 
     def _keeps(self, goal: str, whole: int) -> bool:
-        there, given = self._goal_at(self._goal(), whole), self.known[self._goal()]
+        there, given = self._goal_at(self._goal(), whole), self.values[self._goal()]
         return there is not None and (there <= given if goal == "up" else there >= given)
 
     def _goal(self) -> str:
-        """What a rounded number has to keep to: the answer that was given, or what the question names as its limit."""
+        """The variable that bounds a rounded answer: the given answer, or the limit that the question names."""
         if self.wanted.letter == self.question.answer:
             return self.question.limit
-        if self.question.answer in self.known:
+        if self.question.answer in self.values:
             return self.question.answer
-        return next((e.letter for e in self.equations if e.letter in self.known), "")
+        return next((e.letter for e in self.equations if e.letter in self.values), "")
 
     def _bound(self, goal: str, whole: int, further: int) -> Bound | None:
         limit = self.question.letter(goal)
         here, there = self._goal_at(goal, whole), self._goal_at(goal, further) if further else None
         if here is None or there is None:
             return None
-        return Bound(limit.key, limit.unit, self.known[goal], here, further, there)
+        return Bound(limit.key, limit.unit, self.values[goal], here, further, there)
 
     def _goal_at(self, goal: str, whole: int) -> Fraction | None:
-        others = {name: value for name, value in self.known.items() if name != goal}
+        others = {name: value for name, value in self.values.items() if name != goal}
         return value_of(self.equations, {**others, self.wanted.letter: Fraction(whole)}, goal)
 
     def _none_fits(self, goal: str) -> str:
         x = self.wanted
-        least = self._goal_at(goal, 1) if goal in self.known else None
+        least = self._goal_at(goal, 1) if goal in self.values else None
         if least is None:
             return f"not even one of the {x.unit} fits: {x.key} would be less than 1"
         limit = self.question.letter(goal)
-        others = {name: value for name, value in self.known.items() if name != goal}
+        others = {name: value for name, value in self.values.items() if name != goal}
         state = next((value_of(self.equations, others, y.letter) for y in self.question.letters if y.key == "state"), None)
         alone = "" if state is None else f", of which the training state alone takes {short(state)},"
         return (
             f"not even one of the {x.unit} fits: {x.key} = 1 takes {limit.key} = {short(least)} {limit.unit}{alone or ','}"
-            f" and there are {short(self.known[goal])}"
+            f" and there are {short(self.values[goal])}"
         )
 
     def _thumb(self, exact: Fraction) -> Thumb | None:
-        """The same by the rule of thumb, where the model's own counts were taken."""
+        """The answer by the rule of thumb, if the answer uses the exact counts of the model."""
         if not (self.given.model and self.question.with_model):
             return None
         plain = self._equations(exact=False)
-        value = value_of(plain, self.known, self.wanted.letter)
+        value = value_of(plain, self.values, self.wanted.letter)
         if value is None:
             return None
         if self.wanted.whole:
@@ -274,27 +274,28 @@ class Asking(Gathered):
         return Thumb("; ".join(rules), value)
 
     def _closed(self, system: System) -> str:
-        """The answer in the letters that were put in."""
-        known: dict[str, ast.expr] = {}
+        """The answer as an expression in the inputs."""
+        expressions: dict[str, ast.expr] = {}
         for equation, _ in system.steps:
-            known[equation.letter] = substituted(parsed(equation.expr), known)
-        return written(tidy(known[self.wanted.letter]))
+            expressions[equation.letter] = substituted(parsed(equation.expr), expressions)
+        return written(tidy(expressions[self.wanted.letter]))
 
-    def _searched_line(self, found: Found | None, real: Fraction) -> Line:
+    def _searched_line(self, crossing: Crossing | None, real: Fraction) -> Line:
         x = self.wanted
-        assert found is not None
+        assert crossing is not None
         goal = self._searched_for()
         limit = self.question.letter(goal)
         because = (
-            f"by search: {limit.key} is {short(found.at[0])} at {short(found.value)} and {short(found.at[1])} at {short(found.beyond)},"
-            f" on the other side of {short(self.known[goal])}"
+            f"by search: {limit.key} is {short(crossing.at[0])} at {short(crossing.value)} and"
+            f" {short(crossing.at[1])} at {short(crossing.beyond)},"
+            f" on the other side of {short(self.values[goal])}"
         )
         return Line(x.letter, x.letter, x.unit, x.meaning, because, real, exact=bool(x.whole))
 
     def _all_inputs(self) -> tuple[Input, ...]:
         shown = list(self.inputs)
         if self.device is not None:
-            shown.append(Input("gpu", "", self.device.found.id, "", self.device.found.name, "catalogue"))
+            shown.append(Input("gpu", "", self.device.accelerator.id, "", self.device.accelerator.name, "catalogue"))
             if "peak" in self.used_of_device:
                 how = "as asked" if self.device.said else "ASSUMPTION: nothing was said"
                 shown.append(Input("dtype", "", self.device.dtype, "", "number format of the products, dense", how))
@@ -307,7 +308,7 @@ class Asking(Gathered):
         return tuple(Put(i.letter, i.value, _plain(i.unit), i.meaning, i.source) for i in self.inputs if isinstance(i.value, Fraction))
 
     def _rows(self, values: Mapping[str, Fraction]) -> tuple[Row, ...]:
-        """The table, where the question turned round leaves all of its letters known."""
+        """The rows of the table, if all of its variables have values."""
         if self.question.table is None or not {e.letter for e in self.question.equations} | self._leaves() <= values.keys():
             return ()
         return tuple(self.question.table(values, self.model))
@@ -322,5 +323,5 @@ class Asking(Gathered):
 
 
 def _plain(unit: str) -> str:
-    """A share is a number without a unit."""
+    """A unit as shown: a share has none."""
     return "1" if unit == "share" else unit

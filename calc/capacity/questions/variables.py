@@ -1,4 +1,4 @@
-"""Letters that several questions have, so that each of them means the same everywhere."""
+"""Variables and equations that several questions share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A model's own step laid out over devices, in the place of a question's even division: the account that ``napkin shard`` shows.
+"""Answers a question of sharding for a model exactly, by the account that ``napkin shard`` shows, instead of by even division.
 
-Tensors are cut by their rows, activations of a micro-batch and what is gathered for a moment are in it. Deriving needs torch.
+The account shards tensors by rows and includes activations of a micro-batch and gathered temporaries. Deriving needs torch.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.capacity.questions.asking import Asking
 from calc.capacity.questions.checking import say, short
+from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import WORDS_OF_LAYOUT
 from calc.capacity.questions.question import Choice
 from calc.capacity.questions.solving import divisors, value_of
@@ -32,7 +32,7 @@ _OWN = ("napkin shard MODEL has every other choice of a layout",)
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A model's step, to be laid out: ``batch`` sequences of all devices; where it is 0, ``micro_batches`` of ``micro`` on each rank."""
+    """A training step to shard: ``batch`` sequences on all devices; if 0, ``micro_batches`` of ``micro`` on each rank."""
 
     model: Model
     state: State
@@ -42,7 +42,7 @@ class Steps:
     batch: int
 
     def at(self, ranks: Mapping[str, int]) -> Account:
-        """Laid out on so many ranks; refused where the model cannot be."""
+        """The account on these ranks; raises BadInputError if the model does not divide so."""
         from calc.capacity.sharding import Layout, account
 
         batch = self.batch or ranks["n"] * self.micro * self.micro_batches
@@ -50,7 +50,7 @@ class Steps:
         return account(self.model, layout, self.state)
 
     def tried(self, ranks: Mapping[str, int], letter: str) -> Iterator[tuple[int, Account]]:
-        """Numbers of ranks of one kind that the model allows, from 1 on: of data ranks powers of 2, or those that divide the batch."""
+        """Each allowed number of ranks of one kind with its account, ascending: for data ranks powers of 2 or divisors of the batch."""
         most = self.model.values.get("L" if letter == "p" else "h", 1)
         data = divisors(self.batch // self.micro) if self.batch else (2**power for power in range(_POWERS))
         for number in data if letter == "n" else range(1, most + 1):
@@ -61,12 +61,12 @@ class Steps:
                     raise
 
 
-class Laid(Asking):
-    """A question of sharding for a model."""
+class LayoutSolver(EquationSolver):
+    """Solves a question of sharding for a model."""
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        """All of them. What they leave out is counted here, so that their notes do not apply."""
+        """All choices, without their notes: the account includes what the notes say is left out."""
         return tuple((replace(c, notes={}), self.given.choices.get(c.key, c.default)) for c in self.question.choices)
 
     def answer(self) -> Answer:
@@ -75,46 +75,46 @@ class Laid(Asking):
         self.from_device()
         if self.wanted.letter == "M":
             return self._answered(steps.at(ranks), ranks, None)
-        if "M" not in self.known:
+        if "M" not in self.values:
             raise BadInputError(f"{self.question.name} needs memory (memory that a device needs, or gpu=…) as well")
         number, further = self._least(steps, ranks)
-        found = {**ranks, self.wanted.letter: number}
+        layout = {**ranks, self.wanted.letter: number}
         bound = None
         if further is not None:
             fewer, there = further
-            bound = Bound("memory", "bytes", self.known["M"], Fraction(steps.at(found).memory), fewer, Fraction(there))
-        return self._answered(steps.at(found), found, bound)
+            bound = Bound("memory", "bytes", self.values["M"], Fraction(steps.at(layout).memory), fewer, Fraction(there))
+        return self._answered(steps.at(layout), layout, bound)
 
     # -- what is given -------------------------------------------------------------------------------------------------------------
 
     def _ranks(self) -> tuple[dict[str, int], int]:
         allowed = {"M", "k", "l", "G", *_RANKS}
-        other = [self.question.letter(name).key for name in self.given.letters if name not in allowed]
-        if other:
-            raise BadInputError(f"{', '.join(other)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
+        unused = [self.question.letter(name).key for name in self.given.letters if name not in allowed]
+        if unused:
+            raise BadInputError(f"{', '.join(unused)} is what model={self.given.model[:40]} gives, or follows from it: leave it out")
         if self.wanted.letter not in ("M", *_RANKS):
             raise BadInputError(f"with a model, {self.question.name} can be solved for memory, data, tensor or pipeline")
-        ranks = {letter: int(self.known.get(letter, 1)) for letter in _RANKS}
-        if "G" in self.known:
+        ranks = {letter: int(self.values.get(letter, 1)) for letter in _RANKS}
+        if "G" in self.values:
             self._divide(ranks)
-        return ranks, int(self.known.get("k", 1))
+        return ranks, int(self.values.get("k", 1))
 
     def _divide(self, ranks: dict[str, int]) -> None:
         """So many devices are so many data ranks."""
-        among, devices = ranks["t"] * ranks["p"], int(self.known["G"])
-        if self.wanted.letter != "M" or ("n" in self.known and ranks["n"] * among != devices):
+        among, devices = ranks["t"] * ranks["p"], int(self.values["G"])
+        if self.wanted.letter != "M" or ("n" in self.values and ranks["n"] * among != devices):
             raise BadInputError(f"devices = {devices} leaves nothing to solve for, or is not data*tensor*pipeline: leave it out")
         if devices % among:
             raise BadInputError(f"devices = {devices} is no multiple of {among}, tensor ranks times stages: give one that is")
         ranks["n"] = devices // among
 
     def _steps(self, micro_batches: int) -> Steps:
-        from calc.capacity.sharding.asking import read_model
+        from calc.capacity.sharding.request import read_model
 
         chosen = {choice.key: name for choice, name in self.choices}
         sizes = {name: str(size) for name, size in self.given.sizes.items() if name not in WORDS_OF_LAYOUT}
         micro, batch = (self.given.sizes.get(word, default) for word, default in (("micro", 1), ("batch", 0)))
-        if batch and "k" in self.known:
+        if batch and "k" in self.values:
             raise BadInputError("micro-batches follow from batch, the sequences of a step: leave one of both out")
         model, state = read_model(self.given.model, {**sizes, **{k: chosen[k] for k in _RECIPE}}, micro, self.progress)
         self.inputs.insert(0, Input("model", "", model.name, "", "model", model.source))
@@ -125,13 +125,13 @@ class Laid(Asking):
     # -- the least number that fits ------------------------------------------------------------------------------------------------
 
     def _least(self, steps: Steps, ranks: Mapping[str, int]) -> tuple[int, tuple[int, int] | None]:
-        """The fewest ranks that fit, and the memory of the next fewer."""
-        limit, before = self.known["M"], None
-        for number, found in steps.tried(ranks, self.wanted.letter):
-            if found.memory <= limit:
+        """The fewest ranks that fit, and the next fewer with its memory in bytes."""
+        limit, before = self.values["M"], None
+        for number, worked in steps.tried(ranks, self.wanted.letter):
+            if worked.memory <= limit:
                 gaps = self.wanted.letter == "n" and not steps.batch  # powers of 2 are tried, and numbers between them are possible
                 return self._between(steps, ranks, before, number) if gaps and before else (number, before)
-            before = (number, found.memory)
+            before = (number, worked.memory)
         assert before is not None  # one rank is tried
         raise BadInputError(
             f"no number of {self.wanted.meaning} is enough: with {before[0]:,} a device needs {before[1]:,} bytes,"
@@ -143,43 +143,43 @@ class Laid(Asking):
         while number - before[0] > 1:
             middle = (before[0] + number) // 2
             memory = steps.at({**ranks, "n": middle}).memory
-            number, before = (middle, before) if memory <= self.known["M"] else (number, (middle, memory))
+            number, before = (middle, before) if memory <= self.values["M"] else (number, (middle, memory))
         return number, before
 
     # -- the answer ----------------------------------------------------------------------------------------------------------------
 
-    def _answered(self, found: Account, ranks: Mapping[str, int], bound: Bound | None) -> Answer:
-        x, stage = self.wanted, found.fullest
-        value = Fraction(found.memory if x.letter == "M" else ranks[x.letter])
+    def _answered(self, worked: Account, ranks: Mapping[str, int], bound: Bound | None) -> Answer:
+        x, stage = self.wanted, worked.fullest
+        value = Fraction(worked.memory if x.letter == "M" else ranks[x.letter])
         sent = sum((item.sent for item in stage.traffic), start=Fraction(0))
-        also = [Row("devices, all ranks together", Fraction(found.layout.devices), "devices", "data*tensor*pipeline")]
+        also = [Row("devices, all ranks together", Fraction(worked.layout.devices), "devices", "data*tensor*pipeline")]
         if x.letter != "M":
-            also.append(Row("memory that a device needs", Fraction(found.memory), "bytes", f"of the {stage.name} stage"))
+            also.append(Row("memory that a device needs", Fraction(worked.memory), "bytes", f"of the {stage.name} stage"))
         also.append(Row("bytes that each device sends in a step", sent, "bytes", "all collectives"))
-        if "l" in self.known:
-            also.append(Row("time of that traffic", sent / self.known["l"], "s", "bytes over the device's links"))
+        if "l" in self.values:
+            also.append(Row("time of that traffic", sent / self.values["l"], "s", "bytes over the device's links"))
         say(self, value)
         return self._answer(
             value,
             Reckoning(self.question.name, stage.reckoning.givens, stage.reckoning.lines),
             expr=_closed(stage.reckoning.lines) if x.letter == "M" else None,
             bound=bound,
-            thumb=self._by_rule(found, ranks),
+            thumb=self._by_rule(worked, ranks),
             also=tuple(also),
-            rows=tuple(_rows(found)),
+            rows=tuple(_rows(worked)),
             notes=(*_OWN, self.question.notes[-1]),
             source=self.question.source,
         )
 
-    def _by_rule(self, found: Account, ranks: Mapping[str, int]) -> Thumb | None:
+    def _by_rule(self, worked: Account, ranks: Mapping[str, int]) -> Thumb | None:
         """Even division of the state alone, of as many parameters as the model has."""
         from calc.capacity.sharding import Layout, account
 
-        whole = account(found.model, Layout(), found.state).fullest.reckoning["N"]
-        known = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
-        known |= {"M": self.known["M"]} if "M" in self.known else {}
-        known.pop(self.wanted.letter, None)
-        value = value_of(self._equations(exact=False), known, self.wanted.letter)
+        whole = account(worked.model, Layout(), worked.state).fullest.reckoning["N"]
+        values = {"N": whole, **{name: Fraction(number) for name, number in ranks.items()}}
+        values |= {"M": self.values["M"]} if "M" in self.values else {}
+        values.pop(self.wanted.letter, None)
+        value = value_of(self._equations(exact=False), values, self.wanted.letter)
         if value is None or value <= 0:
             return None
         return Thumb(
@@ -187,20 +187,20 @@ class Laid(Asking):
         )
 
 
-def _rows(found: Account) -> Iterator[Row]:
-    """Memory by kind, and what is sent by kind of ranks."""
+def _rows(worked: Account) -> Iterator[Row]:
+    """Rows of the memory by kind and the traffic by parallelism."""
     from calc.capacity.sharding.account import by_axis
     from calc.capacity.sharding.memory import WORDS
 
-    for kind, size in found.fullest.kinds.items():
+    for kind, size in worked.fullest.kinds.items():
         yield Row(WORDS[kind], Fraction(size), "bytes", "on each device")
-    for axis, amount in by_axis(found.fullest.traffic).items():
+    for axis, amount in by_axis(worked.fullest.traffic).items():
         yield Row(f"sent among {axis} ranks", amount, "bytes", "in a step")
 
 
 def _closed(lines: tuple[Line, ...]) -> str:
-    """The last line in the letters that were put in."""
-    known: dict[str, ast.expr] = {}
+    """The last step as an expression in the inputs."""
+    expressions: dict[str, ast.expr] = {}
     for line in lines:
-        known[line.letter] = substituted(parsed(line.expr), known)
-    return written(tidy(known["M"]))
+        expressions[line.letter] = substituted(parsed(line.expr), expressions)
+    return written(tidy(expressions["M"]))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.capacity.questions.answer import Answer, Bound, Input, Row, Thumb
-from calc.capacity.questions.asking import Asking
 from calc.capacity.questions.checking import check, say
-from calc.capacity.questions.gathering import SIZES
+from calc.capacity.questions.equation_solver import EquationSolver
 from calc.capacity.questions.given import keys_of
 from calc.capacity.questions.models import Model, described
+from calc.capacity.questions.problem import SIZES
 from calc.capacity.questions.question import Choice
 from calc.capacity.questions.solving import searched, value_of
 from calc.errors import BadInputError, DimensionError
@@ -26,8 +26,8 @@ _MOST = 2**40
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """The size that fits, its peak and the next size's; ``capped`` says what stops it where memory does not."""
+class Fit:
+    """The largest size that fits, its peak and that of the next size in bytes; ``capped`` names a limit other than memory."""
 
     size: int
     peak: int
@@ -43,7 +43,7 @@ class Filled:
         return Line("Q", self.form, "bytes", "peak of live bytes of a step", because, Fraction(self.peak))
 
 
-def filled(model: Model, dim: str, memory: Fraction) -> Filled:
+def filled(model: Model, dim: str, memory: Fraction) -> Fit:
     """The largest ``dim`` at which the model's step needs at most ``memory`` bytes, all devices together."""
     record = model.dimension(dim)
     if record.tied:
@@ -64,11 +64,11 @@ def filled(model: Model, dim: str, memory: Fraction) -> Filled:
         low, high = (middle, high) if peak is not None and peak <= memory else (low, middle)
     here, form, because = model.peak(**{dim: low})
     there = _peak(model, dim, high)
-    return Filled(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
+    return Fit(low, here, form, because, high, there, "" if there is not None else _refusal(model, dim, high))
 
 
 def _steps(model: Model, dim: str) -> tuple[int, int]:
-    """How far apart the sizes are that the model can have, and the least of them."""
+    """The distance between valid sizes, and the smallest one."""
     record = model.dimension(dim)
     part = record.multiple_of
     if part is None:
@@ -78,7 +78,7 @@ def _steps(model: Model, dim: str) -> tuple[int, int]:
 
 
 def _peak(model: Model, dim: str, size: int) -> int | None:
-    """``None`` at sizes that the model cannot have."""
+    """The peak in bytes; None at invalid sizes."""
     try:
         return model.at("memory.peak", **{dim: size})
     except DimensionError:
@@ -93,8 +93,8 @@ def _refusal(model: Model, dim: str, size: int) -> str:
     return ""
 
 
-class Filling(Asking):
-    """A question of memory for a model: its letters are the model's sizes, and the peak of its step takes the place of the equations."""
+class MemorySolver(EquationSolver):
+    """Solves a question of memory for a model: the variables are its sizes, the peak of its step replaces the equations."""
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
@@ -113,47 +113,47 @@ class Filling(Asking):
     def answer(self) -> Answer:
         self.from_model()
         self.from_device()
-        self.known.setdefault("n", Fraction(1))
+        self.values.setdefault("n", Fraction(1))
         if self.wanted.letter == "M":
-            found = Filled(0, *self.filled.peak(), 0, None, "")
-        elif "M" in self.known:
-            found = filled(self.filled, self.wanted.letter, self.known["M"] * self.known["n"])
+            fill = Fit(0, *self.filled.peak(), 0, None, "")
+        elif "M" in self.values:
+            fill = filled(self.filled, self.wanted.letter, self.values["M"] * self.values["n"])
         else:
             raise BadInputError(f"{self.question.name} needs memory (memory of one device, or gpu=…) as well")
-        return self._answered(found)
+        return self._answered(fill)
 
-    def _answered(self, found: Filled) -> Answer:
-        x, devices = self.wanted, self.known["n"]
-        sizes = self.filled.all_sizes(**({x.letter: found.size} if found.size else {}))
-        lines = [found.line(x.letter if found.size else "the sizes", found.size)]
-        if not found.size:
-            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", found.peak / devices))
-        value = Fraction(found.size) if found.size else found.peak / devices
+    def _answered(self, fill: Fit) -> Answer:
+        x, devices = self.wanted, self.values["n"]
+        sizes = self.filled.all_sizes(**({x.letter: fill.size} if fill.size else {}))
+        lines = [fill.line(x.letter if fill.size else "the sizes", fill.size)]
+        if not fill.size:
+            lines.append(Line("M", "Q/n", "bytes", x.meaning, "evenly divided, as if the devices were one", fill.peak / devices))
+        value = Fraction(fill.size) if fill.size else fill.peak / devices
         bound = None
-        if found.size and found.there is not None:
-            bound = Bound("memory", "bytes", self.known["M"], found.peak / devices, found.further, found.there / devices)
-        self.notes += [f"no further {x.key}: {found.capped}"] if found.capped else []
+        if fill.size and fill.there is not None:
+            bound = Bound("memory", "bytes", self.values["M"], fill.peak / devices, fill.further, fill.there / devices)
+        self.notes += [f"no further {x.key}: {fill.capped}"] if fill.capped else []
         say(self, value)
-        check(self, {**self.known, "Q": Fraction(found.peak)})
+        check(self, {**self.values, "Q": Fraction(fill.peak)})
         puts = [Put(name, Fraction(size), "", self.filled.dimension(name).meaning, self.filled.name) for name, size in sizes.items()]
         return self._answer(
             value,
             Reckoning(self.question.name, (*puts, Put("n", devices, "devices", "devices", "as asked")), tuple(lines)),
-            expr=None if found.size else f"({found.form})/n",
+            expr=None if fill.size else f"({fill.form})/n",
             bound=bound,
-            thumb=None if found.capped else self._by_rule(sizes),  # which knows of memory only
-            also=(Row("peak of live bytes of the step", Fraction(found.peak), "bytes", lines[0].because),),
+            thumb=None if fill.capped else self._by_rule(sizes),  # which knows of memory only
+            also=(Row("peak of live bytes of the step", Fraction(fill.peak), "bytes", lines[0].because),),
             notes=("the peak of one process that has all the memory: what sharding gathers for a moment is not in it",),
         )
 
     def _by_rule(self, sizes: Mapping[str, int]) -> Thumb | None:
-        """What the question says without the model, at the model's sizes; nothing where it has not all of them."""
+        """The answer of the equations at the sizes of the model; None if a size is missing."""
         names = [name for name in SIZES if name in sizes and name != self.wanted.letter]
-        at = {**self.known, **{name: Fraction(sizes[name]) for name in names}}
+        at = {**self.values, **{name: Fraction(sizes[name]) for name in names}}
         if self.wanted.letter not in ("L", "d"):
             at["N"] = Fraction(self.filled.at("parameters"))
         value = value_of(self._equations(exact=False), at, self.wanted.letter)
         if value is None:
-            found = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
-            value = found.value if found is not None else None
+            crossing = searched(self._equations(exact=False), at, self.wanted.letter, "M", "down") if "M" in at else None
+            value = crossing.value if crossing is not None else None
         return None if value is None else Thumb("34*B*T*d + 5*B*h*T**2 a layer, and bytes per parameter", Fraction(int(value)))

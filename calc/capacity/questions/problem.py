@@ -1,4 +1,4 @@
-"""What a question has to work with: numbers that were given, and what a device, a model, a choice or a default gives beside them."""
+"""The values of a question: inputs, and those that a device, a model, a choice or a default supplies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FORMAT = "weights"  # the choice that a model's weights are in while it is used
 SIZES = ("B", "T", "L", "d", "h", "V")
 
 
-class Gathered:
-    """A question with all that is known: ``known`` values, the ``inputs`` they came from, and the equations that are in force."""
+class Problem:
+    """A question with its ``values``, the ``inputs`` they came from, and its active equations."""
 
-    def __init__(self, asked: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:
-        self.question, self.given, self.progress = asked, given, progress
-        self.wanted = asked.letter(given.solve or asked.answer)
-        self.known = {letter: got.value for letter, got in given.letters.items()}
-        self.inputs = [self._typed(letter) for letter in asked.letters if letter.letter in self.known]
+    def __init__(self, question: Question, given: Given, progress: Progress, device: devices.Device | None = None) -> None:
+        self.question, self.given, self.progress = question, given, progress
+        self.wanted = question.letter(given.solve or question.answer)
+        self.values = {letter: got.value for letter, got in given.letters.items()}
+        self.inputs = [self._typed(letter) for letter in question.letters if letter.letter in self.values]
         self.flags: list[str] = []
         self.notes: list[str] = []
         self.model: Model | None = None
@@ -40,57 +40,57 @@ class Gathered:
         self.equations = self._equations(exact=True)
 
     def _typed(self, letter: Letter) -> Input:
-        return Input(letter.key, letter.letter, self.known[letter.letter], letter.unit, letter.meaning, "as asked")
+        return Input(letter.key, letter.letter, self.values[letter.letter], letter.unit, letter.meaning, "as asked")
 
     # -- the system ----------------------------------------------------------------------------------------------------------------
 
     def _equations(self, *, exact: bool) -> tuple[Equation, ...]:
-        """Those of the question, of its choices, and of a model in place of a rule of thumb."""
-        found: dict[str, Equation] = {}
+        """Equations of the question and its choices; those of a model replace a rule of thumb."""
+        equations: dict[str, Equation] = {}
         for choice in self.question.choices:
-            found |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
-        found |= {e.letter: e for e in self.question.equations}
+            equations |= {e.letter: e for e in choice.options[self.given.choices.get(choice.key, choice.default)]}
+        equations |= {e.letter: e for e in self.question.equations}
         if exact and self._counts_exactly():
-            found |= {e.letter: e for e in self.question.with_model}
-        constant = {name for name, e in found.items() if not letters_of(e.expr)}
+            equations |= {e.letter: e for e in self.question.with_model}
+        constant = {name for name, e in equations.items() if not letters_of(e.expr)}
         while True:  # what follows from constants alone gives way to what is given
-            more = {name for name, e in found.items() if letters_of(e.expr) <= constant} - constant
+            more = {name for name, e in equations.items() if letters_of(e.expr) <= constant} - constant
             if not more:
                 break
             constant |= more
-        return tuple(e for name, e in found.items() if not (name in constant and (name in self.known or name == self.wanted.letter)))
+        return tuple(e for name, e in equations.items() if not (name in constant and (name in self.values or name == self.wanted.letter)))
 
     def _counts_exactly(self) -> bool:
-        """Whether what only a model's equations need is there: the model, or the number itself."""
+        """Whether the inputs of the exact equations are available: the model, or the number itself."""
         if self.given.model:
             return True
         plain = {name for e in self.question.equations for name in (e.letter, *letters_of(e.expr))}
         special = {name for e in self.question.with_model for name in letters_of(e.expr)} - plain
-        return bool(special) and special <= self.known.keys() | {self.given.solve}
+        return bool(special) and special <= self.values.keys() | {self.given.solve}
 
     @property
     def choices(self) -> tuple[tuple[Choice, str], ...]:
-        """The choices that have a part, with what was chosen: an equation of theirs is in force, or a model's step is recorded so."""
-        found = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
+        """The choices that affect the answer, each with the chosen option: by an active equation, or by the options of the traced step."""
+        chosen = ((c, self.given.choices.get(c.key, c.default)) for c in self.question.choices)
         part = self.part
 
         def counts(choice: Choice, name: str) -> bool:
             of_model = bool(self.given.model) and choice.key in (*OPTIONS, FORMAT)
             return of_model or any(e in self.equations and e.letter in part for e in choice.options[name])
 
-        return tuple((c, name) for c, name in found if counts(c, name))
+        return tuple((c, name) for c, name in chosen if counts(c, name))
 
     @property
     def part(self) -> set[str]:
-        """Letters that the way to the answer, and to what belongs to it, may lead over. Known ones end it: what is behind them is idle."""
+        """Variables on which the answer or an additional result may depend, up to those with a value."""
         groups = [{e.letter, *letters_of(e.expr)} for e in self.equations]
-        found: set[str] = {self.wanted.letter, *self.question.also}
+        letters: set[str] = {self.wanted.letter, *self.question.also}
         while True:
-            open_ = found - self.known.keys()
+            open_ = letters - self.values.keys()
             more = {name for group in groups if group & open_ for name in group}
-            if more <= found:
-                return found
-            found |= more
+            if more <= letters:
+                return letters
+            letters |= more
 
     # -- sources -------------------------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Gathered:
         self.model = described_by
         described_by.require_sizes(keys_of(self.question), self.question.name)
         for letter in self.question.letters:
-            if letter.model and letter.letter not in self.known and letter is not self.wanted:
+            if letter.model and letter.letter not in self.values and letter is not self.wanted:
                 value, meaning, source = described_by.gives(letter.model)
                 self._put(letter, value, meaning, source)
         if self.wanted.model:
@@ -116,49 +116,50 @@ class Gathered:
         self.notes += described_by.notes
 
     def _sizes(self) -> dict[str, int]:
-        """Dimensions that were given for the model, those among the question's own letters too."""
-        own = {name: int(self.known[name]) for name in SIZES if name in self.known and self.wanted.letter != name}
+        """Sizes given for the model, including those that are variables of the question."""
+        own = {name: int(self.values[name]) for name in SIZES if name in self.values and self.wanted.letter != name}
         return {**own, **self.given.sizes}
 
     def from_device(self) -> None:
         if self.device is None:
-            if self.given.device and "peak" not in {x.device for x in self.question.letters if x.letter in self.known}:
+            if self.given.device and "peak" not in {x.device for x in self.question.letters if x.letter in self.values}:
                 raise BadInputError(f"{', '.join(self.given.device)} says which rate of a device: give gpu=… as well")
             return
         for letter in self.question.letters:
-            if letter.device and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part:
+            if letter.device and letter.letter not in self.values and letter is not self.wanted and letter.letter in self.part:
                 value, meaning, source = devices.of_device(self.device, letter)
                 self._put(letter, value, meaning, source)
                 self.used_of_device.add(letter.device)
         compared = self.wanted.device == "memory" or any(x.device and x.letter in self.given.letters for x in self.question.letters)
         if not self.used_of_device and not compared:
-            raise BadInputError(f"gpu={self.device.found.id} has no part in this: what it would give is given, or asked for; leave it out")
+            name = self.device.accelerator.id
+            raise BadInputError(f"gpu={name} has no part in this: what it would give is given, or asked for; leave it out")
 
     def defaults(self) -> None:
-        """What nobody said, where the answer, or what belongs to it, hangs on it and nothing else leads to it."""
+        """Add the default of each variable on which the answer depends and that nothing else determines."""
         for letter in self.question.letters:
             if all(self._reached(x) for x in (self.wanted.letter, *self.question.also)):
                 return
-            open_ = letter.default and letter.letter not in self.known and letter is not self.wanted and letter.letter in self.part
+            open_ = letter.default and letter.letter not in self.values and letter is not self.wanted and letter.letter in self.part
             if open_ and (letter.firm or not self._reached(letter.letter)):
                 self._assume(letter)
 
     def _reached(self, letter: str) -> bool:
-        return value_of(self.equations, self.known, letter) is not None
+        return value_of(self.equations, self.values, letter) is not None
 
     def _assume(self, letter: Letter) -> None:
         self._put(letter, Fraction(letter.default), letter.meaning, f"ASSUMPTION: {letter.because}")
 
     def _put(self, letter: Letter, value: Fraction, meaning: str, source: str) -> None:
-        self.known[letter.letter] = value
+        self.values[letter.letter] = value
         self.inputs.append(Input(letter.key, letter.letter, value, letter.unit, meaning, source))
 
     def check_peak(self) -> None:
         for letter in self.question.letters:
             if letter.device == "peak" and letter.letter in self.given.letters:
                 dtype = self.given.device.get("dtype", DEFAULT_DTYPE)
-                of = None if self.device is None else self.device.found
-                wrong = devices.wrongly_dense(self.known[letter.letter], dtype, of)
+                of = None if self.device is None else self.device.accelerator
+                wrong = devices.wrongly_dense(self.values[letter.letter], dtype, of)
                 if wrong and of is not None:
                     raise BadInputError(
                         f"{wrong}: give the one that is meant, or say gpu={of.id} without a peak, with dtype=… and sparse=yes"
@@ -168,6 +169,6 @@ class Gathered:
                     if wrong
                     else ""
                     if of is None
-                    else devices.other_peak(self.known[letter.letter], dtype, of)
+                    else devices.other_peak(self.values[letter.letter], dtype, of)
                 )
                 self.flags += [said] if said else []
