@@ -96,9 +96,9 @@ class Evaluation:
             return base ** int(exponent)
         if base < 0:
             raise BadInputError("a root of a negative number has no value here")
-        found, exact = power(base, exponent)
+        value, exact = power(base, exponent)
         self.rounded = self.rounded or not exact
-        return found
+        return value
 
 
 def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
@@ -125,10 +125,10 @@ def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
     while True:
         with localcontext(Context(prec=_KEPT.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
-            found = log.exp()
+            approximation = log.exp()
             # Half a unit in the last place each: the quotient, which counts as often as the exponent says, three steps on, and exp.
-            error = found * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
-            low, high = _KEPT.plus(found - error), _KEPT.plus(found + error)
+            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
+            low, high = _KEPT.plus(approximation - error), _KEPT.plus(approximation + error)
         if low == high:
             return Fraction(low)
         more *= 2
@@ -219,7 +219,7 @@ def isolated(text: str, letter: str, left: str) -> tuple[str, ...]:
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
     """
-    return tuple(dict.fromkeys(written(tidy(found)) for found in _isolated(parsed(text), letter, ast.Name(left))))
+    return tuple(dict.fromkeys(written(tidy(solution)) for solution in _isolated(parsed(text), letter, ast.Name(left))))
 
 
 def _isolated(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
@@ -239,7 +239,7 @@ def _isolated(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
         case ast.Call(func=ast.Name(id="sqrt"), args=[inside]):
             return _isolated(inside, x, _binary(y, ast.Pow(), ast.Constant(2)))
         case ast.Call(func=ast.Name(id="Max" | "Min"), args=args):
-            return [found for side in args if x in letters(side) for found in _isolated(side, x, y)]
+            return [solution for side in args if x in letters(side) for solution in _isolated(side, x, y)]
     return ()
 
 
@@ -272,10 +272,10 @@ def _factors(node: ast.expr, x: str) -> tuple[list[ast.expr], list[ast.expr]] | 
 
 def _product(factors: Sequence[ast.expr], *, sort: bool = True) -> ast.expr:
     """Numbers first, as one writes it."""
-    found: ast.expr = _ONE
+    product: ast.expr = _ONE
     for factor in sorted(factors, key=lambda f: not isinstance(f, ast.Constant)) if sort else factors:
-        found = _times(found, factor)
-    return found
+        product = _times(product, factor)
+    return product
 
 
 def _out_of_product(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
@@ -333,10 +333,10 @@ _Linear = tuple[ast.expr, ast.expr, ast.expr, ast.expr]
 
 def _from_quotient(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
     """y = (a·x + b)/(c·x + d) gives x = (d·y − b)/(a − c·y)."""
-    found = _linear(node, x)
-    if found is None:
+    coefficients = _linear(node, x)
+    if coefficients is None:
         return ()
-    a, b, c, d = found
+    a, b, c, d = coefficients
     return (_over(_minus(_times(d, y), b), _minus(a, _times(c, y))),)
 
 

@@ -164,8 +164,8 @@ def _holds(node: ast.expr, values: Mapping[str, Array]) -> Array:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return np.asarray(_COMPARE[type(op)](*_both(left, right, values)), dtype=bool)
         case ast.BoolOp(op=ast.And() | ast.Or() as op, values=parts):
-            found = [_holds(part, values) for part in parts]
-            return np.asarray((np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(np.broadcast_arrays(*found)))
+            truths = [_holds(part, values) for part in parts]
+            return np.asarray((np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(np.broadcast_arrays(*truths)))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_holds(operand, values)
     raise NapkinError(f"cannot read the condition {ast.unparse(node)[:60]!r}")
@@ -259,12 +259,12 @@ class Mesh:
 
     def _grouped(self, terms: Any, direction: int) -> dict[Any, list[Any]]:
         """The terms by what of them moves along a direction."""
-        found: dict[Any, list[Any]] = {}
+        groups: dict[Any, list[Any]] = {}
         for monomial, numerator in terms:
             moving = tuple(f for f in monomial if direction in self._extents[f[0]])
             still = tuple(f for f in monomial if direction not in self._extents[f[0]])
-            found.setdefault(moving, []).append((still, numerator))
-        return found
+            groups.setdefault(moving, []).append((still, numerator))
+        return groups
 
     def _constant(self, monomial: Monomial) -> int:
         product = 1
@@ -274,11 +274,11 @@ class Mesh:
 
     def _power(self, factors: Monomial, wide: type) -> Array:
         """A product of powers. One of fewer factors is part of one of more, and is worked out once."""
-        found = self._powers.get((*factors, (-1, int(wide is object))))
-        if found is None:
+        product = self._powers.get((*factors, (-1, int(wide is object))))
+        if product is None:
             (i, power), rest = factors[-1], factors[:-1]
             leaf: Array = self.leaves[i].astype(wide, copy=False)
             before = (*rest, (i, power - 1)) if power > 1 else rest
-            found = self._power(before, wide) * leaf if before else leaf
-            self._powers[*factors, (-1, int(wide is object))] = found
-        return found
+            product = self._power(before, wide) * leaf if before else leaf
+            self._powers[*factors, (-1, int(wide is object))] = product
+        return product
