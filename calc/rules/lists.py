@@ -211,7 +211,7 @@ def adagrad(op: Operator) -> Cost:
     "aten._amp_foreach_non_finite_check_and_unscale_.default",
     statement="g = g · (1/scale), for every gradient, and whether one is not finite",
     source="one product per element; looking whether it is finite is a comparison",
-    convention="gradients are read and written, and what is found out is written",
+    convention="gradients are read and written, and the flag found_inf is written",
     shapes="a list of gradients (*), two numbers ().",
 )
 def unscale(op: Operator) -> Cost:

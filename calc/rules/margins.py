@@ -7,7 +7,7 @@ from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
-AGAIN = "the margins found again, one addition for each to its class and one to the target's"
+AGAIN = "the margins recomputed, one addition for each to its class and one to the target's"
 
 
 @rule(

@@ -81,10 +81,10 @@ class Operator:
         return self.tensor(name).shape
 
     def tensor(self, name: str) -> View:
-        found = self.args.get(name)
-        if not isinstance(found, View):
+        view = self.args.get(name)
+        if not isinstance(view, View):
             raise NapkinError(f"{self.name} was recorded without the tensor argument {name!r}: the rule does not fit this call")
-        return found
+        return view
 
     def has(self, name: str) -> bool:
         """Whether the optional tensor argument ``name`` was given."""
@@ -99,11 +99,11 @@ class Operator:
 
     def tensors(self) -> list[tuple[str, View]]:
         """All tensor arguments, those in lists too, with the schema name they came under."""
-        found: list[tuple[str, View]] = []
+        tensors: list[tuple[str, View]] = []
         for name, value in self.args.items():
             items = value if isinstance(value, tuple) else (value,)
-            found += [(name, item) for item in items if isinstance(item, View)]
-        return found
+            tensors += [(name, item) for item in items if isinstance(item, View)]
+        return tensors
 
 
 RuleFunction = Callable[[Operator], Cost]
