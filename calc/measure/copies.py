@@ -116,8 +116,8 @@ def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, devi
         torch.cuda.synchronize(device)
 
     torch.cuda.synchronize(device)
-    found = timed(body, HostWatch(), repeat)
-    return Copied(name, source.nbytes, found.whole, found.parts[_RETURNS])
+    timing = timed(body, HostWatch(), repeat)
+    return Copied(name, source.nbytes, timing.whole, timing.parts[_RETURNS])
 
 
 def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
