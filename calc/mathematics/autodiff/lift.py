@@ -67,29 +67,29 @@ class Lifter:
 
     def _hand_written(self) -> set[int]:
         """Instructions that run without gradients and lead to a result that has one: the forward of a hand-written function."""
-        found: set[int] = set()
+        indices: set[int] = set()
         wanted: set[int] = set()
         for instruction in reversed(self.program.instructions):
             if instruction.graded or instruction.mutates:
                 continue
             if any(o in wanted or self.program.values[o].requires_grad for o in instruction.outputs):
-                found.add(instruction.index)
+                indices.add(instruction.index)
                 wanted |= set(_refs(instruction.args))
-        return found
+        return indices
 
     def _needed(self) -> set[int]:
         """Instructions that the loss rests on: autograd makes copies for itself, and models compute what a loss leaves out."""
         wanted = {self.program.loss}
         storages = {self.program.values[self.program.loss].storage}
-        found = set()
+        indices = set()
         for instruction in reversed(self.program.instructions):
             written = bool(instruction.mutates) and any(self.program.values[o].storage in storages for o in instruction.outputs)
             if written or wanted & set(instruction.outputs):
-                found.add(instruction.index)
+                indices.add(instruction.index)
                 refs = list(_refs(instruction.args))
                 wanted |= set(refs)
                 storages |= {self.program.values[r].storage for r in refs}
-        return found
+        return indices
 
     def _instruction(self, instruction: Instruction) -> None:
         function = lifting_of(instruction.name)
@@ -176,9 +176,9 @@ class Lifter:
             function = lifting_of(instruction.name)
             assert function is not None
             lifted = function(Call(self, instruction, {_refs(instruction.args)[0]: view}))
-            found = lifted if isinstance(lifted, View) else lifted[position]
-            assert found is not None
-            view = found
+            output = lifted if isinstance(lifted, View) else lifted[position]
+            assert output is not None
+            view = output
         return view
 
     def _write(self, output: int, source: int, view: View) -> None:

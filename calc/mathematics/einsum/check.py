@@ -42,15 +42,15 @@ def check(op: Operation) -> tuple[Verdict, ...]:
     single = None if several else (op.pattern.text, op.reduction, new)
     shapes = {n: [int(x) for x in axes.shape(op.sizes)] for n, axes in zip(operand_names(op.pattern), op.pattern.operands, strict=True)}
     ran = run(shapes, pairs, single)
-    found = [_equal("shape of the result", tuple(op.pattern.result.shape(op.sizes)), tuple(ran.result.shape), "")]
-    found += _flops(op, ran.forward, ran.backward) if several else [_view(op, ran.view)]
+    verdicts = [_equal("shape of the result", tuple(op.pattern.result.shape(op.sizes)), tuple(ran.result.shape), "")]
+    verdicts += _flops(op, ran.forward, ran.backward) if several else [_view(op, ran.view)]
     x = [_apart(array, axes, op) for array, axes in zip(ran.inputs, op.pattern.operands, strict=True)]
     y, dy = (_apart(array, op.pattern.result, op) for array in (ran.result, ran.upstream))
-    found.append(_near("result", forward(op, x), y, "the equation in numpy, and torch"))
+    verdicts.append(_near("result", forward(op, x), y, "the equation in numpy, and torch"))
     for at, gradient in enumerate(op.gradients):
         theirs = _apart(ran.gradients[at], op.pattern.operands[at], op)
-        found.append(_near(f"gradient of {gradient.operand}", backward(op, at, x, y, dy), theirs, "the equation in numpy, and autograd"))
-    return tuple(found)
+        verdicts.append(_near(f"gradient of {gradient.operand}", backward(op, at, x, y, dy), theirs, "the equation in numpy, and autograd"))
+    return tuple(verdicts)
 
 
 def _require_small(op: Operation) -> None:

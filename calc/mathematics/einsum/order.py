@@ -19,7 +19,7 @@ Tree = str | tuple["Tree", "Tree"]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """``steps`` one after another; ``how`` says how they were found."""
+    """The pairwise contractions in order; ``how`` names the search that chose the order."""
 
     steps: tuple[Step, ...]
     how: str
@@ -41,8 +41,8 @@ def best(pattern: Pattern, sizes: Mapping[str, int]) -> Order:
         return Order(left_to_right(pattern), "two operands have one order")
     if any(name not in sizes for name in pattern.names):
         return Order(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
-    found = _least(pattern, sizes, names)
-    return Order(_steps(pattern, found), "the least of all orders at these sizes")
+    pairs = _least(pattern, sizes, names)
+    return Order(_steps(pattern, pairs), "the least of all orders at these sizes")
 
 
 def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:

@@ -120,12 +120,12 @@ def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> lis
     A dimension that is known to be 1 lies nowhere.
     """
     order = {name: at for at, name in enumerate(n for n in pattern.operands[0].names if sizes.get(n) != 1)}
-    found = []
+    groups = []
     for group in pattern.result.groups:
         places = [order[name] for name in group if name in order and name not in new]
         if any(b != a + 1 for a, b in pairwise(places)):
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def _moved(pattern: Pattern) -> Count:

@@ -13,7 +13,7 @@ from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, writ
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of an encoding: what is found, how it is written, and why."""
+    """One step of an encoding: the name of the value, its text, and the reason."""
 
     name: str
     text: str
@@ -187,11 +187,11 @@ def _rest_of(layout: Float, size: Fraction) -> int:
 
 def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
     """(name, bits) of a code from the highest down."""
-    bits, found = format(code, f"0{layout.bits}b"), []
+    bits, fields = format(code, f"0{layout.bits}b"), []
     for name, width in layout.fields:
-        found.append((name, bits[:width]))
+        fields.append((name, bits[:width]))
         bits = bits[width:]
-    return tuple(found)
+    return tuple(fields)
 
 
 _BECOMES = {"infinity": "becomes infinity", "nan": "becomes NaN", "largest": "stays at the largest"}

@@ -33,7 +33,7 @@ __all__ = ["WHOLE", "Drawn", "Initial", "Part", "Unknown", "initial"]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where none was found)."""
+    """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where no expression fits)."""
 
     name: str
     law: Law | None
@@ -115,7 +115,7 @@ def _part(site: str, state: State, called: Mapping[str, str]) -> Part:
 
 
 def _shown(equation: str, called: Mapping[str, str]) -> str:
-    return re.sub(r"E2\['([^']*)'\]", lambda found: f"E2[{called.get(found[1], found[1])}]", equation)
+    return re.sub(r"E2\['([^']*)'\]", lambda match: f"E2[{called.get(match[1], match[1])}]", equation)
 
 
 def _simplified(closed: str | None) -> str | None:

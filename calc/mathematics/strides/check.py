@@ -57,13 +57,13 @@ def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: 
     return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
 
 
-def check_forward(spec: Spec, found: Storage, options: Options | None = None) -> Verdict:
+def check_forward(spec: Spec, traced: Storage, options: Options | None = None) -> Verdict:
     """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
     from calc.measure.forward_storage import given
 
     options = options or Options()
     small = spec.sizes(dict(spec.check_at))
-    ours = [_row(row) for row in (found if found.sizes == small else storage(spec, spec.check_at, options)).rows]
+    ours = [_row(row) for row in (traced if traced.sizes == small else storage(spec, spec.check_at, options)).rows]
     real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in given(spec, small, options)]
     at = ", ".join(f"{name}={value}" for name, value in small.items())
     if ours == real:

@@ -43,13 +43,13 @@ def _verdict(v: Verdict) -> dict[str, str]:
     return {"what": v.call, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
 
 
-def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
+def forward(storage: Storage, verdict: Verdict | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of a model's forward."""
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "allocated": number(sum(row.allocated for row in found.rows)),
+        "model": {"name": storage.model},
+        "dims": {name: {"value": number(value)} for name, value in storage.sizes.items()},
+        "allocated": number(sum(row.allocated for row in storage.rows)),
         "operators": [
             {
                 "operator": k.operator,
@@ -58,7 +58,7 @@ def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
                 "allocations": k.allocations,
                 "allocated": number(k.allocated),
             }
-            for k in found.kinds
+            for k in storage.kinds
         ],
         "results": [
             {
@@ -72,7 +72,7 @@ def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
                 "offset": row.offset,
                 "allocated": number(row.allocated),
             }
-            for row, count in found.grouped
+            for row, count in storage.grouped
         ],
         "check": None if verdict is None else _verdict(verdict),
     }

@@ -42,12 +42,12 @@ def bytes_each(dtype: str) -> int:
 
 def tensor(shape: Sequence[int], dtype: str = "fp32") -> Tensor:
     """A new tensor."""
-    found = named(dtype)
-    if not found.stored or found.name == "tf32":
+    number_format = named(dtype)
+    if not number_format.stored or number_format.name == "tf32":
         raise BadInputError(f"torch keeps no tensor in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or a whole number")
     if math.prod(shape) * bytes_each(dtype) > LARGEST:
         raise BadInputError("a tensor of that shape has more than 2**62 bytes: choose smaller sizes")
-    return Tensor(fresh(shape), found.stored, math.prod(shape) * bytes_each(dtype))
+    return Tensor(fresh(shape), number_format.stored, math.prod(shape) * bytes_each(dtype))
 
 
 def _view(of: Tensor, layout: Layout, because: str) -> Made:
@@ -103,20 +103,20 @@ def _expand(x: Tensor, *sizes: Any) -> Made:
 
 def _view_as(x: Tensor, *sizes: Any) -> Made:
     shape = _inferred(x, _flat(sizes))
-    found = viewed(x.layout, shape)
-    if found is None:
+    layout = viewed(x.layout, shape)
+    if layout is None:
         raise BadInputError(
             f"view{tuple(shape)} of strides {x.layout.strides}: no strides show these elements in that shape, and a view moves none;"
             " use reshape, which copies"
         )
-    return _view(x, found, "the new dimensions divide runs that lie evenly in memory")
+    return _view(x, layout, "the new dimensions divide runs that lie evenly in memory")
 
 
 def _reshape(x: Tensor, *sizes: Any) -> Made:
     shape = _inferred(x, _flat(sizes))
-    found = viewed(x.layout, shape)
-    if found is not None:
-        return _view(x, found, "a view is possible, so nothing is copied")
+    layout = viewed(x.layout, shape)
+    if layout is not None:
+        return _view(x, layout, "a view is possible, so nothing is copied")
     return _copy(x, fresh(shape), "no strides show these elements in that shape: they are copied in order")
 
 

@@ -63,20 +63,20 @@ class Storage:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """By operator, in the order in which they first run."""
-        found: dict[str, list[Row]] = {}
+        rows_by_operator: dict[str, list[Row]] = {}
         for row in self.rows:
-            found.setdefault(row.operator, []).append(row)
-        return tuple(_kind(name, rows) for name, rows in found.items())
+            rows_by_operator.setdefault(row.operator, []).append(row)
+        return tuple(_kind(name, rows) for name, rows in rows_by_operator.items())
 
     @property
     def grouped(self) -> tuple[tuple[Row, int], ...]:
         """Rows that differ in nothing but a layer's index, with their number."""
-        found: dict[tuple[Any, ...], tuple[Row, int]] = {}
+        groups: dict[tuple[Any, ...], tuple[Row, int]] = {}
         for row in self.rows:
             key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
-            first, count = found.get(key, (row, 0))
-            found[key] = (first, count + 1)
-        return tuple(found.values())
+            first, count = groups.get(key, (row, 0))
+            groups[key] = (first, count + 1)
+        return tuple(groups.values())
 
 
 def pattern(site: str) -> str:

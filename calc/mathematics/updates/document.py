@@ -68,11 +68,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {"equations": equations, "letters": rule.defaults(), "state": state + single, "source": rule.source}
 
 
-def _written(found: AsWritten) -> dict[str, Any]:
+def _written(cost: AsWritten) -> dict[str, Any]:
     return {
-        "flops_per_parameter": found.operations,
-        "state_bytes_per_parameter": found.state,
-        "least_moved_bytes_per_parameter": found.least_moved,
+        "flops_per_parameter": cost.operations,
+        "state_bytes_per_parameter": cost.state,
+        "least_moved_bytes_per_parameter": cost.least_moved,
         "format": "fp32",
     }
 

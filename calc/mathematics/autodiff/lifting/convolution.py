@@ -15,8 +15,8 @@ x, y = argument(0), argument(1)
 
 def _each(call: Call, name: str, count: int, default: int) -> list[sp.Expr]:
     """One number for each axis of places."""
-    found = call.sizes(name, (default,))
-    return found if len(found) == count else [found[0] if found else sp.Integer(default)] * count
+    sizes = call.sizes(name, (default,))
+    return sizes if len(sizes) == count else [sizes[0] if sizes else sp.Integer(default)] * count
 
 
 @lifting("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable")
