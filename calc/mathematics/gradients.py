@@ -131,8 +131,8 @@ def trial(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Optio
     errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
     errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
     where = max(errors, key=lambda n: errors[n], default="")
-    held = _held(derived)
-    slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in held}
+    constant_parts = _held(derived)
+    slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in constant_parts}
     steepest = max(slopes, key=lambda key: slopes[key], default=("", ()))
     return Trial(
         dict(sizes),
@@ -165,8 +165,8 @@ def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
 def _held(derived: Derived) -> set[str]:
     """Parameters that are partly constants to torch (detached, rows for padding): a slope sees what a gradient leaves out."""
     nodes = derived.equations.nodes[: derived.forward]
-    held = set(needed(derived.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
-    return {name for name, node in derived.parameters.items() if node in held}
+    constants = set(needed(derived.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
+    return {name for name, node in derived.parameters.items() if node in constants}
 
 
 def _drawn(derived: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:

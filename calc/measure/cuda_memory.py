@@ -167,9 +167,9 @@ def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
     """Whether two steps of a training that is set up run with inputs of ``sizes``; gradients that a failure leaves are dropped."""
     empty()
     try:
-        again = fed(run, sizes)
-        again.step()
-        again.step()
+        repeated = fed(run, sizes)
+        repeated.step()
+        repeated.step()
         torch.cuda.synchronize(run.device)
     except (torch.OutOfMemoryError, MeasurementError) as error:
         if not _out_of_memory(error):

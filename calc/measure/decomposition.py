@@ -136,9 +136,9 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
 
     Raises ``UncountableError`` for an operator that is of no known kind and has no decomposition.
     """
-    known = _known(func, args, kwargs, outputs)
-    if known is not None:
-        return known
+    shapes = _known(func, args, kwargs, outputs)
+    if shapes is not None:
+        return shapes
     many = repeated(func, bind(func, args, kwargs))
     if many is not None:
         return sum(elementwise(many[0], given, named, given[0]) for given, named in many[1])

@@ -121,8 +121,8 @@ def state_before_training() -> dict[str, int]:
 
 def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
     """Whether two trainings from one seed agree in every loss, and whether two from different seeds do."""
-    first, again, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
-    return first == again, first == differently
+    first, same_seed, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
+    return first == same_seed, first == differently
 
 
 # -- initialisation --------------------------------------------------------------------------------------------------------------

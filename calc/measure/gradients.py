@@ -136,14 +136,14 @@ def _slopes(
 
 def _slope(parameter: Tensor, at: int, step: float, forward: Any) -> float:
     flat = parameter.detach().view(-1)
-    kept = float(flat[at])
+    original = float(flat[at])
     sides = []
     with torch.no_grad():
         for sign in (1, -1):
-            flat[at] = kept + sign * step
+            flat[at] = original + sign * step
             with _grouped_products():
                 sides.append(float(forward()))
-        flat[at] = kept
+        flat[at] = original
     return (sides[0] - sides[1]) / (2 * step)
 
 

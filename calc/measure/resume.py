@@ -222,9 +222,9 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
         from safetensors.torch import save_file
     except ImportError:
         raise MissingExtraError("safetensors is not installed: pip install 'napkin[hf]'") from None
-    kept = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
+    state_storages = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
     named = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
-    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in kept]
+    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in state_storages]
     steps = run.copies.copies if run.copies is not None else tuple(run.module.parameters())
     stepped: dict[Tensor, tuple[str, Tensor]] = dict(zip(steps, run.module.named_parameters(), strict=True))
     for parameter, state in run.optimizer.state.items():

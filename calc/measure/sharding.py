@@ -246,7 +246,7 @@ def on_processes(job: Measured[T], world: int) -> list[T]:
     failed = [why for _, why, _ in answers if why]
     if failed:
         raise MeasurementError(f"a rank failed: {failed[0]}")
-    return [held for _, _, held in sorted(answers, key=lambda item: item[0])]
+    return [result for _, _, result in sorted(answers, key=lambda item: item[0])]
 
 
 def _process(job: Measured[Any], rank: int, world: int, folder: str, queue: Any) -> None:
@@ -274,10 +274,10 @@ def _steady_step(job: Job, rank: int, world: int) -> Held:
         _step(job, module, inputs, loss, optimizer)
     with traffic:
         saved, gradients, rows = _step(job, module, inputs, loss, optimizer)
-    state = [t for kept in optimizer.state.values() for t in kept.values() if isinstance(t, Tensor)]
+    state = [t for buffers in optimizer.state.values() for t in buffers.values() if isinstance(t, Tensor)]
     parameters = list(module.parameters())
-    held = (_bytes(parameters), gradients, _elements_bytes(state), saved)
-    return Held(rank, *held, dict(traffic.payload), dict(traffic.calls), rows)
+    memory = (_bytes(parameters), gradients, _elements_bytes(state), saved)
+    return Held(rank, *memory, dict(traffic.payload), dict(traffic.calls), rows)
 
 
 def _say_whether_last(job: Job, module: nn.Module, last: bool) -> None:

@@ -59,20 +59,20 @@ def _item(value: Any, i: int) -> Any:
 
 
 def _register(listed: str, single: str) -> None:
-    known = REGISTRY.find(f"aten.{single}")
-    assert known is not None, single
+    entry = REGISTRY.find(f"aten.{single}")
+    assert entry is not None, single
     names = [f"aten._foreach_{name.split('.')[0]}{way}.{name.split('.')[1]}" for name in listed.split() for way in ("", "_")]
 
     @rule(
         *names,
-        statement=known.statement if isinstance(known, Rule) else "y = max(x, bound), or min",
+        statement=entry.statement if isinstance(entry, Rule) else "y = max(x, bound), or min",
         source=EACH,
         shapes="lists of tensors (*) → a list of tensors (*), or in place.",
     )
     def repeated(op: Operator) -> Cost:
-        if isinstance(known, Free):
+        if isinstance(entry, Free):
             return Cost()
-        costs = [known.function(_one(op, single, i)) for i in range(len(op.value("self")))]
+        costs = [entry.function(_one(op, single, i)) for i in range(len(op.value("self")))]
         return Cost(elementwise=tuple(t for cost in costs for t in cost.elementwise))
 
 

@@ -112,12 +112,12 @@ def _divisor(b: Array, node: ast.expr) -> Array:
 def _called(function: str, args: Sequence[Array], node: ast.expr) -> Array:
     match function, args:
         case "Max", [first, *rest]:
-            for other in rest:
-                first = np.maximum(first, other)
+            for array in rest:
+                first = np.maximum(first, array)
             return first
         case "Min", [first, *rest]:
-            for other in rest:
-                first = np.minimum(first, other)
+            for array in rest:
+                first = np.minimum(first, array)
             return first
         case "Mod", [a, b]:
             return a % _divisor(b, node)
@@ -133,11 +133,11 @@ def _log2_ceiling(a: Array) -> Array:
 
 def _both(left: ast.expr, right: ast.expr, values: Mapping[str, Array]) -> tuple[Array, Array]:
     used = {node.id for side in (left, right) for node in ast.walk(side) if isinstance(node, ast.Name)}
-    known = {name: array for name, array in values.items() if name in used}
-    maxima = {name: int(array.max()) for name, array in known.items()}
+    used_values = {name: array for name, array in values.items() if name in used}
+    maxima = {name: int(array.max()) for name, array in used_values.items()}
     wide = widest(max(_magnitude(left, maxima), _magnitude(right, maxima)))
-    known = {name: array.astype(wide, copy=False) for name, array in known.items()}
-    return _evaluate(left, known), _evaluate(right, known)
+    used_values = {name: array.astype(wide, copy=False) for name, array in used_values.items()}
+    return _evaluate(left, used_values), _evaluate(right, used_values)
 
 
 _COMPARE: dict[type[ast.cmpop], Any] = {
@@ -238,10 +238,10 @@ class Mesh:
 
     def _sum(self, terms: Terms, wide: type) -> Array:
         """A sum on a part of the mesh, which many polynomials share."""
-        known = self._sums.get((terms, wide))
-        if known is None:
-            known = self._sums[terms, wide] = self._split(terms, wide)
-        return known
+        groups = self._sums.get((terms, wide))
+        if groups is None:
+            groups = self._sums[terms, wide] = self._split(terms, wide)
+        return groups
 
     def _split(self, terms: Terms, wide: type) -> Array:
         along = {d for monomial, _ in terms for i, _ in monomial for d in self._extents[i]}

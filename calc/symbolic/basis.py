@@ -98,10 +98,10 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
         raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
 
 
-def _substitute(text: str, known: Mapping[str, str]) -> str:
+def _substitute(text: str, replacements: Mapping[str, str]) -> str:
     class Names(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
+            return ast.parse(f"({replacements.get(node.id, node.id)})", mode="eval").body
 
     return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
 

@@ -95,8 +95,8 @@ def _cases(node: ast.Call) -> list[tuple[ast.expr, ast.expr]]:
 
 def _holds(condition: ast.expr, sizes: Mapping[str, int]) -> bool:
     match condition:
-        case ast.Constant(value=bool() as known):
-            return known
+        case ast.Constant(value=bool() as truth):
+            return truth
         case ast.Call(func=ast.Name(id="And"), args=args):
             return all(_holds(a, sizes) for a in args)
         case ast.Call(func=ast.Name(id="Eq"), args=[a, b]):

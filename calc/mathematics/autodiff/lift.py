@@ -135,8 +135,8 @@ class Lifter:
 
     def _shifted(self, new: View, old: View) -> View:
         """What is written over without gradients has another value and the gradient that it had."""
-        held = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
-        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *held), whole=False)
+        constants = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
+        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), whole=False)
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -146,8 +146,8 @@ class Lifter:
         """Whether a node depends on a parameter."""
         for made in self.equations.nodes[len(self._active) :]:
             leaf = isinstance(made.op, ir.Leaf) and made.op.role == "parameter"
-            held = isinstance(made.op, ir.Hold) or made.whole
-            self._active.append(leaf or (not held and any(self._active[s] for s in ir.sources(made.op))))
+            opaque = isinstance(made.op, ir.Hold) or made.whole
+            self._active.append(leaf or (not opaque and any(self._active[s] for s in ir.sources(made.op))))
         return self._active[node]
 
     # -- values and what is written over ------------------------------------------------------------------------------

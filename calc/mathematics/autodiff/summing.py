@@ -131,9 +131,9 @@ class Summing:
     def _of_element(self, element: Element, bound: Mapping[int, sp.Expr], depth: int) -> Poly | None:
         """What the sum of a tensor's own elements is, where its definition says so."""
         node = self.equations[element.node]
-        known = self._known_total(element, bound)
-        if known is not None:
-            return known
+        settled_total = self._known_total(element, bound)
+        if settled_total is not None:
+            return settled_total
         if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
             self.said.append(("exactly one class is the right one: Σ Y = 1", node.index))
             return {(): sp.Integer(1)}

@@ -52,10 +52,10 @@ def of_node(equations: Equations, node: int) -> View:
     """The node as it is. An axis of size 1 is dropped: nothing is repeated along it."""
     shape = equations[node].shape
     if any(s == 1 for s in shape):
-        kept = [i for i, s in enumerate(shape) if s != 1]
-        coordinates = tuple(ir.Index(ir.place(kept.index(i)) if i in kept else sp.Integer(0)) for i in range(len(shape)))
-        dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in kept), name=equations[node].name)
-        return View(dropped, tuple((Part(kept.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
+        long_axes = [i for i, s in enumerate(shape) if s != 1]
+        coordinates = tuple(ir.Index(ir.place(long_axes.index(i)) if i in long_axes else sp.Integer(0)) for i in range(len(shape)))
+        dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in long_axes), name=equations[node].name)
+        return View(dropped, tuple((Part(long_axes.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
     return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))
 
 

@@ -48,15 +48,15 @@ def _group(group: tuple[str, ...]) -> str:
 
 
 def _size(group: tuple[str, ...], sizes: Mapping[str, int]) -> int | str:
-    known, unknown = 1, []
+    factor, unknown = 1, []
     for name in group:
         if name in sizes:
-            known *= sizes[name]
+            factor *= sizes[name]
         else:
             unknown.append(name)
     if not unknown:
-        return known
-    return "*".join([str(known)] * (known != 1) + unknown)
+        return factor
+    return "*".join([str(factor)] * (factor != 1) + unknown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,14 @@ def operand_names(pattern: Pattern) -> tuple[str, ...]:
     return tuple("ABCDEFGHIJKL"[: len(pattern.operands)])
 
 
-def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], kept: Sequence[str]) -> Step:
+def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], of_out: Sequence[str]) -> Step:
     """The product of two operands with the dimensions of ``kept`` left."""
     firsts, operands = [], []
     for name, mine, other in ((left, of_left, of_right), (right, of_right, of_left)):
-        alone = tuple(d for d in mine if d not in other and d not in kept)
+        alone = tuple(d for d in mine if d not in other and d not in of_out)
         firsts += [(name, alone)] if alone else []
         operands.append(tuple(d for d in mine if d not in alone))
-    summed = tuple(d for d in operands[0] if d not in kept)
+    summed = tuple(d for d in operands[0] if d not in of_out)
     everything = tuple(dict.fromkeys((*operands[0], *operands[1])))
     added = total(_sum_of(names, mine) for names, mine in zip((of_left, of_right), operands, strict=True))
     if summed:
@@ -73,9 +73,9 @@ def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: 
         because = "no dimension is summed: 1 multiplication for each element of the result"
     if firsts:
         because += f"; {' and '.join(f'{_list(alone)} of {name}' for name, alone in firsts)} summed before"
-    elements = total((product(of_left), product(of_right), product(kept)))
+    elements = total((product(of_left), product(of_right), product(of_out)))
     inputs = ((left, tuple(of_left)), (right, tuple(of_right)))
-    return Step("contract", inputs, (out, tuple(kept)), summed, tuple(firsts), matmul, elementwise, elements, because)
+    return Step("contract", inputs, (out, tuple(of_out)), summed, tuple(firsts), matmul, elementwise, elements, because)
 
 
 def _sum_of(before: Sequence[str], after: Sequence[str]) -> Count:

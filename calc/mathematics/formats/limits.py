@@ -102,13 +102,13 @@ def _of_float(layout: Float) -> tuple[Limit, ...]:
 
 def _digits(steps: _Steps, m: int) -> None:
     """Decimal digits. ``kept`` is what C calls DIG, ``needed`` DECIMAL_DIG; torch's resolution is a unit of the last digit kept."""
-    kept = _log10(2**m)
-    steps.state("decimal digits kept", "floor(m*log10(2))", Fraction(kept), "so many come back from text unchanged: 10**digits <= 2**m")
+    digits = _log10(2**m)
+    steps.state("decimal digits kept", "floor(m*log10(2))", Fraction(digits), "so many come back from text unchanged: 10**digits <= 2**m")
     needed = _log10(2 ** (m + 1)) + 2
     steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(needed), "so many tell every two numbers apart")
     share = Fraction(_log10(2 ** (100 * (m + 1))), 100)
     steps.state("decimal digits, about", "(m + 1)*log10(2)", share, "significant bits as digits, cut off after two places")
-    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**kept), "a unit of the last decimal digit kept")
+    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**digits), "a unit of the last decimal digit kept")
 
 
 def _log10(power_of_two: int) -> int:

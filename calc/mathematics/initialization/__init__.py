@@ -75,13 +75,13 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
     options = options or Options()
     values = spec.sizes(dict(sizes or {}))
-    known = basis_of(spec.dimensions).values(values)
+    symbol_values = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options)
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
     texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)
     draws = Draws({n: d.law for n, d in parameters.items()}, {n: d.law for n, d in inputs.items()}, texts)
-    states = moments_of(program, draws, known)
+    states = moments_of(program, draws, symbol_values)
     laws = tuple(Drawn(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items())
     return Initial(spec.name, values, laws, tuple(_parts(program, states)))
 

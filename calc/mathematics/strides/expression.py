@@ -89,8 +89,8 @@ def _calls(node: ast.expr, text: str) -> list[Call]:
         ):
             name = "add" if isinstance(sign, ast.Add) else "mul"
             return [*_calls(inner, text), Call(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
-    known = ", ".join([*OPERATIONS, *_CASTS])
-    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {known}")
+    names = ", ".join([*OPERATIONS, *_CASTS])
+    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {names}")
 
 
 def _require_arguments(name: str, arguments: Sequence[Any], least: int, most: int) -> None:

@@ -73,8 +73,8 @@ def _permute(x: Tensor, *dims: Any) -> Made:
 
 def _transpose(x: Tensor, a: int, b: int) -> Made:
     order = list(range(len(x.layout.shape)))
-    one, other = _dim(x, a), _dim(x, b)
-    order[one], order[other] = order[other], order[one]
+    one, second = _dim(x, a), _dim(x, b)
+    order[one], order[second] = order[second], order[one]
     return _permute(x, *order)
 
 
@@ -146,9 +146,9 @@ def _unsqueeze(x: Tensor, dim: int) -> Made:
 
 def _squeeze(x: Tensor, *dims: int) -> Made:
     chosen = {_dim(x, d) for d in _flat(dims)} if dims else set(range(len(x.layout.shape)))
-    kept = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
+    axes = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
     layout = x.layout
-    moved = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset)
+    moved = Layout(tuple(layout.shape[d] for d in axes), tuple(layout.strides[d] for d in axes), layout.offset)
     return _view(x, moved, "dimensions of size 1 less, no element moves")
 
 
@@ -282,8 +282,8 @@ def _flat(sizes: Sequence[Any]) -> list[int]:
 
 def _inferred(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape with -1 worked out."""
-    known = math.prod(size for size in sizes if size != -1)
+    elements = math.prod(size for size in sizes if size != -1)
     wrong = any(size < 1 and size != -1 for size in sizes) or list(sizes).count(-1) > 1
-    if wrong or (x.layout.elements % known if -1 in sizes else known != x.layout.elements):
+    if wrong or (x.layout.elements % elements if -1 in sizes else elements != x.layout.elements):
         raise BadInputError(f"{x.layout.elements} elements of shape {x.layout.shape} cannot have the shape {tuple(sizes)}")
-    return tuple(x.layout.elements // known if size == -1 else size for size in sizes)
+    return tuple(x.layout.elements // elements if size == -1 else size for size in sizes)

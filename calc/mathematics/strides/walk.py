@@ -97,19 +97,19 @@ def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     if options.precision != "fp32":
         raise BadInputError(f"storage is shown of a forward in fp32, not in {options.precision}: leave --precision out")
     values = spec.sizes(dict(sizes or {}))
-    known = basis_of(spec.dimensions).values(values)
+    symbol_values = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options, doubles=False)
-    return Storage(spec.name, values, tuple(_rows(program, known)))
+    return Storage(spec.name, values, tuple(_rows(program, symbol_values)))
 
 
-def _rows(program: Program, known: Mapping[str, int]) -> Iterator[Row]:
+def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Row]:
     @cache
     def written(size: Size) -> str:
         return str(in_dimensions(expression(size), program))
 
     @cache
     def number(size: Size) -> int:
-        return size if isinstance(size, int) else int(evaluate_text(size, known))
+        return size if isinstance(size, int) else int(evaluate_text(size, symbol_values))
 
     seen = {program.values[leaf.value].storage for leaf in program.leaves}
     for instruction in program.instructions:

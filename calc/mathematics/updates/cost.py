@@ -78,5 +78,5 @@ def as_written(rule: Rule) -> AsWritten:
         raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
     defaults: Mapping[str, float] = rule.defaults()
     zeros = [letter for letter, value in defaults.items() if value == 0]
-    kept = len(rule.state)
-    return AsWritten(operations(rule, zeros), 4 * kept, 4 * (2 + kept) + 4 * (1 + kept))
+    buffers = len(rule.state)
+    return AsWritten(operations(rule, zeros), 4 * buffers, 4 * (2 + buffers) + 4 * (1 + buffers))

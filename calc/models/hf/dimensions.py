@@ -105,10 +105,10 @@ def _follows(field: str, letter: str, field_names: Mapping[str, tuple[str, ...]]
     value = {name: stored[fields[0]] for name, fields in field_names.items()}
     if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
         return False
-    known = config.__dict__[field]
+    stated_value = config.__dict__[field]
     if letter == "g":
-        return bool(known == value["h"])
-    return letter == "k" and known * value["h"] == value.get("d") and _doubles(field, field_names["d"], source, config)
+        return bool(stated_value == value["h"])
+    return letter == "k" and stated_value * value["h"] == value.get("d") and _doubles(field, field_names["d"], source, config)
 
 
 def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> bool:
@@ -209,8 +209,8 @@ def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dic
     aligned = dict(made)
     for name, dim in made.items():
         if name in ("d", "f", "k") or name.endswith(("intermediate_size", "_dim", "_rank", "hidden_size")):
-            known = value.get(name)
-            divisible = dim.tied or isinstance(dim.default, str) or (isinstance(known, int) and known % _ROW == 0)
+            size = value.get(name)
+            divisible = dim.tied or isinstance(dim.default, str) or (isinstance(size, int) and size % _ROW == 0)
             if divisible and not isinstance(dim.multiple_of, str):
                 now = dim.multiple_of or 1
                 aligned[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))

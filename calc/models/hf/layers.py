@@ -48,15 +48,15 @@ class Pattern:
     def _entries(self, name: str, depth: int) -> list[Any]:
         if name in self.numbered:
             return [*range(depth)]
-        known = self.lists[name]
-        return [known[self._same(i, depth, len(known))] for i in range(depth)]
+        entries = self.lists[name]
+        return [entries[self._same(i, depth, len(entries))] for i in range(depth)]
 
-    def _same(self, i: int, depth: int, known: int) -> int:
+    def _same(self, i: int, depth: int, count: int) -> int:
         """A layer of the known depth that is like layer ``i`` of another depth."""
         if i < self.before:
             return i
         if i >= depth - self.after:
-            return known - (depth - i)
+            return count - (depth - i)
         return self.before + (i - self.before) % self.period
 
 

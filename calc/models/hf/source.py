@@ -68,11 +68,11 @@ class Source:
     def part(self, name: str) -> Source:
         """The config inside this one of that name. Where the file leaves it out, it is what the class makes of nothing."""
         with quiet():
-            known = getattr(self.config_class(**self.raw), name)
+            config = getattr(self.config_class(**self.raw), name)
         stated = self.raw.get(name)
-        raw = stated if isinstance(stated, dict) else {n: v for n, v in known.to_diff_dict().items() if n not in FIELDS.ignored}
-        kept = {n: v for n, v in raw.items() if n != "transformers_version"}
-        return Source(f"{self.where}, {name}", kept, type(known), self.architecture, known.model_type)
+        raw = stated if isinstance(stated, dict) else {n: v for n, v in config.to_diff_dict().items() if n not in FIELDS.ignored}
+        fields_of_part = {n: v for n, v in raw.items() if n != "transformers_version"}
+        return Source(f"{self.where}, {name}", fields_of_part, type(config), self.architecture, config.model_type)
 
     def merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of the file, and in their place what is changed."""
@@ -278,9 +278,9 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
     if model_type not in CONFIG_MAPPING:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
-    kept = {name: value for name, value in raw.items() if name not in ignored}
+    fields = {name: value for name, value in raw.items() if name not in ignored}
     with quiet():
-        return Source(where, kept, CONFIG_MAPPING[model_type], architecture, model_type)
+        return Source(where, fields, CONFIG_MAPPING[model_type], architecture, model_type)
 
 
 def _as_the_library_writes_it(architecture: str) -> str:

@@ -335,8 +335,8 @@ def task_of(source: Source) -> Task:
     model_type = source.model_type
     kinds, usable = [], []
     for kind, lists in FIELDS.tasks.items():
-        for known in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
-            names = [known] if isinstance(known, str) else list(known)
+        for entry in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
+            names = [entry] if isinstance(entry, str) else list(entry)
             kinds += [kind] if source.architecture in names else []
             usable += names
     cls = module_class(source) if kinds else None
