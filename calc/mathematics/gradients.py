@@ -108,31 +108,31 @@ def chosen(spec: Spec, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def check(
-    found: Derived, spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
+    derived: Derived, spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None, progress: Progress | None = None
 ) -> Checked:
     """Compare with autograd and with central differences at three random sets of small sizes, or at those that are given, and the
     FLOPs with those of a derived step."""
     options, say = options or Options(), progress or _silent
     trials = []
-    for seed, at in enumerate(trial_sizes(found.program, spec, sizes or {})):
+    for seed, at in enumerate(trial_sizes(derived.program, spec, sizes or {})):
         say(f"comparing with autograd at {', '.join(f'{n}={v}' for n, v in at.items())}")
-        trials.append(trial(found, spec, at, options, seed))
-    return Checked(tuple(trials), _flops(found, spec, trials[0].sizes, options, say))
+        trials.append(trial(derived, spec, at, options, seed))
+    return Checked(tuple(trials), _flops(derived, spec, trials[0].sizes, options, say))
 
 
-def trial(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, seed: int) -> Trial:
+def trial(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, seed: int) -> Trial:
     """One comparison."""
     from calc.measure.gradients import observe, scale_of
 
     real = observe(spec, sizes, options, seed)
-    leaves = {**real.leaves, **_drawn(found, real.drawn)}
-    _, mine = found.values(basis_of(spec.dimensions).values(sizes), leaves)
+    leaves = {**real.leaves, **_drawn(derived, real.drawn)}
+    _, mine = derived.values(basis_of(spec.dimensions).values(sizes), leaves)
     scale = scale_of(real.gradients)
     errors = {n: _furthest(mine.get(n), g) / scale for n, g in real.gradients.items()}
     errors |= {n: float(np.abs(g).max()) / scale for n, g in mine.items() if n not in real.gradients and g.size}
     where = max(errors, key=lambda n: errors[n], default="")
-    held = _held(found)
-    slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in held}
+    constant_parts = _held(derived)
+    slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in constant_parts}
     steepest = max(slopes, key=lambda key: slopes[key], default=("", ()))
     return Trial(
         dict(sizes),
@@ -162,16 +162,16 @@ def _at(mine: np.ndarray | None, place: tuple[int, ...]) -> float:
     return 0.0 if mine is None else float(mine[place])
 
 
-def _held(found: Derived) -> set[str]:
+def _held(derived: Derived) -> set[str]:
     """Parameters that are partly constants to torch (detached, rows for padding): a slope sees what a gradient leaves out."""
-    nodes = found.equations.nodes[: found.forward]
-    held = set(needed(found.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
-    return {name for name, node in found.parameters.items() if node in held}
+    nodes = derived.equations.nodes[: derived.forward]
+    constants = set(needed(derived.equations, [n.op.source for n in nodes if isinstance(n.op, ir.Hold) and not n.op.free]))
+    return {name for name, node in derived.parameters.items() if node in constants}
 
 
-def _drawn(found: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
+def _drawn(derived: Derived, drawn: Sequence[tuple[str, np.ndarray]]) -> dict[tuple[str, str], np.ndarray]:
     """What the run drew, for the leaves that stand for it: the same operators in the same order."""
-    wanted = found.drawn()
+    wanted = derived.drawn()
     kinds = [name.partition(" ")[0].rstrip("_") for name in wanted]
     real = [(name.rstrip("_"), array) for name, array in drawn if name.rstrip("_") in kinds]
     if len(real) != len(wanted):
@@ -215,7 +215,7 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], us
     at = {**program.hints, **program.fixed}
     if all(c.same_at(at) for c in program.conditions):
         return basis.sizes(at)
-    raise BadInputError(f"{spec.name}: no small sizes were found at which it runs as recorded: give them with -d")
+    raise BadInputError(f"{spec.name}: no small sizes satisfy the guards of the trace: give sizes with -d")
 
 
 def _drawn_sizes(symbols: Sequence[str], fixed: Mapping[str, int], generator: random.Random) -> Iterator[dict[str, int]]:
@@ -230,7 +230,7 @@ def _drawn_sizes(symbols: Sequence[str], fixed: Mapping[str, int], generator: ra
             yield {**{n: generator.randint(2, top) for n in symbols}, **fixed}
 
 
-def _flops(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, say: Progress) -> tuple[FlopsCheck, ...]:
+def _flops(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Options, say: Progress) -> tuple[FlopsCheck, ...]:
     """Beside the derivation of the whole step, which counts what autograd executes."""
     from calc.pipeline.pipeline import derive
 
@@ -238,15 +238,15 @@ def _flops(found: Derived, spec: Spec, sizes: Mapping[str, int], options: Option
     given = {n: v for n, v in sizes.items() if not spec.dimensions[n].tied}
     step = derive(spec, given, options=options)
     at = basis_of(spec.dimensions).values(sizes)
-    values = {s: sp.Integer(at[s.name]) for e in (found.forward_flops, found.backward_flops) for s in e.free_symbols}
+    values = {s: sp.Integer(at[s.name]) for e in (derived.forward_flops, derived.backward_flops) for s in e.free_symbols}
     made = []
-    for phase, expr in (("forward", found.forward_flops), ("backward", found.backward_flops)):
+    for phase, expr in (("forward", derived.forward_flops), ("backward", derived.backward_flops)):
         mine = int(expr.xreplace(values))
         executed = step[f"flops.{phase}.matmul"].at(**given)
         made.append(FlopsCheck(phase, dict(sizes), mine, executed, ""))
     backward = made[-1]
     if backward.equations != backward.executed:
-        outer = int(sp.sympify(found.outer_flops).xreplace({s: sp.Integer(at[s.name]) for s in found.outer_flops.free_symbols}))
+        outer = int(sp.sympify(derived.outer_flops).xreplace({s: sp.Integer(at[s.name]) for s in derived.outer_flops.free_symbols}))
         made[-1] = replace(backward, because=_why(backward, step["flops.backward.recompute"].at(**given), outer))
     return tuple(made)
 

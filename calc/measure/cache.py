@@ -51,11 +51,11 @@ def held(spec: Spec, sizes: Mapping[str, int], *, without_memory: bool = False) 
 
 def _of_library(module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
     out = module(input_ids=inputs[0], use_cache=True)
-    found = getattr(out, "past_key_values", None)
-    found = getattr(out, "cache_params", None) if found is None else found
-    if found is None:
+    cache = getattr(out, "past_key_values", None)
+    cache = getattr(out, "cache_params", None) if cache is None else cache
+    if cache is None:
         return None
-    return [tensor for layer in found.layers for tensor in _tensors(layer)]
+    return [tensor for layer in cache.layers for tensor in _tensors(layer)]
 
 
 def _tensors(layer: Any) -> Iterator[Tensor]:
@@ -66,19 +66,19 @@ def _tensors(layer: Any) -> Iterator[Tensor]:
 
 
 def _of_calls(spec: Spec, module: Any, inputs: tuple[Tensor, ...]) -> list[Tensor] | None:
-    found: list[Tensor] = []
-    with _listening(found):
+    tensors: list[Tensor] = []
+    with _listening(tensors):
         (spec.predict or spec.loss)(module, *inputs)
-    return found or None
+    return tensors or None
 
 
 @contextmanager
-def _listening(found: list[Tensor]) -> Iterator[None]:
+def _listening(tensors: list[Tensor]) -> Iterator[None]:
     """Take down the keys and values of every attention call."""
     original = F.scaled_dot_product_attention
 
     def listened(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        found.extend((key, value))
+        tensors.extend((key, value))
         return original(query, key, value, *args, **kwargs)
 
     F.scaled_dot_product_attention = listened

@@ -32,14 +32,14 @@ def decided(func: Any, args: tuple[Any, ...]) -> tuple[str, int] | None:
 
 
 def _place() -> str:
-    found = []
+    callers = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and not frame.f_code.co_filename.endswith("/calc/measure/training.py"):
         if not _skipped(frame.f_code.co_filename):
             line, _, column, _ = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-            found.append(f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{line}:{column}")
+            callers.append(f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{line}:{column}")
         frame = frame.f_back
-    return " < ".join(found)
+    return " < ".join(callers)
 
 
 def _skipped(file: str) -> bool:

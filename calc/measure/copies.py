@@ -116,8 +116,8 @@ def _device_copy(name: str, target: Tensor, source: Tensor, blocking: bool, devi
         torch.cuda.synchronize(device)
 
     torch.cuda.synchronize(device)
-    found = timed(body, HostWatch(), repeat)
-    return Copied(name, source.nbytes, found.whole, found.parts[_RETURNS])
+    timing = timed(body, HostWatch(), repeat)
+    return Copied(name, source.nbytes, timing.whole, timing.parts[_RETURNS])
 
 
 def beside_compute(nbytes: int, device: str, repeat: Repeat) -> Beside:
@@ -198,11 +198,11 @@ def _drop(path: Path) -> None:
     with path.open("rb", buffering=0) as file:
         for _ in range(_TELLINGS):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            kept = _in_memory(path)
-            if not kept:
+            pages = _in_memory(path)
+            if not pages:
                 return
             time.sleep(_SECONDS_BETWEEN)
-    raise _KeptError(f"the system keeps {kept:,} pages of a file that it was told {_TELLINGS} times to drop")
+    raise _KeptError(f"the system keeps {pages:,} pages of a file that it was told {_TELLINGS} times to drop")
 
 
 def _in_memory(path: Path) -> int:

@@ -94,8 +94,8 @@ def cuda_memory(
     empty()
     with training(spec, at, options or Options(), device) as run:
         first = stepped(run, device)
-        found = memory_of(run, warm_up=warm_up - 1, repetitions=repetitions)
-    return replace(found, first=first)
+        usage = memory_of(run, warm_up=warm_up - 1, repetitions=repetitions)
+    return replace(usage, first=first)
 
 
 def memory_of(run: Training, *, warm_up: int = WARM_UP, repetitions: int = 1) -> CudaMemory:
@@ -146,8 +146,8 @@ def largest_that_fits(
     limit: int = 2**16,
     start: int = 1,
 ) -> Fits:
-    """The largest ``dimension`` (B, usually) at which two steps run without running out of memory, found from ``start`` on by growing
-    steps, then by halving the distance. A step that fits at one size is taken to fit at every smaller one."""
+    """The largest ``dimension`` (B, usually) at which two steps run without running out of memory. The search grows from
+    ``start``, then bisects; it assumes that a step which fits at one size fits at every smaller one."""
     require_cuda()
     if dimension not in spec.dimensions or spec.dimensions[dimension].tied:
         raise BadInputError(f"{spec.name} has no dimension {dimension[:40]!r} to set: it has {', '.join(spec.dims)}")
@@ -167,9 +167,9 @@ def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
     """Whether two steps of a training that is set up run with inputs of ``sizes``; gradients that a failure leaves are dropped."""
     empty()
     try:
-        again = fed(run, sizes)
-        again.step()
-        again.step()
+        repeated = fed(run, sizes)
+        repeated.step()
+        repeated.step()
         torch.cuda.synchronize(run.device)
     except (torch.OutOfMemoryError, MeasurementError) as error:
         if not _out_of_memory(error):

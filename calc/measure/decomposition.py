@@ -110,9 +110,9 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
 def _decomposition(func: OpOverload) -> Callable[..., Any] | None:
     """Torch's decomposition of an operator; an in-place one without its own takes the functional one's."""
-    found = INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
-    if found is not None or not func._schema.name.endswith("_"):
-        return found
+    decomposition = INSTEAD.get(func) or decomposition_table.get(func) or OURS.get(func)
+    if decomposition is not None or not func._schema.name.endswith("_"):
+        return decomposition
     packet = getattr(torch.ops.aten, base_name(func), None)
     functional = getattr(packet, func._overloadname, None) if packet is not None else None
     return decomposition_table.get(functional) if functional is not None else None
@@ -136,9 +136,9 @@ def elementwise(func: OpOverload, args: Sequence[Any], kwargs: Args, outputs: An
 
     Raises ``UncountableError`` for an operator that is of no known kind and has no decomposition.
     """
-    known = _known(func, args, kwargs, outputs)
-    if known is not None:
-        return known
+    shapes = _known(func, args, kwargs, outputs)
+    if shapes is not None:
+        return shapes
     many = repeated(func, bind(func, args, kwargs))
     if many is not None:
         return sum(elementwise(many[0], given, named, given[0]) for given, named in many[1])

@@ -48,8 +48,8 @@ class _InContext(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         with _AttentionAcross(self.exchange, self.group):
-            found: Tensor = self.module(*inputs)
-        return found
+            output: Tensor = self.module(*inputs)
+        return output
 
 
 class _AttentionAcross(TorchFunctionMode):
@@ -69,8 +69,8 @@ class _AttentionAcross(TorchFunctionMode):
 
 def across(exchange: str, group: dist.ProcessGroup, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention of a rank's (B, h, T/c, k) queries over keys and values (B, g, T/c, k) of all ranks."""
-    found: Tensor = {RING: _Ring, GATHER: _Gathered}[exchange].apply(q, k, v, group)  # type: ignore[no-untyped-call]  # torch annotates it so
-    return found
+    output: Tensor = {RING: _Ring, GATHER: _Gathered}[exchange].apply(q, k, v, group)  # type: ignore[no-untyped-call]  # torch annotates it so
+    return output
 
 
 @contextlib.contextmanager
@@ -101,10 +101,10 @@ class _Ring(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, sums = ctx.saved_tensors
         with _blocks_in_a_ring():
-            found = templates._templated_ring_attention_backward(
+            gradients = templates._templated_ring_attention_backward(
                 ctx.group, _LENGTH, _BLOCK_BACKWARD, grad, "grad_out", q, k, v, out, sums, is_causal=True
             )
-        return (*found[:3], None)
+        return (*gradients[:3], None)
 
 
 def _block(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:
@@ -120,10 +120,10 @@ def _block_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     groups, each = key.shape[1], query.shape[1] // key.shape[1]
     keys, values = (x.repeat_interleave(each, 1) for x in (key, value))
-    found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+    gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
         grad_out, query, keys, values, out, logsumexp, 0.0, is_causal
     )
-    gq, gk, gv = found
+    gq, gk, gv = gradients
     return gq, gk.unflatten(1, (groups, each)).sum(2), gv.unflatten(1, (groups, each)).sum(2)
 
 
@@ -155,8 +155,8 @@ def _whole(part: Tensor, group: dist.ProcessGroup) -> Tensor:
 
 
 def _waited(part: Tensor) -> Tensor:
-    found: Tensor = collectives.wait_tensor(part)
-    return found
+    tensor: Tensor = collectives.wait_tensor(part)
+    return tensor
 
 
 def _later_rows(q: Tensor, keys: Tensor, values: Tensor, group: dist.ProcessGroup) -> Tensor:

@@ -291,7 +291,7 @@ def token_file(tokens: int, batch: int, length: int) -> dict[str, Any]:
         mapped = np.memmap(path, dtype=np.uint16, mode="r")
         starts = torch.randint(0, tokens - length, (batch,), generator=torch.Generator().manual_seed(SEED)).tolist()
         x, y = (torch.stack([torch.from_numpy(mapped[s + k : s + k + length].astype(np.int64)) for s in starts]) for k in (0, 1))
-        found = {
+        measurements = {
             "file": path.stat().st_size,
             "read": 2 * batch * length * mapped.itemsize,
             "batch": x.untyped_storage().nbytes() + y.untyped_storage().nbytes(),
@@ -299,14 +299,14 @@ def token_file(tokens: int, batch: int, length: int) -> dict[str, Any]:
             "mapped": isinstance(mapped, np.memmap),
         }
         del mapped
-    return found
+    return measurements
 
 
 def pinned_copy() -> dict[str, float] | None:
     """Seconds of copying 256 MiB to a device from pageable and from pinned memory; nothing where there is no device."""
     if not torch.cuda.is_available():
         return None
-    found = {}
+    seconds = {}
     for name, host in (("pageable", torch.empty(2**28, dtype=torch.uint8)), ("pinned", torch.empty(2**28, dtype=torch.uint8).pin_memory())):
         host.to("cuda", non_blocking=True)
         torch.cuda.synchronize()
@@ -314,8 +314,8 @@ def pinned_copy() -> dict[str, float] | None:
         for _ in range(5):
             host.to("cuda", non_blocking=True)
         torch.cuda.synchronize()
-        found[name] = (time.perf_counter() - start) / 5
-    return found
+        seconds[name] = (time.perf_counter() - start) / 5
+    return seconds
 
 
 def timed_product(rows: int, inner: int, columns: int, turns: int = 3, device: str = "cpu") -> float:

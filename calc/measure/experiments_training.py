@@ -121,8 +121,8 @@ def state_before_training() -> dict[str, int]:
 
 def losses_of_two_runs(seed: int, other: int) -> tuple[bool, bool]:
     """Whether two trainings from one seed agree in every loss, and whether two from different seeds do."""
-    first, again, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
-    return first == again, first == differently
+    first, same_seed, differently = (trained(seed=s)["losses"] for s in (seed, seed, other))
+    return first == same_seed, first == differently
 
 
 # -- initialisation --------------------------------------------------------------------------------------------------------------
@@ -169,8 +169,8 @@ def depth_variance(width: int, depth: int, scale: float, networks: int = 64, poi
             for _ in range(depth):
                 x = x @ (torch.randn(width, width, dtype=torch.float64) * scale)
             squares.append(float(x.square().mean()))
-    found = torch.tensor(squares, dtype=torch.float64)
-    return {"variance": float(found.mean()), "error": float(found.std()) / math.sqrt(networks)}
+    samples = torch.tensor(squares, dtype=torch.float64)
+    return {"variance": float(samples.mean()), "error": float(samples.std()) / math.sqrt(networks)}
 
 
 def step_flops(width: int, points: int, layers: int = 0) -> int:

@@ -159,18 +159,18 @@ _COUNTED = {str(packet) for packet in (*flop_registry, *MAPPING)}
 def measure_flops(run: Training, fused: Sequence[str]) -> dict[str, Reading]:
     """Matmul FLOPs of the next step by phase. ``fused``: attention kernels that the step runs when left to itself."""
     counters: dict[str, list[tuple[Observer, FlopCounterMode]]] = {phase: [] for phase in run.phases}
-    again: list[Again] = []
+    counters_of_recompute: list[Again] = []
 
     @contextmanager
     def around(phase: str) -> Iterator[None]:
         observer, counter = Observer(), flop_counter(MAPPING)
         counters[phase].append((observer, counter))
-        again.append(Again(counter))
-        with observer, counter, again[-1] if phase == "backward" else nullcontext():
+        counters_of_recompute.append(Again(counter))
+        with observer, counter, counters_of_recompute[-1] if phase == "backward" else nullcontext():
             yield
 
     run.step(around)
-    repeated = repeated_in(again) if "backward" in run.phases else {}
+    repeated = repeated_in(counters_of_recompute) if "backward" in run.phases else {}
     return repeated | {f"flops.{phase}.matmul": _reading(counters[phase], fused if phase != "optimizer" else ()) for phase in run.phases}
 
 

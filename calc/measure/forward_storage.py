@@ -35,7 +35,7 @@ _SAME = ("aten.detach.default", "aten.detach_.default", "aten.alias.default", "a
 class _Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's modes are untyped
-        self.found: list[Given] = []
+        self.layouts: list[Given] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if is_composite(func):
@@ -48,7 +48,7 @@ class _Watch(TorchDispatchMode):
             memory = t.untyped_storage()
             dtype = str(t.dtype).removeprefix("torch.")
             fresh = memory.data_ptr() not in before
-            self.found.append(Given(str(func), tuple(t.shape), tuple(t.stride()), int(t.storage_offset()), dtype, memory.nbytes(), fresh))
+            self.layouts.append(Given(str(func), tuple(t.shape), tuple(t.stride()), int(t.storage_offset()), dtype, memory.nbytes(), fresh))
         return out
 
 
@@ -66,4 +66,4 @@ def given(spec: Spec, sizes: Mapping[str, int], options: Options) -> list[Given]
 
     with training(spec, sizes, options, "cpu") as run:
         run.step(around)
-    return watch.found
+    return watch.layouts

@@ -107,9 +107,9 @@ def _observed(spec: Spec, module: torch.nn.Module, inputs: tuple[Any, ...], seed
     with _grouped_products():
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
     gradients = {n: _array(p.grad) for n, p in parameters.items() if p.grad is not None}
-    found = _slopes(gradients, parameters, forward, places, seed)
-    slopes = tuple((n, at, slope) for n, at, slope in found if slope is not None)
-    return Observed(float(loss.detach()), leaves, tuple(draws.found), gradients, slopes, len(found) - len(slopes))
+    measured = _slopes(gradients, parameters, forward, places, seed)
+    slopes = tuple((n, at, slope) for n, at, slope in measured if slope is not None)
+    return Observed(float(loss.detach()), leaves, tuple(draws.drawn), gradients, slopes, len(measured) - len(slopes))
 
 
 def scale_of(gradients: Mapping[str, Array]) -> float:
@@ -126,24 +126,24 @@ def _slopes(
     chosen = [(n, int(i)) for n in gradients for i in generator.integers(parameters[n].numel(), size=places) if parameters[n].numel()]
     if len(chosen) > _MOST_PLACES:
         chosen = [chosen[i] for i in generator.choice(len(chosen), size=_MOST_PLACES, replace=False)]
-    found: list[tuple[str, tuple[int, ...], float | None]] = []
+    slopes: list[tuple[str, tuple[int, ...], float | None]] = []
     for name, at in sorted(set(chosen)):
         first, second = (_slope(parameters[name], at, step, forward) for step in _STEPS)
         place = tuple(int(i) for i in np.unravel_index(at, tuple(parameters[name].shape)))
-        found.append((name, place, first if abs(first - second) <= _SMOOTH * scale else None))
-    return found
+        slopes.append((name, place, first if abs(first - second) <= _SMOOTH * scale else None))
+    return slopes
 
 
 def _slope(parameter: Tensor, at: int, step: float, forward: Any) -> float:
     flat = parameter.detach().view(-1)
-    kept = float(flat[at])
+    original = float(flat[at])
     sides = []
     with torch.no_grad():
         for sign in (1, -1):
-            flat[at] = kept + sign * step
+            flat[at] = original + sign * step
             with _grouped_products():
                 sides.append(float(forward()))
-        flat[at] = kept
+        flat[at] = original
     return (sides[0] - sides[1]) / (2 * step)
 
 
@@ -156,13 +156,13 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self.found: list[tuple[str, Array]] = []
+        self.drawn: list[tuple[str, Array]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         if name in _DRAWS:
-            self.found.append((name, _array(out[1] if isinstance(out, tuple) else out)))
+            self.drawn.append((name, _array(out[1] if isinstance(out, tuple) else out)))
         return out
 
 

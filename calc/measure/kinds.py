@@ -108,9 +108,9 @@ def results(outputs: Any) -> int:
     return next((int(t.numel()) for t in tensors_in(outputs)), 0)
 
 
-def reduced(elements: int, kept: int) -> int:
+def reduced(elements: int, results: int) -> int:
     """Operations of a reduction of ``elements`` to ``kept``."""
-    return max(elements - kept, 0)
+    return max(elements - results, 0)
 
 
 def as_meta(tensor: Tensor) -> Tensor:

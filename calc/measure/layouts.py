@@ -35,18 +35,18 @@ def run(shape: Sequence[int], dtype: str, calls: Sequence[tuple[str, tuple[Any, 
     if count > _LARGEST:
         raise MeasurementError(f"a tensor of {count:,} elements is too large for a quick run: check at smaller sizes")
     x = torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
-    found = [_real(x, x)]
+    layouts = [_real(x, x)]
     for name, arguments in calls:
         try:
             made = _made(x, name, arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            found.append(Real((), (), 0, "", 0, False, str(error).splitlines()[0]))
+            layouts.append(Real((), (), 0, "", 0, False, str(error).splitlines()[0]))
             break
         if made.numel() > _LARGEST and made.untyped_storage().nbytes() > _LARGEST:
             raise MeasurementError(f"a tensor of {made.numel():,} elements is too large for a quick run: check at smaller sizes")
-        found.append(_real(made, x))
+        layouts.append(_real(made, x))
         x = made
-    return found
+    return layouts
 
 
 def _made(x: Tensor, name: str, arguments: tuple[Any, ...]) -> Tensor:

@@ -29,8 +29,8 @@ def _cpu() -> dict[str, Any]:
 
 def cpu_name(cpuinfo: Path = CPUINFO) -> str:
     """What the processor calls itself; where the system does not tell, its architecture."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def conditions(device: str) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def _cuda_conditions(device: str) -> dict[str, Any]:
     said = None if name is None else _nvidia_smi(",".join(_ASKED.values()), f"--id=GPU-{name}")
     values = [_number(text) for text in (said or "").split(",")] if said else [None] * len(_ASKED)
     because = "nvidia-smi is not here or says nothing of this device" if said is None else "the driver does not tell"
-    found = dict(zip(_ASKED, values, strict=False))
-    return {**found, "because": {name: because for name, value in found.items() if value is None}}
+    conditions = dict(zip(_ASKED, values, strict=False))
+    return {**conditions, "because": {name: because for name, value in conditions.items() if value is None}}
 
 
 def _number(text: str) -> float | None:
@@ -94,10 +94,10 @@ def _nvidia_smi(query: str, *more: str) -> str | None:
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
+    versions: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions

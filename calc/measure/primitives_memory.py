@@ -155,8 +155,8 @@ def _memory(device: str) -> Iterator[Primitive]:
         elements = nbytes // 4
 
         def touched(elements: int = elements) -> Action:
-            held = torch.empty(elements, device=device)
-            return lambda: held.fill_(0.0)
+            buffer = torch.empty(elements, device=device)
+            return lambda: buffer.fill_(0.0)
 
         def fresh(elements: int = elements) -> Action:
             return lambda: torch.empty(elements, device=device).fill_(0.0)

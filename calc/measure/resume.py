@@ -111,8 +111,8 @@ def state_of(run: Training, iteration: int) -> dict[str, Any]:
 
 
 def _generators(device: str) -> dict[str, Tensor]:
-    found = {"cpu": torch.get_rng_state()}
-    return found if device == "cpu" else found | {device: torch.cuda.get_rng_state(device)}
+    states = {"cpu": torch.get_rng_state()}
+    return states if device == "cpu" else states | {device: torch.cuda.get_rng_state(device)}
 
 
 def _restored(run: Training, path: Path) -> int:
@@ -222,9 +222,9 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
         from safetensors.torch import save_file
     except ImportError:
         raise MissingExtraError("safetensors is not installed: pip install 'napkin[hf]'") from None
-    kept = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
+    state_storages = {t.untyped_storage()._cdata for t in tensors_in(run.module.state_dict())}
     named = [(f"model.{name}", t) for name, t in (*run.module.named_parameters(), *run.module.named_buffers())]
-    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in kept]
+    named = [(name, t) for name, t in named if t.untyped_storage()._cdata in state_storages]
     steps = run.masters.stepped if run.masters is not None else tuple(run.module.parameters())
     stepped: dict[Tensor, tuple[str, Tensor]] = dict(zip(steps, run.module.named_parameters(), strict=True))
     for parameter, state in run.optimizer.state.items():
@@ -233,10 +233,10 @@ def measure_safetensors(run: Training, iteration: int = 1) -> int:
                 raise MeasurementError(f"the optimizer keeps a {type(value).__name__} as {key}: safetensors holds tensors only")
             named.append((f"optimizer.{key}.{stepped[parameter][0]}", value))
     named += [(f"master.{name}", copy) for copy, (name, _) in stepped.items() if run.masters is not None]
-    found: dict[int, tuple[str, Tensor]] = {}
+    unique: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in named:
-        found.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
-    tensors = {name: t.detach().cpu().contiguous() for name, t in found.values()} | {"iteration": torch.tensor(iteration)}
+        unique.setdefault(tensor.untyped_storage()._cdata, (name, tensor))
+    tensors = {name: t.detach().cpu().contiguous() for name, t in unique.values()} | {"iteration": torch.tensor(iteration)}
     with tempfile.TemporaryDirectory() as folder, blame(run.spec, run.sizes, "writing safetensors"):
         path = Path(folder) / f"{STEM}.safetensors"
         save_file(tensors, path)

@@ -100,19 +100,19 @@ def _exchanged(
     tell: Progress,
 ) -> Found:
     """The exchanges of the runs above, with what the step saves and holds as torch runs it by default where that differs."""
-    found: dict[str, tuple[Difference, ...]] = {}
+    differences: dict[str, tuple[Difference, ...]] = {}
     if fused and options.attention != "math" and any("scaled_dot_product" in name for name in operators):
-        found["attention"] = ()
+        differences["attention"] = ()
     if fast_path(operators):
-        found["fast path"] = ()
+        differences["fast path"] = ()
     with training(spec, sizes, options, device, by_default=True) as run, Observer() as observer:
         if not any(isinstance(part, torch.nn.LSTM) for part in run.module.modules()):
-            return found
+            return differences
         run.step()
     if any(_ONEDNN_LAYER in name for name in observer.names):
         tell("the step as torch runs it by default")
-        found["lstm"] = _by_default(spec, sizes, options, device, here)
-    return found
+        differences["lstm"] = _by_default(spec, sizes, options, device, here)
+    return differences
 
 
 def _by_default(

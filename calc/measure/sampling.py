@@ -33,13 +33,13 @@ class Sampled:
 def sample(spec: Spec, sizes: Mapping[str, int], draws: int, options: Options | None = None) -> dict[str, Sampled]:
     """Mean squares at each module, over so many draws of parameters and inputs. Modules whose result is no float are left out."""
     options = options or Options()
-    found: dict[str, list[list[float]]] = {}
+    squares_by_module: dict[str, list[list[float]]] = {}
     given = {name: size for name, size in sizes.items() if not spec.dimensions[name].tied}
     require_room(spec, spec.sizes(given), trains=False)
     for seed in range(draws):
         for name, squares in _one(spec, spec.sizes(given), seed, options).items():
-            found.setdefault(name, []).append(squares)
-    return {name: _sampled(each) for name, each in found.items()}
+            squares_by_module.setdefault(name, []).append(squares)
+    return {name: _sampled(each) for name, each in squares_by_module.items()}
 
 
 def _one(spec: Spec, sizes: Mapping[str, int], seed: int, options: Options) -> dict[str, list[float]]:

@@ -66,11 +66,11 @@ class SavedTensors:
         try:
             alive = self._watch.alive()
             shown = (t for t in _kept_by_contexts(loss) if t.untyped_storage()._cdata in alive)
-            held = distinct_storages([*(packed.tensor for packed in self._packed), *shown])
+            storages = distinct_storages([*(packed.tensor for packed in self._packed), *shown])
             persistent = distinct_storages([*module.parameters(), *module.buffers()])
-            self._held = {key: nbytes for key, nbytes in held.items() if key not in persistent}
-            known = {*held, *self._own, loss.untyped_storage()._cdata}
-            self._open = {key: nbytes for key, nbytes in alive.items() if key not in known}
+            self._held = {key: nbytes for key, nbytes in storages.items() if key not in persistent}
+            counted = {*storages, *self._own, loss.untyped_storage()._cdata}
+            self._open = {key: nbytes for key, nbytes in alive.items() if key not in counted}
         except (NotImplementedError, RuntimeError):
             self._blind = True
 

@@ -225,11 +225,11 @@ def fake_group(rank: int, world: int) -> Iterator[None]:
 
 def on_fake_ranks(job: Job, ranks: Iterable[int], world: int) -> list[Held]:
     """Each of the ranks in turn, in this process."""
-    found = []
+    per_rank = []
     for rank in ranks:
         with fake_group(rank, world):
-            found.append(job.measured(rank, world))
-    return found
+            per_rank.append(job.measured(rank, world))
+    return per_rank
 
 
 def on_processes(job: Measured[T], world: int) -> list[T]:
@@ -240,13 +240,13 @@ def on_processes(job: Measured[T], world: int) -> list[T]:
         started = [context.Process(target=_process, args=(job, rank, world, folder, queue)) for rank in range(world)]
         for process in started:
             process.start()
-        found = [queue.get() for _ in started]
+        answers = [queue.get() for _ in started]
         for process in started:
             process.join()
-    failed = [why for _, why, _ in found if why]
+    failed = [why for _, why, _ in answers if why]
     if failed:
         raise MeasurementError(f"a rank failed: {failed[0]}")
-    return [held for _, _, held in sorted(found, key=lambda item: item[0])]
+    return [result for _, _, result in sorted(answers, key=lambda item: item[0])]
 
 
 def _process(job: Measured[Any], rank: int, world: int, folder: str, queue: Any) -> None:
@@ -274,10 +274,10 @@ def _steady_step(job: Job, rank: int, world: int) -> Held:
         _step(job, module, inputs, loss, optimizer)
     with traffic:
         saved, gradients, rows = _step(job, module, inputs, loss, optimizer)
-    state = [t for kept in optimizer.state.values() for t in kept.values() if isinstance(t, Tensor)]
+    state = [t for buffers in optimizer.state.values() for t in buffers.values() if isinstance(t, Tensor)]
     parameters = list(module.parameters())
-    held = (_bytes(parameters), gradients, _elements_bytes(state), saved)
-    return Held(rank, *held, dict(traffic.payload), dict(traffic.calls), rows)
+    memory = (_bytes(parameters), gradients, _elements_bytes(state), saved)
+    return Held(rank, *memory, dict(traffic.payload), dict(traffic.calls), rows)
 
 
 def _say_whether_last(job: Job, module: nn.Module, last: bool) -> None:
@@ -311,8 +311,8 @@ def _step(
         locals_ = (_local(held.tensor).untyped_storage() for held in packed)
         saved = sum({s.data_ptr(): s.nbytes() for s in locals_ if s.data_ptr() not in own}.values())
         value.backward()  # type: ignore[no-untyped-call]  # torch annotates it so
-    found = [p.grad for p in module.parameters() if p.grad is not None]
-    gradients = _bytes(found)
+    grads = [p.grad for p in module.parameters() if p.grad is not None]
+    gradients = _bytes(grads)
     rows = {name: tuple(_local(p).shape) for name, p in module.named_parameters()}
     optimizer.step()
     optimizer.zero_grad()

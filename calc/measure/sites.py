@@ -69,16 +69,16 @@ def summed(events: Iterable[Any], on_device: bool) -> tuple[SiteTime, ...]:
     """What the profiler's events add up to, by site and phase."""
     own = [e for e in events if e.device_type.name == "CPU"]
     sites = {e.sequence_nr: _site(e) for e in sorted(own, key=lambda e: float(e.time_range.start)) if e.sequence_nr >= 0 and not _node(e)}
-    found: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, float]] = {}
     for event in own:
         if event.name.startswith((_SITE, _PHASE)):
             continue
         phase, site = _place(event, sites)
         took = event.self_device_time_total if on_device else event.self_cpu_time_total
-        parts = found.setdefault(site, dict.fromkeys(PHASES, 0.0))
+        parts = times.setdefault(site, dict.fromkeys(PHASES, 0.0))
         parts[phase] += took
     # The profiler gives microseconds.
-    return tuple(SiteTime(site, *(round(1000 * parts[phase]) for phase in PHASES)) for site, parts in found.items() if any(parts.values()))
+    return tuple(SiteTime(site, *(round(1000 * parts[phase]) for phase in PHASES)) for site, parts in times.items() if any(parts.values()))
 
 
 def _place(event: Any, sites: dict[int, str]) -> tuple[str, str]:

@@ -76,14 +76,14 @@ class StorageWatch(TorchDispatchMode):
             self.blind.add(f"{where} ({str(tensor.layout).removeprefix('torch.')} tensor)")
             return
         key, nbytes = storage._cdata, storage.nbytes()
-        known = self._storages.get(key)
-        if known is None:
+        entry = self._storages.get(key)
+        if entry is None:
             # Torch keeps one Python object a storage alive as long as the storage, so the reference dies with it.
             self._storages[key] = weakref.ref(storage, partial(self._leave, key)), nbytes
             self.live += nbytes
-        elif known[1] != nbytes:  # resized in place
-            self._storages[key] = known[0], nbytes
-            self.live += nbytes - known[1]
+        elif entry[1] != nbytes:  # resized in place
+            self._storages[key] = entry[0], nbytes
+            self.live += nbytes - entry[1]
 
     def _leave(self, key: int, reference: object) -> None:
         self.live -= self._storages.pop(key)[1]

@@ -206,22 +206,22 @@ class _Run:
 def _timed(body: Callable[[Around], object], watch: Watch, how: Repeat) -> Timed:
     tick = watch.tick()
     dropped = [_once(body, watch) for _ in range(how.warm_up)]
-    kept: list[_Run] = []
+    timed_runs: list[_Run] = []
     total = 0
-    while len(kept) < how.count or (total < how.seconds * BILLION and len(kept) < how.most):
-        kept.append(_once(body, watch))
-        total += kept[-1].whole
-    whole = Times(tuple(run.whole for run in kept), warm_up=tuple(run.whole for run in dropped))
-    parts = {name: _part(name, kept, dropped) for name in dict.fromkeys(name for run in kept for name in run.parts)}
+    while len(timed_runs) < how.count or (total < how.seconds * BILLION and len(timed_runs) < how.most):
+        timed_runs.append(_once(body, watch))
+        total += timed_runs[-1].whole
+    whole = Times(tuple(run.whole for run in timed_runs), warm_up=tuple(run.whole for run in dropped))
+    parts = {name: _part(name, timed_runs, dropped) for name in dict.fromkeys(name for run in timed_runs for name in run.parts)}
     for name, times in {"a repetition": whole, **parts}.items():
         _require_told(name, times, watch, tick)
     return Timed(whole, parts, watch.name, tick)
 
 
-def _part(name: str, kept: Sequence[_Run], dropped: Sequence[_Run]) -> Times:
-    if not all(name in run.parts for run in kept):
+def _part(name: str, timed_runs: Sequence[_Run], dropped: Sequence[_Run]) -> Times:
+    if not all(name in run.parts for run in timed_runs):
         raise MeasurementError(f"{name} did not run in every repetition, so the repetitions are not of the same thing")
-    return Times(tuple(run.parts[name] for run in kept), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
+    return Times(tuple(run.parts[name] for run in timed_runs), warm_up=tuple(run.parts.get(name, 0) for run in dropped))
 
 
 def _once(body: Callable[[Around], object], watch: Watch) -> _Run:

@@ -114,7 +114,7 @@ def fills_by_mask(args: Args) -> bool:
 
 
 def indexed_elements(args: Args) -> int:
-    """Elements that ``self[indices]`` addresses, found by indexing a ``meta`` copy; a mask chooses where it is true."""
+    """Elements that ``self[indices]`` addresses, counted by indexing a ``meta`` copy; a mask selects where it is true."""
     with no_modes():
         source = as_meta(args["self"])
         indices: list[Tensor | None] = []

@@ -7,7 +7,7 @@
   divides once per result element. Backward: a row of the gradient for each row looked up, divided for a mean, multiplied by the
   weight, and added; only the largest elements are added for a maximum. The gradient of a weight is a product of two rows;
 - a scatter that averages: one addition and one count per source element, one division per element of the result;
-- margin losses backward: the margins are found again, every one adds to its class and takes from the target's;
+- margin losses backward: the margins are recomputed, every one adds to its class and takes from the target's;
 - distances between all pairs of rows of M elements: difference, power and sum, and one root per pair. Backward: per pair one
   division, per element a difference, a product and a sum, and the powers that p asks for;
 - Fourier transforms: 5 N log2 N for a line of N, the logarithm rounded up, for every axis in turn. A real signal of N has the

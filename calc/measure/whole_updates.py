@@ -39,8 +39,8 @@ def repeated(func: OpOverload, args: Args) -> tuple[OpOverload, list[tuple[list[
     single = _SINGLE.get(name, name.removeprefix("_foreach_"))
     lists = [{called: _item(value, i) for called, value in args.items()} for i in range(len(args["self"]))]
     calls = [{_renamed(single.rstrip("_"), called): value for called, value in given.items()} for given in lists]
-    found = _overload(single, calls[0])
-    return found, [_placed(found, given) for given in calls]
+    overload = _overload(single, calls[0])
+    return overload, [_placed(overload, given) for given in calls]
 
 
 def _placed(func: OpOverload, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -73,8 +73,8 @@ def _overload(single: str, given: dict[str, Any]) -> OpOverload:
     names = packet.overloads()
     for wanted in ("Tensor_Scalar" if number else "Tensor_Tensor", "Scalar" if number else "Tensor", "default", "Tensor"):
         if wanted in names:
-            found: OpOverload = getattr(packet, wanted)
-            return found
+            overload: OpOverload = getattr(packet, wanted)
+            return overload
     raise AssertionError(f"{single} has no overload for {sorted(given)}")
 
 

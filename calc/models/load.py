@@ -86,7 +86,7 @@ def _built_in(entry: Entry, options: str) -> Spec:
 
 def _options(entry: Entry, text: str) -> dict[str, float]:
     """``"dropout=0.1"`` as keyword arguments."""
-    found: dict[str, float] = {}
+    options: dict[str, float] = {}
     given: dict[str, str] = {}
     for part in text.split(",") if text else ():
         option, _, value = part.partition("=")
@@ -96,10 +96,10 @@ def _options(entry: Entry, text: str) -> dict[str, float]:
         if option not in entry.options:
             raise BadInputError(f"{entry.name} has no option {option[:40]!r}: it has {', '.join(entry.options)}")
         try:
-            found[option] = float(value)
+            options[option] = float(value)
         except ValueError:
             raise BadInputError(f"{entry.name}: {option} = {value[:40]!r} is not a number") from None
-    return found
+    return options
 
 
 # -- the user's own file ------------------------------------------------------------------------------------------------------
@@ -133,13 +133,13 @@ def _from_file(file: Path, attribute: str) -> Spec:
         raise BadInputError(f"no file {str(file)[:200]}: give the path of the Python file that holds the spec")
     code = _CODE.read_bytes(file)  # importlib waits for ever for the code of a FIFO
     module = _run(file)
-    found: Any = getattr(module, attribute, None)
-    if not issubclass(type(found), Spec):  # isinstance would ask the object itself
+    exported: Any = getattr(module, attribute, None)
+    if not issubclass(type(exported), Spec):  # isinstance would ask the object itself
         specs = [name for name, value in vars(module).items() if issubclass(type(value), Spec)]
         has = f"it has {', '.join(specs)}" if specs else "it has none: write NAME = calc.Spec(name=…, dims=…, build=…, inputs=…, loss=…)"
-        what = f"{attribute!r} is of type {type(found).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
+        what = f"{attribute!r} is of type {type(exported).__name__}, not a spec" if hasattr(module, attribute) else f"no name {attribute!r}"
         raise SpecError(f"{file}: {what}; {has}")
-    spec: Spec = dataclasses.replace(found, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
+    spec: Spec = dataclasses.replace(exported, source=f"{file.name}, sha256 {_sha256(code)[:16]}", key=f"{attribute}:{_content(code)}")
     return spec
 
 
@@ -149,7 +149,7 @@ def _run(file: Path) -> ModuleType:
     if description is None or description.loader is None:
         raise BadInputError(f"{file} is not a Python file that can be run")
     module = importlib.util.module_from_spec(description)
-    # Dataclasses and pickles of the file look their module up; its neighbours are found as when it is run by itself.
+    # Dataclasses and pickles of the file look their module up; its neighbors import as when it is run by itself.
     sys.modules[name] = module
     folder = str(file.resolve().parent)
     if folder not in sys.path:

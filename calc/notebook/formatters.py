@@ -33,50 +33,50 @@ def register(formatters: Mapping[str, Any]) -> None:
     formatters["text/latex"].for_type_by_name("calc.derive.result", "Quantity", quantity_latex)
 
 
-def derivation(found: Derivation) -> str:
+def derivation(derivation: Derivation) -> str:
     """Every quantity with its closed form and its value."""
-    rows = [(name, _clipped(found[name].text or found[name].reason), _value(found[name])) for name in found]
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
-    return table(f"{found.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
+    rows = [(name, _clipped(derivation[name].text or derivation[name].reason), _value(derivation[name])) for name in derivation]
+    sizes = ", ".join(f"{name} = {size:,}" for name, size in derivation.sizes.items())
+    return table(f"{derivation.model}: {sizes}", ("Quantity", "Closed form", "Value"), rows, code=1)
 
 
-def quantity(found: Quantity) -> str:
+def quantity(quantity: Quantity) -> str:
     """Its terms and their sum."""
-    rows = [(term.site, _clipped(term.expr), f"{term.value:,}", term.because) for term in found.terms]
-    total = ("all", _clipped(found.text or found.reason), _value(found), "")
-    return table(f"{found.name}: {found.meaning}", ("Site", "Closed form", "Value", "What"), [*rows, total], code=1)
+    rows = [(term.site, _clipped(term.expr), f"{term.value:,}", term.because) for term in quantity.terms]
+    total = ("all", _clipped(quantity.text or quantity.reason), _value(quantity), "")
+    return table(f"{quantity.name}: {quantity.meaning}", ("Site", "Closed form", "Value", "What"), [*rows, total], code=1)
 
 
-def quantity_latex(found: Quantity) -> str | None:
+def quantity_latex(quantity: Quantity) -> str | None:
     """``name = closed form``; ``None`` where it is unknown, or too long to be read."""
-    if found.text is None or len(found.text) > _LONGEST_LATEX:
+    if quantity.text is None or len(quantity.text) > _LONGEST_LATEX:
         return None
     import sympy as sp
 
-    name = found.name.replace("_", r"\_")
-    return rf"$\displaystyle \mathrm{{{name}}} = {sp.latex(found.expr)}$"
+    name = quantity.name.replace("_", r"\_")
+    return rf"$\displaystyle \mathrm{{{name}}} = {sp.latex(quantity.expr)}$"
 
 
-def report(found: Report) -> str:
+def report(report: Report) -> str:
     """The verdicts of a check."""
-    rows = [(v.quantity, _number(v.derived), _number(v.measured), v.verdict, v.because or v.instrument or "") for v in found.verdicts]
-    sizes = ", ".join(f"{name} = {size:,}" for name, size in found.sizes.items())
-    title = f"{found.model} at {sizes}: {found.passed} passed, {found.failed} failed, {found.not_measured} not measured"
+    rows = [(v.quantity, _number(v.derived), _number(v.measured), v.verdict, v.because or v.instrument or "") for v in report.verdicts]
+    sizes = ", ".join(f"{name} = {size:,}" for name, size in report.sizes.items())
+    title = f"{report.model} at {sizes}: {report.passed} passed, {report.failed} failed, {report.not_measured} not measured"
     return table(title, ("Quantity", "Derived", "Measured", "Verdict", "How"), rows)
 
 
-def answer(found: Answer) -> str:
+def answer(answer: Answer) -> str:
     """The answer with the way to it."""
-    lines = found.reckoning.lines
+    lines = answer.reckoning.lines
     steps = [(x.letter, x.expr, f"{float(x.value):,.6g} {x.unit}".strip(), x.because) for x in lines]
-    title = f"{found.question}: {found.key} = {float(found.value):,.6g} {found.unit}".strip()
+    title = f"{answer.question}: {answer.key} = {float(answer.value):,.6g} {answer.unit}".strip()
     return table(title, ("Step", "Equals", "Value", "Because"), steps, code=1)
 
 
-def contrast(found: Contrast) -> str:
+def contrast(contrast: Contrast) -> str:
     """Both values of each quantity, and their difference."""
-    rows = [(c.quantity, _number(c.left), _number(c.right), _number(c.value), _clipped(c.expr or c.note)) for c in found.changes]
-    return table(f"{found.left} → {found.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
+    rows = [(c.quantity, _number(c.left), _number(c.right), _number(c.value), _clipped(c.expr or c.note)) for c in contrast.changes]
+    return table(f"{contrast.left} → {contrast.right}", ("Quantity", "Left", "Right", "Difference", "In closed form"), rows, code=4)
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], code: int | None = None) -> str:
@@ -94,8 +94,8 @@ def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
-def _value(found: Quantity) -> str:
-    return "unknown" if found.value is None else f"{found.value:,} {found.unit}"
+def _value(quantity: Quantity) -> str:
+    return "unknown" if quantity.value is None else f"{quantity.value:,} {quantity.unit}"
 
 
 def _number(value: int | None) -> str:

@@ -62,10 +62,10 @@ def attention_backward(op: Operator) -> Cost:
     *batch, queries, width = op.shape("query")
     keys, out_width = op.shape("key")[-2], op.shape("value")[-1]
     scores, rows = (*batch, queries, keys), (*batch, queries)
-    again = term("Q Kᵀ again", 2, *scores, width)
+    scores_product = term("Q Kᵀ again", 2, *scores, width)
     return Cost(
         matmul=(
-            again,
+            scores_product,
             term("dP = dO Vᵀ", 2, *scores, out_width),
             term("dV = Pᵀ dO", 2, *scores, out_width),
             term("dQ = dS K", 2, *scores, width),
@@ -80,7 +80,7 @@ def attention_backward(op: Operator) -> Cost:
             *_shared_heads(op),
             *_dropout(op, scores),
         ),
-        recompute=(again,),
+        recompute=(scores_product,),
         causal=_causal(op, queries, keys),
     )
 

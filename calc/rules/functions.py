@@ -98,8 +98,8 @@ def xlog1py(op: Operator) -> Cost:
 
 @rule("aten.ldexp.Tensor", statement="y = a · 2ᵇ", source=REFS + "ldexp", shapes="a and b broadcast to (*) → y (*).")
 def ldexp(op: Operator) -> Cost:
-    other = op.value("other")
-    return Cost(elementwise=(each("2ᵇ", other.shape if isinstance(other, View) else ()), each("a · 2ᵇ", op.out.shape)))
+    exponent = op.value("other")
+    return Cost(elementwise=(each("2ᵇ", exponent.shape if isinstance(exponent, View) else ()), each("a · 2ᵇ", op.out.shape)))
 
 
 @rule(

@@ -195,10 +195,10 @@ def index_copy_(op: Operator) -> Cost:
     shapes="x (*), index (n), value one number.",
 )
 def index_fill_(op: Operator) -> Cost:
-    kept, _ = split(op.shape("self"), op.value("dim"))
+    remaining, _ = split(op.shape("self"), op.value("dim"))
     index_ = op.tensor("index")
     value = whole(op.tensor("value")) if op.has("value") else ()
-    return Cost(reads=(*whole(index_), *value), writes=((math.prod(kept) * index_.numel, op.tensor("self").dtype),))
+    return Cost(reads=(*whole(index_), *value), writes=((math.prod(remaining) * index_.numel, op.tensor("self").dtype),))
 
 
 free(

@@ -59,20 +59,20 @@ def _item(value: Any, i: int) -> Any:
 
 
 def _register(listed: str, single: str) -> None:
-    known = REGISTRY.find(f"aten.{single}")
-    assert known is not None, single
+    entry = REGISTRY.find(f"aten.{single}")
+    assert entry is not None, single
     names = [f"aten._foreach_{name.split('.')[0]}{way}.{name.split('.')[1]}" for name in listed.split() for way in ("", "_")]
 
     @rule(
         *names,
-        statement=known.statement if isinstance(known, Rule) else "y = max(x, bound), or min",
+        statement=entry.statement if isinstance(entry, Rule) else "y = max(x, bound), or min",
         source=EACH,
         shapes="lists of tensors (*) → a list of tensors (*), or in place.",
     )
     def repeated(op: Operator) -> Cost:
-        if isinstance(known, Free):
+        if isinstance(entry, Free):
             return Cost()
-        costs = [known.function(_one(op, single, i)) for i in range(len(op.value("self")))]
+        costs = [entry.function(_one(op, single, i)) for i in range(len(op.value("self")))]
         return Cost(elementwise=tuple(t for cost in costs for t in cost.elementwise))
 
 
@@ -211,7 +211,7 @@ def adagrad(op: Operator) -> Cost:
     "aten._amp_foreach_non_finite_check_and_unscale_.default",
     statement="g = g · (1/scale), for every gradient, and whether one is not finite",
     source="one product per element; looking whether it is finite is a comparison",
-    convention="gradients are read and written, and what is found out is written",
+    convention="gradients are read and written, and the flag found_inf is written",
     shapes="a list of gradients (*), two numbers ().",
 )
 def unscale(op: Operator) -> Cost:

@@ -7,7 +7,7 @@ from calc.rules.registry import Cost, Operator, Term, rule, term
 from calc.rules.shapes import Shape, each, reducing, reductions
 
 DECOMPOSITION = "torch._decomp.decompositions."
-AGAIN = "the margins found again, one addition for each to its class and one to the target's"
+AGAIN = "the margins recomputed, one addition for each to its class and one to the target's"
 
 
 @rule(
@@ -45,22 +45,22 @@ def multi_margin_loss(op: Operator) -> Cost:
     scores, targets = op.shape("self"), op.shape("target")
     power = (each("zᵖ", scores),) if op.value("p", 1) == 2 else ()
     weight = (each("· weight[t]", scores),) if op.has("weight") else ()
-    kept = targets if op.value("reduction", MEAN) == NONE else ()
+    unreduced = targets if op.value("reduction", MEAN) == NONE else ()
     return Cost(
         elementwise=(
             each("margin - x[t]", targets),
             each("z = margin - x[t] + x[j]", scores),
             *power,
             *weight,
-            *_summed(scores, kept),
+            *_summed(scores, unreduced),
         )
     )
 
 
-def _summed(scores: Shape, kept: Shape) -> tuple[Term, ...]:
+def _summed(scores: Shape, unreduced: Shape) -> tuple[Term, ...]:
     """The mean over the classes, and over all rows at once where they are reduced too."""
-    if kept:
-        return reducing("Σⱼ z", scores, 1), each("/ C", kept)
+    if unreduced:
+        return reducing("Σⱼ z", scores, 1), each("/ C", unreduced)
     return reducing("Σ z", scores, None), each("/ C", ())
 
 

@@ -355,8 +355,8 @@ def elu_backward(op: Operator) -> Cost:
     shapes="dy (*), x (*), z (*) or, where the forward did not keep it, (0) → dx (*).",
 )
 def log_sigmoid_backward(op: Operator) -> Cost:
-    again = ("|x|", "-|x|", "z = exp(-|x|)") if op.tensor("buffer").numel == 0 else ()
-    return _each_of(op, *again, "1 + z", "z/(1 + z)", "± z/(1 + z)", "1[x<0] ∓ z/(1 + z)", "dy (…)")
+    recomputed = ("|x|", "-|x|", "z = exp(-|x|)") if op.tensor("buffer").numel == 0 else ()
+    return _each_of(op, *recomputed, "1 + z", "z/(1 + z)", "± z/(1 + z)", "1[x<0] ∓ z/(1 + z)", "dy (…)")
 
 
 @rule(

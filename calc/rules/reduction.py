@@ -94,18 +94,18 @@ def var_mean(op: Operator) -> Cost:
 )
 def logsumexp(op: Operator) -> Cost:
     shape, dims = op.shape("self"), op.value("dim")
-    kept, _ = split(shape, dims)
+    remaining, _ = split(shape, dims)
     if math.prod(shape) == 0:  # the reference then takes no maximum
-        return Cost(elementwise=(each("log", kept),))
+        return Cost(elementwise=(each("log", remaining),))
     return Cost(
         elementwise=(
             reducing("max x", shape, dims),
-            each("|max x|, to find infinities", kept),
+            each("|max x|, to find infinities", remaining),
             each("x - max x", shape),
             each("exp", shape),
             reducing("Σ exp", shape, dims),
-            each("log", kept),
-            each("+ max x", kept),
+            each("log", remaining),
+            each("+ max x", remaining),
         )
     )
 
@@ -118,7 +118,7 @@ def logsumexp(op: Operator) -> Cost:
 )
 def vector_norm(op: Operator) -> Cost:
     shape, dims, order = op.shape("self"), op.value("dim"), float(op.value("ord", 2))
-    kept, reduced = split(shape, dims)
+    remaining, reduced = split(shape, dims)
     if order == 0:
         return Cost(elementwise=(reducing("Σ [x ≠ 0]", shape, dims),))
     if math.isinf(order):
@@ -128,7 +128,7 @@ def vector_norm(op: Operator) -> Cost:
     real = not op.tensor("self").dtype.startswith("complex")
     size = () if order % 2 == 0 and real else (each("|x|", shape),)
     power = () if order == 1 else (each("|x|ᵖ", shape),)
-    root = () if order == 1 else (each("(…)^(1/p)", kept),)
+    root = () if order == 1 else (each("(…)^(1/p)", remaining),)
     return Cost(elementwise=(*size, *power, reducing("Σ |x|ᵖ", shape, dims), *root))
 
 
@@ -150,9 +150,9 @@ def cumulative(op: Operator) -> Cost:
     shapes="x (*) → y (*).",
 )
 def log_cumulative(op: Operator) -> Cost:
-    kept, reduced = split(op.shape("self"), op.value("dim"))
+    remaining, reduced = split(op.shape("self"), op.value("dim"))
     names = ("x[i] - y[i-1]", "exp(-|…|)", "log(1 + …)", "max + log(…)")
-    return Cost(elementwise=tuple(term(name, *kept, reductions(math.prod(reduced))) for name in names))
+    return Cost(elementwise=tuple(term(name, *remaining, reductions(math.prod(reduced))) for name in names))
 
 
 @rule(
@@ -201,8 +201,8 @@ def sum_of_some(op: Operator) -> Cost:
 )
 def std_mean(op: Operator) -> Cost:
     shape, dims = op.shape("self"), op.value("dim")
-    kept, _ = split(shape, dims)
-    return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims), each("√", kept)))
+    remaining, _ = split(shape, dims)
+    return Cost(elementwise=(reducing("variance of x", shape, dims), *mean_of(shape, dims), each("√", remaining)))
 
 
 @rule("aten.trace.default", statement="y = Σ x[i,i]", source=REDUCTION, shapes="x (n, n) → y ().")

@@ -81,10 +81,10 @@ class Operator:
         return self.tensor(name).shape
 
     def tensor(self, name: str) -> View:
-        found = self.args.get(name)
-        if not isinstance(found, View):
+        view = self.args.get(name)
+        if not isinstance(view, View):
             raise NapkinError(f"{self.name} was recorded without the tensor argument {name!r}: the rule does not fit this call")
-        return found
+        return view
 
     def has(self, name: str) -> bool:
         """Whether the optional tensor argument ``name`` was given."""
@@ -99,11 +99,11 @@ class Operator:
 
     def tensors(self) -> list[tuple[str, View]]:
         """All tensor arguments, those in lists too, with the schema name they came under."""
-        found: list[tuple[str, View]] = []
+        tensors: list[tuple[str, View]] = []
         for name, value in self.args.items():
             items = value if isinstance(value, tuple) else (value,)
-            found += [(name, item) for item in items if isinstance(item, View)]
-        return found
+            tensors += [(name, item) for item in items if isinstance(item, View)]
+        return tensors
 
 
 RuleFunction = Callable[[Operator], Cost]
@@ -147,9 +147,9 @@ class Registry:
     frees: dict[str, Free] = field(default_factory=dict)
 
     def add(self, entry: Rule | Free) -> None:
-        known = self.rules.get(entry.op) or self.frees.get(entry.op)
-        if known is not None:
-            owner = known.function.__qualname__ if isinstance(known, Rule) else f"free: {known.because}"
+        registered = self.rules.get(entry.op) or self.frees.get(entry.op)
+        if registered is not None:
+            owner = registered.function.__qualname__ if isinstance(registered, Rule) else f"free: {registered.because}"
             raise DuplicateRuleError(f"operator {entry.op} already has a rule ({owner}): keep one of them")
         if isinstance(entry, Rule):
             self.rules[entry.op] = entry
@@ -169,7 +169,7 @@ class Registry:
         if not in_place and overload not in _BY_NUMBER:
             return None
         names = [f"{library}.{name[:-1] if in_place else name}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
-        return next((entry for other in names if (entry := self.rules.get(other) or self.frees.get(other))), None)
+        return next((entry for alias in names if (entry := self.rules.get(alias) or self.frees.get(alias))), None)
 
     def with_rule(self, op: str, function: RuleFunction) -> Registry:
         """A copy in which ``op`` is counted by ``function``: how tests plant errors."""
@@ -219,9 +219,9 @@ def cost_of(operator: Operator, site: str, registry: Registry) -> Cost:
 
 
 def _refusal(operator: Operator, site: str, registry: Registry) -> str:
-    known: Sequence[str] = [*registry.rules, *registry.frees]
+    names: Sequence[str] = [*registry.rules, *registry.frees]
     inputs = ", ".join(f"{name} ({', '.join(str(s) for s in view.shape)}) {view.dtype}" for name, view in operator.tensors())
-    near = difflib.get_close_matches(operator.name, known, n=2)
+    near = difflib.get_close_matches(operator.name, names, n=2)
     hint = f" Nearest known: {', '.join(near)}." if near else ""
     return (
         f"no cost rule for operator {operator.name} at {site or 'the top level'}, inputs: {inputs or 'none'}."

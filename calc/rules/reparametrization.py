@@ -12,8 +12,8 @@ DECOMPOSITION = "torch._decomp.decompositions."
 
 def _slices(shape: Shape, dim: int) -> tuple[Factor, Factor]:
     """(number of slices, elements of each): a length for each index along ``dim``."""
-    kept = dim % len(shape)
-    return shape[kept], math.prod(s for i, s in enumerate(shape) if i != kept)
+    axis = dim % len(shape)
+    return shape[axis], math.prod(s for i, s in enumerate(shape) if i != axis)
 
 
 @rule(

@@ -23,8 +23,8 @@ def reductions(n: Factor) -> Factor:
 
 def reducing(name: str, shape: Shape, dims: Any) -> Term:
     """A reduction over ``dims``: n - 1 operations for each of the lines of n elements that it reduces."""
-    kept, reduced = split(shape, dims)
-    return term(name, *kept, reductions(math.prod(reduced)))
+    remaining, reduced = split(shape, dims)
+    return term(name, *remaining, reductions(math.prod(reduced)))
 
 
 def split(shape: Shape, dims: Any) -> tuple[Shape, Shape]:

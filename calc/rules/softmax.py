@@ -47,14 +47,14 @@ def softmax_backward(op: Operator) -> Cost:
 )
 def log_softmax(op: Operator) -> Cost:
     shape, dim = op.shape("self"), op.value("dim")
-    kept, _ = split(shape, dim)
+    remaining, _ = split(shape, dim)
     return Cost(
         elementwise=(
             reducing("max x", shape, dim),
             each("x - max x", shape),
             each("exp", shape),
             reducing("Σ exp", shape, dim),
-            each("log Σ exp", kept),
+            each("log Σ exp", remaining),
             each("- log Σ exp", shape),
         )
     )

@@ -44,8 +44,8 @@ class Algebra:
         atoms: dict[str, None] = {}
         trees = {text: ast.parse(text, mode="eval").body for text in set(texts)}
         for tree in trees.values():
-            found = [node for node in ast.walk(tree) if _is_atom(node)]
-            atoms |= {ast.unparse(node): None for node in (*found, *_quotients(tree))}
+            atom_nodes = [node for node in ast.walk(tree) if _is_atom(node)]
+            atoms |= {ast.unparse(node): None for node in (*atom_nodes, *_quotients(tree))}
         self.names = (*symbols, *sorted(atoms))
         self.ring = PolyRing([sp.Symbol(name) for name in self.names] or [sp.Symbol("x")], QQ, lex)
         self._index = {name: i for i, name in enumerate(self.names)}
@@ -53,11 +53,11 @@ class Algebra:
 
     def parse(self, size: str | int) -> Poly:
         """The polynomial of a size as written in a record."""
-        found = self._parsed.get(size)
-        if found is None:
-            found = self.ring.ground_new(size) if isinstance(size, int) else self._build(ast.parse(size, mode="eval").body)
-            self._parsed[size] = found
-        return found
+        polynomial = self._parsed.get(size)
+        if polynomial is None:
+            polynomial = self.ring.ground_new(size) if isinstance(size, int) else self._build(ast.parse(size, mode="eval").body)
+            self._parsed[size] = polynomial
+        return polynomial
 
     def gen(self, name: str) -> Poly:
         """The polynomial that is just ``name``."""
@@ -220,9 +220,9 @@ def _to_sympy(node: ast.expr) -> sp.Expr:
 
 def _addends(node: ast.expr) -> list[sp.Expr]:
     """The terms of a sum, which Python reads from the left: (a + b) - c."""
-    found: list[sp.Expr] = []
+    terms: list[sp.Expr] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         right = _to_sympy(node.right)
-        found.append(-right if isinstance(node.op, ast.Sub) else right)
+        terms.append(-right if isinstance(node.op, ast.Sub) else right)
         node = node.left
-    return [_to_sympy(node), *reversed(found)]
+    return [_to_sympy(node), *reversed(terms)]

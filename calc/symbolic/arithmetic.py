@@ -96,9 +96,9 @@ class Evaluation:
             return base ** int(exponent)
         if base < 0:
             raise BadInputError("a root of a negative number has no value here")
-        found, exact = power(base, exponent)
+        value, exact = power(base, exponent)
         self.rounded = self.rounded or not exact
-        return found
+        return value
 
 
 def evaluate(text: str, values: Mapping[str, Fraction]) -> Fraction:
@@ -125,10 +125,10 @@ def _irrational(base: Fraction, exponent: Fraction) -> Fraction:
     while True:
         with localcontext(Context(prec=_KEPT.prec + more, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             log = (Decimal(base.numerator) / base.denominator).ln() * exponent.numerator / exponent.denominator
-            found = log.exp()
+            approximation = log.exp()
             # Half a unit in the last place each: the quotient, which counts as often as the exponent says, three steps on, and exp.
-            error = found * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
-            low, high = _KEPT.plus(found - error), _KEPT.plus(found + error)
+            error = approximation * (math.ceil(exponent) + 4 * abs(log) + 4) * Decimal(10) ** (1 - _KEPT.prec - more)
+            low, high = _KEPT.plus(approximation - error), _KEPT.plus(approximation + error)
         if low == high:
             return Fraction(low)
         more *= 2
@@ -179,17 +179,17 @@ def _over(a: ast.expr, b: ast.expr) -> ast.expr:
     return a if _is(a, 0) or _is(b, 1) else _binary(a, ast.Div(), b)
 
 
-def substituted(node: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
+def substituted(node: ast.expr, replacements: Mapping[str, ast.expr]) -> ast.expr:
     """The tree with letters replaced by what they stand for."""
     match node:
         case ast.Name(id=name):
-            return known.get(name, node)
+            return replacements.get(name, node)
         case ast.UnaryOp(op=op, operand=operand):
-            return ast.UnaryOp(op, substituted(operand, known))
+            return ast.UnaryOp(op, substituted(operand, replacements))
         case ast.BinOp(left=left, op=op, right=right):
-            return ast.BinOp(substituted(left, known), op, substituted(right, known))
+            return ast.BinOp(substituted(left, replacements), op, substituted(right, replacements))
         case ast.Call(func=func, args=args):
-            return ast.Call(func, [substituted(a, known) for a in args], [])
+            return ast.Call(func, [substituted(a, replacements) for a in args], [])
     return node
 
 
@@ -219,7 +219,7 @@ def isolated(text: str, letter: str, left: str) -> tuple[str, ...]:
     >>> isolated("C/(86400*u*n*P)", "n", "t")
     ('C/(86400*t*u*P)',)
     """
-    return tuple(dict.fromkeys(written(tidy(found)) for found in _isolated(parsed(text), letter, ast.Name(left))))
+    return tuple(dict.fromkeys(written(tidy(solution)) for solution in _isolated(parsed(text), letter, ast.Name(left))))
 
 
 def _isolated(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
@@ -239,7 +239,7 @@ def _isolated(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
         case ast.Call(func=ast.Name(id="sqrt"), args=[inside]):
             return _isolated(inside, x, _binary(y, ast.Pow(), ast.Constant(2)))
         case ast.Call(func=ast.Name(id="Max" | "Min"), args=args):
-            return [found for side in args if x in letters(side) for found in _isolated(side, x, y)]
+            return [solution for side in args if x in letters(side) for solution in _isolated(side, x, y)]
     return ()
 
 
@@ -272,10 +272,10 @@ def _factors(node: ast.expr, x: str) -> tuple[list[ast.expr], list[ast.expr]] | 
 
 def _product(factors: Sequence[ast.expr], *, sort: bool = True) -> ast.expr:
     """Numbers first, as one writes it."""
-    found: ast.expr = _ONE
+    product: ast.expr = _ONE
     for factor in sorted(factors, key=lambda f: not isinstance(f, ast.Constant)) if sort else factors:
-        found = _times(found, factor)
-    return found
+        product = _times(product, factor)
+    return product
 
 
 def _out_of_product(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
@@ -333,10 +333,10 @@ _Linear = tuple[ast.expr, ast.expr, ast.expr, ast.expr]
 
 def _from_quotient(node: ast.expr, x: str, y: ast.expr) -> Sequence[ast.expr]:
     """y = (a·x + b)/(c·x + d) gives x = (d·y − b)/(a − c·y)."""
-    found = _linear(node, x)
-    if found is None:
+    coefficients = _linear(node, x)
+    if coefficients is None:
         return ()
-    a, b, c, d = found
+    a, b, c, d = coefficients
     return (_over(_minus(_times(d, y), b), _minus(a, _times(c, y))),)
 
 
@@ -350,8 +350,8 @@ def _linear(node: ast.expr, x: str) -> _Linear | None:
             inside = _linear(operand, x)
             return None if inside is None else _scaled(inside, ast.UnaryOp(ast.USub(), _ONE))
         case ast.BinOp(left=left, op=op, right=right):
-            one, other = _linear(left, x), _linear(right, x)
-            return None if one is None or other is None else _combined(one, op, other)
+            one, second = _linear(left, x), _linear(right, x)
+            return None if one is None or second is None else _combined(one, op, second)
     return None
 
 
@@ -360,18 +360,18 @@ def _scaled(form: _Linear, by: ast.expr) -> _Linear:
     return _times(by, a), _times(by, b), c, d
 
 
-def _combined(one: _Linear, op: ast.operator, other: _Linear) -> _Linear | None:
+def _combined(one: _Linear, op: ast.operator, second: _Linear) -> _Linear | None:
     match op:
         case ast.Add():
-            return _added(one, other)
+            return _added(one, second)
         case ast.Sub():
-            return _added(one, _scaled(other, ast.UnaryOp(ast.USub(), _ONE)))
+            return _added(one, _scaled(second, ast.UnaryOp(ast.USub(), _ONE)))
         case ast.Mult():
             if _free(one):
-                return _scaled(other, _over(one[1], one[3]))
-            return _scaled(one, _over(other[1], other[3])) if _free(other) else _cancelled(one, other) or _cancelled(other, one)
+                return _scaled(second, _over(one[1], one[3]))
+            return _scaled(one, _over(second[1], second[3])) if _free(second) else _cancelled(one, second) or _cancelled(second, one)
         case ast.Div():
-            a, b, c, d = other
+            a, b, c, d = second
             if _free(one):
                 return _scaled((c, d, a, b), _over(one[1], one[3]))
             if _is(one[2], 0) and _is(c, 0):
@@ -379,10 +379,10 @@ def _combined(one: _Linear, op: ast.operator, other: _Linear) -> _Linear | None:
     return None
 
 
-def _cancelled(one: _Linear, other: _Linear) -> _Linear | None:
+def _cancelled(one: _Linear, second: _Linear) -> _Linear | None:
     """a·x/d times (e·x + f)/(g·x): x is above and below the line."""
     a, b, c, d = one
-    e, f, g, h = other
+    e, f, g, h = second
     return (_times(a, e), _times(a, f), _ZERO, _times(d, g)) if _is(b, 0) and _is(c, 0) and _is(h, 0) else None
 
 
@@ -390,14 +390,14 @@ def _free(form: _Linear) -> bool:
     return _is(form[0], 0) and _is(form[2], 0)
 
 
-def _added(one: _Linear, other: _Linear) -> _Linear | None:
+def _added(one: _Linear, second: _Linear) -> _Linear | None:
     """Of two quotients with x below the line no sum is made: it would have a square of x."""
     if not _is(one[2], 0):
-        one, other = other, one
+        one, second = second, one
     if not _is(one[2], 0):
         return None
     a, b, _, d = one
-    e, f, g, h = other
+    e, f, g, h = second
     if _is(g, 0):
         return _plus(_times(a, h), _times(e, d)), _plus(_times(b, h), _times(f, d)), _ZERO, _times(d, h)
     if not _is(a, 0):

@@ -112,12 +112,12 @@ def _divisor(b: Array, node: ast.expr) -> Array:
 def _called(function: str, args: Sequence[Array], node: ast.expr) -> Array:
     match function, args:
         case "Max", [first, *rest]:
-            for other in rest:
-                first = np.maximum(first, other)
+            for array in rest:
+                first = np.maximum(first, array)
             return first
         case "Min", [first, *rest]:
-            for other in rest:
-                first = np.minimum(first, other)
+            for array in rest:
+                first = np.minimum(first, array)
             return first
         case "Mod", [a, b]:
             return a % _divisor(b, node)
@@ -133,11 +133,11 @@ def _log2_ceiling(a: Array) -> Array:
 
 def _both(left: ast.expr, right: ast.expr, values: Mapping[str, Array]) -> tuple[Array, Array]:
     used = {node.id for side in (left, right) for node in ast.walk(side) if isinstance(node, ast.Name)}
-    known = {name: array for name, array in values.items() if name in used}
-    maxima = {name: int(array.max()) for name, array in known.items()}
+    used_values = {name: array for name, array in values.items() if name in used}
+    maxima = {name: int(array.max()) for name, array in used_values.items()}
     wide = widest(max(_magnitude(left, maxima), _magnitude(right, maxima)))
-    known = {name: array.astype(wide, copy=False) for name, array in known.items()}
-    return _evaluate(left, known), _evaluate(right, known)
+    used_values = {name: array.astype(wide, copy=False) for name, array in used_values.items()}
+    return _evaluate(left, used_values), _evaluate(right, used_values)
 
 
 _COMPARE: dict[type[ast.cmpop], Any] = {
@@ -164,8 +164,8 @@ def _holds(node: ast.expr, values: Mapping[str, Array]) -> Array:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return np.asarray(_COMPARE[type(op)](*_both(left, right, values)), dtype=bool)
         case ast.BoolOp(op=ast.And() | ast.Or() as op, values=parts):
-            found = [_holds(part, values) for part in parts]
-            return np.asarray((np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(np.broadcast_arrays(*found)))
+            truths = [_holds(part, values) for part in parts]
+            return np.asarray((np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(np.broadcast_arrays(*truths)))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_holds(operand, values)
     raise NapkinError(f"cannot read the condition {ast.unparse(node)[:60]!r}")
@@ -238,10 +238,10 @@ class Mesh:
 
     def _sum(self, terms: Terms, wide: type) -> Array:
         """A sum on a part of the mesh, which many polynomials share."""
-        known = self._sums.get((terms, wide))
-        if known is None:
-            known = self._sums[terms, wide] = self._split(terms, wide)
-        return known
+        groups = self._sums.get((terms, wide))
+        if groups is None:
+            groups = self._sums[terms, wide] = self._split(terms, wide)
+        return groups
 
     def _split(self, terms: Terms, wide: type) -> Array:
         along = {d for monomial, _ in terms for i, _ in monomial for d in self._extents[i]}
@@ -259,12 +259,12 @@ class Mesh:
 
     def _grouped(self, terms: Any, direction: int) -> dict[Any, list[Any]]:
         """The terms by what of them moves along a direction."""
-        found: dict[Any, list[Any]] = {}
+        groups: dict[Any, list[Any]] = {}
         for monomial, numerator in terms:
             moving = tuple(f for f in monomial if direction in self._extents[f[0]])
             still = tuple(f for f in monomial if direction not in self._extents[f[0]])
-            found.setdefault(moving, []).append((still, numerator))
-        return found
+            groups.setdefault(moving, []).append((still, numerator))
+        return groups
 
     def _constant(self, monomial: Monomial) -> int:
         product = 1
@@ -274,11 +274,11 @@ class Mesh:
 
     def _power(self, factors: Monomial, wide: type) -> Array:
         """A product of powers. One of fewer factors is part of one of more, and is worked out once."""
-        found = self._powers.get((*factors, (-1, int(wide is object))))
-        if found is None:
+        product = self._powers.get((*factors, (-1, int(wide is object))))
+        if product is None:
             (i, power), rest = factors[-1], factors[:-1]
             leaf: Array = self.leaves[i].astype(wide, copy=False)
             before = (*rest, (i, power - 1)) if power > 1 else rest
-            found = self._power(before, wide) * leaf if before else leaf
-            self._powers[*factors, (-1, int(wide is object))] = found
-        return found
+            product = self._power(before, wide) * leaf if before else leaf
+            self._powers[*factors, (-1, int(wide is object))] = product
+        return product

@@ -79,18 +79,18 @@ def _divides_itself(part: int | str, name: str) -> bool:
 
 def _tied_quotients(dims: Mapping[str, Dim]) -> dict[tuple[str, int | str], str]:
     """``(whole, part) -> name`` for tied dimensions whose default is the quotient ``whole/part`` of two dimensions."""
-    found: dict[tuple[str, int | str], str] = {}
+    quotients: dict[tuple[str, int | str], str] = {}
     for name, dim in dims.items():
         if not dim.tied or not isinstance(dim.default, str):
             continue
         match ast.parse(dim.default, mode="eval").body:
             case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)):
                 _require_multiple(dims, name, whole, part)
-                found[whole, part] = name
+                quotients[whole, part] = name
             case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Constant(value=int() as number)):
                 _require_multiple(dims, name, whole, number)
-                found[whole, number] = name
-    return found
+                quotients[whole, number] = name
+    return quotients
 
 
 def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int | str) -> None:
@@ -98,10 +98,10 @@ def _require_multiple(dims: Mapping[str, Dim], name: str, whole: str, part: int 
         raise SpecError(f"dimension {name} is tied to {whole}/{part}: declare {whole} as Dim(…, multiple_of={part!r})")
 
 
-def _substitute(text: str, known: Mapping[str, str]) -> str:
+def _substitute(text: str, replacements: Mapping[str, str]) -> str:
     class Names(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            return ast.parse(f"({known.get(node.id, node.id)})", mode="eval").body
+            return ast.parse(f"({replacements.get(node.id, node.id)})", mode="eval").body
 
     return ast.unparse(Names().visit(ast.parse(text, mode="eval").body))
 
@@ -146,10 +146,10 @@ class Folding:
     def __call__(self, poly: Poly) -> Poly:
         if isinstance(poly, int):
             return self.outer.constant(poly)
-        found = self._cache.get(poly)
-        if found is None:
-            found = self._cache[poly] = self._fold(poly)
-        return found
+        folded = self._cache.get(poly)
+        if folded is None:
+            folded = self._cache[poly] = self._fold(poly)
+        return folded
 
     def _fold(self, poly: Poly) -> Poly:
         total = self.outer.constant(0)

@@ -21,8 +21,8 @@ def at_hand(text: str, sizes: Mapping[str, int]) -> str:
 def equalities_at(texts: Iterable[str], sizes: Mapping[str, int]) -> tuple[str, ...]:
     """The equalities under which closed forms are cases of their own that are in force at ``sizes``, such as ``B = 1``. None: the
     general forms are."""
-    found = (equality for text in texts for condition in _chosen(text, sizes)[1] for equality in _equalities(condition))
-    return tuple(dict.fromkeys(found))
+    equalities = (equality for text in texts for condition in _chosen(text, sizes)[1] for equality in _equalities(condition))
+    return tuple(dict.fromkeys(equalities))
 
 
 def _chosen(text: str, sizes: Mapping[str, int]) -> tuple[str, list[ast.expr]]:
@@ -73,8 +73,8 @@ def condition_at(text: str, sizes: Mapping[str, int]) -> str:
     node = _choice(text)
     if node is None:
         return ""
-    found = next(condition for _, condition in _cases(node) if _holds(condition, sizes))
-    return "" if isinstance(found, ast.Constant) else ast.unparse(found)
+    case_condition = next(condition for _, condition in _cases(node) if _holds(condition, sizes))
+    return "" if isinstance(case_condition, ast.Constant) else ast.unparse(case_condition)
 
 
 def _choice(text: str) -> ast.Call | None:
@@ -95,8 +95,8 @@ def _cases(node: ast.Call) -> list[tuple[ast.expr, ast.expr]]:
 
 def _holds(condition: ast.expr, sizes: Mapping[str, int]) -> bool:
     match condition:
-        case ast.Constant(value=bool() as known):
-            return known
+        case ast.Constant(value=bool() as truth):
+            return truth
         case ast.Call(func=ast.Name(id="And"), args=args):
             return all(_holds(a, sizes) for a in args)
         case ast.Call(func=ast.Name(id="Eq"), args=[a, b]):

@@ -31,11 +31,11 @@ class Basis:
 
     def values(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Values of the symbols at given values of the dimensions."""
-        found = {name: sizes[name] for name in self.symbols if name in sizes}
+        values = {name: sizes[name] for name in self.symbols if name in sizes}
         for fold in self.folds:
             part = fold.part if isinstance(fold.part, int) else sizes[fold.part]
-            found[fold.quotient] = (sizes[fold.whole] - fold.plus) // part
-        return {name: found[name] for name in self.symbols}
+            values[fold.quotient] = (sizes[fold.whole] - fold.plus) // part
+        return {name: values[name] for name in self.symbols}
 
     def sizes(self, values: Mapping[str, int]) -> dict[str, int]:
         """Values of the dimensions at given values of the symbols."""

@@ -70,17 +70,17 @@ class Point:
         return total // polynomial.over
 
     def _monomial(self, number: int) -> int:
-        found = self._products.get(number)
-        if found is None:
-            found = 1
+        value = self._products.get(number)
+        if value is None:
+            value = 1
             for i, power in self._table.monomials[number]:
-                found *= self._leaf(i) ** power
-            self._products[number] = found
-        return found
+                value *= self._leaf(i) ** power
+            self._products[number] = value
+        return value
 
     def _leaf(self, i: int) -> int:
-        found = self._leaves.get(i)
-        if found is None:
+        value = self._leaves.get(i)
+        if value is None:
             name = self._table.names[i]
-            found = self._leaves[i] = self._values[name] if name in self._values else int(evaluate_text(name, self._values))
-        return found
+            value = self._leaves[i] = self._values[name] if name in self._values else int(evaluate_text(name, self._values))
+        return value

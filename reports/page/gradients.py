@@ -126,7 +126,7 @@ def chain(derived: Derived, latex: bool = False, only: str | None = None) -> lis
     writer, names = Writer(derived, latex, raw=True), derived.names_apart
     wanted = None if only is None else _chained(derived, only)
     found = []
-    for share in derived.found.shares:
+    for share in derived.gradients.shares:
         if wanted is None or share.target in wanted:
             through = derived.equations[share.through]
             called = [names.of.get(n, "") for n in (share.target, share.through)]

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.mathematics.einsum.check import Verdict
+from calc.mathematics.einsum.check import EinsumVerdict
 from calc.mathematics.einsum.counts import Count
 from calc.mathematics.einsum.operation import CONVENTION, Operation
 from calc.mathematics.einsum.order import alternatives
@@ -20,7 +20,7 @@ from reports.typeset.numbers import amount
 from reports.views.formats import reading
 
 
-def show(op: Operation, dtype: str, verdicts: Sequence[Verdict] | None, out: Console) -> None:
+def show(op: Operation, dtype: str, verdicts: Sequence[EinsumVerdict] | None, out: Console) -> None:
     """The equation, shapes, counts, the order of several operands, gradients, and the run where one was asked for."""
     out.print(Text(_dots(op.equation), style="bold"))
     shapes = ", ".join(f"{name} {_shape(axes, op)}" for name, axes in zip("ABCDEFGHIJKL", op.pattern.operands, strict=False))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.mathematics.updates.check import Verdict
+from calc.mathematics.updates.check import UpdateVerdict
 from calc.mathematics.updates.cost import Cost, as_written
 from calc.mathematics.updates.rules import Rule
 from calc.mathematics.updates.table import RULES, WITHOUT
@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\s*\*\s*", "·", powers).replace(" - ", " − ")
 
 
-def show(name: str, cost: Cost | None, verdict: Verdict | None, out: Console) -> None:
+def show(name: str, cost: Cost | None, verdict: UpdateVerdict | None, out: Console) -> None:
     """Equations, letters, state, what is executed, and the comparison with torch where one was asked for."""
     known, rule = KNOWN.get(name), RULES.get(name)
     out.print(Text.assemble((name, "bold"), f": {known.call}" if known else ": no class of torch.optim"))

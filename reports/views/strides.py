@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.mathematics.strides.check import Verdict
+from calc.mathematics.strides.check import StridesVerdict
 from calc.mathematics.strides.expression import Step
 from calc.mathematics.strides.operations import Tensor
 from calc.mathematics.strides.walk import Storage, pattern
@@ -18,7 +18,9 @@ from reports.typeset.escape import visible
 from reports.typeset.numbers import amount, integer
 
 
-def show_chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[Verdict]] | None, out: Console) -> None:
+def show_chains(
+    x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[StridesVerdict]] | None, out: Console
+) -> None:
     """The tensor, then what each operation of each chain makes."""
     out.print(Text.assemble(("x", "bold"), f": {_layout(x)}, {x.dtype}, {amount(x.nbytes, Unit.BYTE).text}"))
     out.print()
@@ -45,7 +47,7 @@ def _joined(text: str) -> str:
     return text if text.startswith("[") else f" {text}"
 
 
-def _show_verdict(v: Verdict, out: Console) -> None:
+def _show_verdict(v: StridesVerdict, out: Console) -> None:
     style = "bold red" if v.verdict == FAILED else "green"
     said = v.derived if v.derived == v.measured else f"derived {v.derived}; measured {v.measured}"
     out.print(Text.assemble((v.verdict, style), visible(f": {v.call}: {said}")))
@@ -65,7 +67,7 @@ def show_place(x: Tensor, index: tuple[int, ...], out: Console) -> None:
     out.print(Text.assemble(f"\nelement {index} lies at {' + '.join(addends)} = ", (str(at), "bold"), " elements from the memory's begin"))
 
 
-def show_forward(found: Storage, verdict: Verdict | None, out: Console) -> None:
+def show_forward(found: Storage, verdict: StridesVerdict | None, out: Console) -> None:
     """By operator, then every result with its strides."""
     sizes = ", ".join(f"{name} = {value:,}" for name, value in found.sizes.items())
     out.print(Text.assemble((visible(found.model), "bold"), f", the forward: {visible(sizes)}"))

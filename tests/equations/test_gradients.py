@@ -135,7 +135,7 @@ def test_shares_of_a_tied_weight_add_up() -> None:
     _, found = derived("tied head")
     node = found.parameters["embedding.weight"]
 
-    assert 2 == len([s for s in found.found.shares if s.target == node])
+    assert 2 == len([s for s in found.gradients.shares if s.target == node])
 
 
 @pytest.mark.slow

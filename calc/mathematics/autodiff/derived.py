@@ -27,15 +27,15 @@ _VECTORS = ("dot", "vdot", "mv", "addmv", "addr")
 
 @dataclass(frozen=True)
 class Derived:
-    """``equations[:forward]`` compute ``loss``; ``found`` are the gradients as the chain rule gives them, ``steps`` as simplified, from
-    the loss back. ``parameters`` maps a parameter's name to its node."""
+    """A forward and the gradients of its loss. ``equations[:forward]`` compute ``loss``; ``gradients`` follow from the chain rule alone;
+    ``steps`` are the same gradients simplified, from the loss backward. ``parameters`` maps a parameter's name to its node."""
 
     program: Program
     equations: Equations
     forward: int
     loss: int
     parameters: Mapping[str, int]
-    found: Gradients
+    gradients: Gradients
     steps: tuple[Simplified, ...]
     notes: tuple[str, ...]
 
@@ -66,12 +66,12 @@ class Derived:
 
     def flops(self, nodes: Sequence[int]) -> sp.Expr:
         """FLOPs of contractions, 2 for a multiplication and an addition; in the basis symbols."""
-        found = sp.Integer(0)
+        flops = sp.Integer(0)
         for index in nodes:
             node = self.equations[index]
             if isinstance(node.op, ir.Contract) and len(node.op.operands) > 1:
-                found += 2 * (len(node.op.operands) - 1) * node.multiplications
-        return sp.expand(found)
+                flops += 2 * (len(node.op.operands) - 1) * node.multiplications
+        return sp.expand(flops)
 
     @cached_property
     def forward_flops(self) -> sp.Expr:
@@ -89,8 +89,8 @@ class Derived:
         inputs = [n.index for n in nodes if isinstance(n.op, ir.Leaf) and n.op.role == "input" and not n.whole]
         wanted = [*self.parameters.values(), *inputs]
         equations = self.equations
-        found = gradients(equations, self.loss, wanted)
-        made = needed(equations, [found.of[w] for w in wanted if w in found.of])
+        with_inputs = gradients(equations, self.loss, wanted)
+        made = needed(equations, [with_inputs.of[w] for w in wanted if w in with_inputs.of])
         return self.flops([i for i in made if i >= self.forward])
 
     @cached_property
@@ -109,11 +109,11 @@ class Derived:
         run = Run(self.equations, {**sizes, **self.program.fixed}, leaves)
         ends = {n: step.node for n, w in self.parameters.items() if (step := self.of.get(w)) is not None and step.node is not None}
         try:
-            loss, *found = run([self.loss, *ends.values()])
+            loss, *arrays = run([self.loss, *ends.values()])
         except (IndexError, TypeError, ValueError) as error:
             at = ", ".join(f"{n}={v}" for n, v in sizes.items())
             raise NapkinError(f"{self.program.model}: the equations do not run at {at}: {str(error).partition(chr(10))[0]}") from error
-        return float(loss), dict(zip(ends, found, strict=True))
+        return float(loss), dict(zip(ends, arrays, strict=True))
 
     def drawn(self) -> list[str]:
         """Names of the leaves that a run draws at random, in its order."""
@@ -130,9 +130,9 @@ def derived(program: Program) -> Derived:
     parameters = {
         leaf.name: lifter.leaves[leaf.value] for leaf in program.leaves if leaf.role == "parameter" and _trained(program, leaf.value)
     }
-    found = gradients(equations, loss, parameters.values())
-    steps = simplify(equations, forward, found, parameters.values())
-    return Derived(program, equations, forward, loss, parameters, found, tuple(steps), tuple(lifter.notes))
+    unsimplified = gradients(equations, loss, parameters.values())
+    steps = simplify(equations, forward, unsimplified, parameters.values())
+    return Derived(program, equations, forward, loss, parameters, unsimplified, tuple(steps), tuple(lifter.notes))
 
 
 def _trained(program: Program, value: int) -> bool:

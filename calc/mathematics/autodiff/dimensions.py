@@ -12,7 +12,7 @@ from calc.symbolic.algebra import symbol
 
 @functools.lru_cache(maxsize=4096)
 def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...], hidden: frozenset[str]) -> sp.Expr:
-    found = sp.Integer(0)
+    total = sp.Integer(0)
     for term in sp.Add.make_args(sp.expand(expr)):
         coefficient, rest = term.as_coeff_Mul()
         powers = {
@@ -32,8 +32,8 @@ def _folded(expr: sp.Expr, folds: tuple[tuple[str, int | str, str], ...], hidden
                 powers[part] = powers.get(part, 0) - moved
             powers[quotient] = there - moved
             powers[whole] = powers.get(whole, 0) + moved
-        found += coefficient * others * sp.Mul(*(symbol(n) ** p for n, p in powers.items()))
-    return found
+        total += coefficient * others * sp.Mul(*(symbol(n) ** p for n, p in powers.items()))
+    return total
 
 
 def in_dimensions(expr: sp.Expr, program: Program) -> sp.Expr:

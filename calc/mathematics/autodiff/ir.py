@@ -255,9 +255,9 @@ class Equations:
     def add(self, op: Primitive, shape: Shape, inner: Shape = (), name: str = "", whole: bool = False) -> int:
         """The index of the node with this equation."""
         key = (op, shape, inner, self.run if isinstance(op, Contract) else None)
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        existing = self._known.get(key)
+        if existing is not None:
+            return existing
         index = len(self.nodes)
         self.nodes.append(Node(index, op, shape, inner, self.site, name, whole, self.inside, self.operator))
         self._known[key] = index
@@ -275,20 +275,20 @@ class Equations:
 
     def map(self, expr: sp.Expr, operands: tuple[Operand, ...], shape: Shape, **about: Any) -> int:
         """A Map with only the operands that occur in it, each once, and constants as the numbers they are."""
-        kept: list[Operand] = []
+        distinct: list[Operand] = []
         names: dict[sp.Symbol, sp.Expr] = {}
         for i, operand in enumerate(operands):
             number = self[operand.node].op
             if isinstance(number, Map) and not number.operands:
                 names[argument(i)] = number.expr
             elif expr.has(argument(i)):
-                if operand not in kept:
-                    kept.append(operand)
-                names[argument(i)] = argument(kept.index(operand))
+                if operand not in distinct:
+                    distinct.append(operand)
+                names[argument(i)] = argument(distinct.index(operand))
         expr = expr.xreplace(names)
-        if expr == argument(0) and kept == [Operand(kept[0].node, tuple(range(len(shape))))]:
-            return kept[0].node
-        return self.add(Map(expr, tuple(kept)), shape, **about)
+        if expr == argument(0) and distinct == [Operand(distinct[0].node, tuple(range(len(shape))))]:
+            return distinct[0].node
+        return self.add(Map(expr, tuple(distinct)), shape, **about)
 
     def total(self, operand: Operand, shape: Shape, inner: Shape, kind: str = "sum", **about: Any) -> int:
         """A reduction, or the operand itself where nothing is reduced."""

@@ -67,29 +67,29 @@ class Lifter:
 
     def _hand_written(self) -> set[int]:
         """Instructions that run without gradients and lead to a result that has one: the forward of a hand-written function."""
-        found: set[int] = set()
+        indices: set[int] = set()
         wanted: set[int] = set()
         for instruction in reversed(self.program.instructions):
             if instruction.graded or instruction.mutates:
                 continue
             if any(o in wanted or self.program.values[o].requires_grad for o in instruction.outputs):
-                found.add(instruction.index)
+                indices.add(instruction.index)
                 wanted |= set(_refs(instruction.args))
-        return found
+        return indices
 
     def _needed(self) -> set[int]:
         """Instructions that the loss rests on: autograd makes copies for itself, and models compute what a loss leaves out."""
         wanted = {self.program.loss}
         storages = {self.program.values[self.program.loss].storage}
-        found = set()
+        indices = set()
         for instruction in reversed(self.program.instructions):
             written = bool(instruction.mutates) and any(self.program.values[o].storage in storages for o in instruction.outputs)
             if written or wanted & set(instruction.outputs):
-                found.add(instruction.index)
+                indices.add(instruction.index)
                 refs = list(_refs(instruction.args))
                 wanted |= set(refs)
                 storages |= {self.program.values[r].storage for r in refs}
-        return found
+        return indices
 
     def _instruction(self, instruction: Instruction) -> None:
         function = lifting_of(instruction.name)
@@ -135,8 +135,8 @@ class Lifter:
 
     def _shifted(self, new: View, old: View) -> View:
         """What is written over without gradients has another value and the gradient that it had."""
-        held = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
-        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *held), whole=False)
+        constants = [View(self.equations.add(ir.Hold(v.node, _NO_GRADIENT), self.equations[v.node].shape), v.axes) for v in (new, old)]
+        return self.pointwise(argument(0) + (argument(1) - argument(2)), (old, *constants), whole=False)
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -146,8 +146,8 @@ class Lifter:
         """Whether a node depends on a parameter."""
         for made in self.equations.nodes[len(self._active) :]:
             leaf = isinstance(made.op, ir.Leaf) and made.op.role == "parameter"
-            held = isinstance(made.op, ir.Hold) or made.whole
-            self._active.append(leaf or (not held and any(self._active[s] for s in ir.sources(made.op))))
+            opaque = isinstance(made.op, ir.Hold) or made.whole
+            self._active.append(leaf or (not opaque and any(self._active[s] for s in ir.sources(made.op))))
         return self._active[node]
 
     # -- values and what is written over ------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ class Lifter:
             function = lifting_of(instruction.name)
             assert function is not None
             lifted = function(Call(self, instruction, {_refs(instruction.args)[0]: view}))
-            found = lifted if isinstance(lifted, View) else lifted[position]
-            assert found is not None
-            view = found
+            output = lifted if isinstance(lifted, View) else lifted[position]
+            assert output is not None
+            view = output
         return view
 
     def _write(self, output: int, source: int, view: View) -> None:

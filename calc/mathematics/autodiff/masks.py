@@ -38,22 +38,22 @@ class Masks:
     def _of(self, op: ir.Map, lowest: bool) -> set[sp.Expr]:
         parts = {argument(i): self._symbols.element(o.node, o.at) for i, o in enumerate(op.operands)}
         expr = op.expr
-        found: set[sp.Expr] = set()
+        conditions: set[sp.Expr] = set()
         if isinstance(expr, sp.Piecewise) and len(expr.args) == 2:
             (first, condition), (second, _) = expr.args
             if _is(first, lowest):
-                found.add(_normal(sp.Not(condition).xreplace(parts)))
+                conditions.add(_normal(sp.Not(condition).xreplace(parts)))
             if _is(second, lowest):
-                found.add(_normal(condition.xreplace(parts)))
+                conditions.add(_normal(condition.xreplace(parts)))
             inner = second if _is(first, lowest) else first
             if _is(first, lowest) or _is(second, lowest):
-                found |= self._through(inner, op, lowest)
-            return found
+                conditions |= self._through(inner, op, lowest)
+            return conditions
         return self._through(expr, op, lowest)
 
     def _through(self, expr: sp.Expr, op: ir.Map, lowest: bool) -> set[sp.Expr]:
         """What holds of an operand also holds of the result: a sum with -∞, an exponential of it, a product with 0."""
-        found: set[sp.Expr] = set()
+        conditions: set[sp.Expr] = set()
         for i, operand in enumerate(op.operands):
             x = argument(i)
             if lowest:
@@ -64,8 +64,8 @@ class Masks:
             else:
                 passes = expr == x or (expr.is_Mul and x in expr.args)
                 source = self._unless(operand.node, False) if passes else frozenset()
-            found |= {self._symbols.renamed(condition, dict(enumerate(operand.at))) for condition in source}
-        return found
+            conditions |= {self._symbols.renamed(condition, dict(enumerate(operand.at))) for condition in source}
+        return conditions
 
 
 def _is(value: sp.Expr, lowest: bool) -> bool:

@@ -50,16 +50,16 @@ class Names:
 
 def layer_of(site: str) -> str:
     """The path to the repeated layer that a site is in, or nothing."""
-    found = _LAYER.match(site)
-    return found[1] if found else ""
+    match = _LAYER.match(site)
+    return match[1] if match else ""
 
 
 def _readers(equations: Equations, forward: int) -> dict[int, list[Node]]:
-    found: dict[int, list[Node]] = {}
+    readers: dict[int, list[Node]] = {}
     for node in equations.nodes[:forward]:
         for source in ir.sources(node.op):
-            found.setdefault(source, []).append(node)
-    return found
+            readers.setdefault(source, []).append(node)
+    return readers
 
 
 def _is_number(node: Node) -> bool:
@@ -105,10 +105,10 @@ def _letter(node: Node) -> str:
 
 def _input_names(equations: Equations, forward: int, program: Program) -> Mapping[int, str]:
     """x, or x0, x1, … of several; i where they are whole numbers."""
-    found = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
+    inputs = [n for n in equations.nodes[:forward] if isinstance(n.op, ir.Leaf) and n.op.role == "input"]
     names: dict[int, str] = {}
     for whole, letter in ((False, "x"), (True, "i")):
-        mine = [n for n in found if n.whole == whole]
+        mine = [n for n in inputs if n.whole == whole]
         names.update({n.index: letter if len(mine) == 1 else f"{letter}{i}" for i, n in enumerate(mine)})
     literals = [n.index for n in equations.nodes[:forward] if isinstance(n.op, ir.Literal)]
     return {**names, **dict.fromkeys(literals, "numbers")}

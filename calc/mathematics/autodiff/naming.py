@@ -27,11 +27,11 @@ class Relation:
 
 def relations(equations: Equations, forward: int) -> list[Relation]:
     """Every way to write a factor of a product of the forward by that product."""
-    found = []
+    relations = []
     for node in equations.nodes[:forward]:
         if isinstance(node.op, ir.Map) and len(node.op.operands) > 1 and len({o.node for o in node.op.operands}) == len(node.op.operands):
-            found += _of(node, node.op)
-    return found
+            relations += _of(node, node.op)
+    return relations
 
 
 def _of(node: ir.Node, op: ir.Map) -> list[Relation]:

@@ -34,11 +34,11 @@ class Run:
         for index in needed(self._equations, wanted):
             if index not in self._known:
                 node = self._equations[index]
-                found = np.asarray(self._value(node.op, node), dtype=np.float64)
+                array = np.asarray(self._value(node.op, node), dtype=np.float64)
                 shape = tuple(self._size(s) for s in node.shape)
-                if found.shape != shape:
-                    raise NapkinError(f"the equation of {node.name or node.operator or index} gives the shape {found.shape}, not {shape}")
-                self._known[index] = found
+                if array.shape != shape:
+                    raise NapkinError(f"the equation of {node.name or node.operator or index} gives the shape {array.shape}, not {shape}")
+                self._known[index] = array
         return [self._known[index] for index in wanted]
 
     def _size(self, size: sp.Expr) -> int:
@@ -60,16 +60,16 @@ class Run:
         """Each coordinate as whole numbers that broadcast to ``shape``."""
         rank = len(shape)
         grids = {place(i): np.arange(n).reshape([-1 if j == i else 1 for j in range(rank)]) for i, n in enumerate(shape)}
-        found = []
+        coordinates = []
         for coordinate in given:
             if isinstance(coordinate, ir.Pick):
-                found.append(self._spread(coordinate.operand, rank).astype(np.int64))
+                coordinates.append(self._spread(coordinate.operand, rank).astype(np.int64))
                 continue
             expr = self._number(coordinate.expr)
             symbols = sorted(expr.free_symbols, key=str)
             made: Callable[..., Any] = sp.lambdify(symbols, expr, modules=[{"floor": np.floor, "Mod": np.mod}, "numpy"])
-            found.append(np.asarray(made(*(grids[s] for s in symbols))).astype(np.int64))
-        return found
+            coordinates.append(np.asarray(made(*(grids[s] for s in symbols))).astype(np.int64))
+        return coordinates
 
     # -- primitives ---------------------------------------------------------------------------------------------------
 
@@ -81,8 +81,8 @@ class Run:
     def _leaf(self, op: ir.Leaf, node: Node) -> Array:
         if (op.role, op.name) not in self._leaves:
             raise NapkinError(f"no values for the {op.role} {op.name!r}: what a run draws at random has to be given")
-        found = np.asarray(self._leaves[op.role, op.name], dtype=np.float64)
-        return found.reshape([self._size(s) for s in node.shape])
+        array = np.asarray(self._leaves[op.role, op.name], dtype=np.float64)
+        return array.reshape([self._size(s) for s in node.shape])
 
     @_value.register
     def _literal(self, op: ir.Literal, node: Node) -> Array:
@@ -100,12 +100,12 @@ class Run:
         for operand in op.operands:
             given += [self._known[operand.node], list(operand.at)]
         out = [label for label in range(rank) if label in used]
-        found = np.einsum(*given, out, optimize=len(op.operands) > 1)
+        contracted = np.einsum(*given, out, optimize=len(op.operands) > 1)
         for label in range(rank, rank + len(node.inner)):
             if label not in used:
-                found = found * self._size(node.size(label))
+                contracted = contracted * self._size(node.size(label))
         shape = [self._size(node.shape[label]) if label in used else 1 for label in range(rank)]
-        return np.broadcast_to(np.reshape(found, shape), [self._size(s) for s in node.shape])
+        return np.broadcast_to(np.reshape(contracted, shape), [self._size(s) for s in node.shape])
 
     @_value.register
     def _map(self, op: ir.Map, node: Node) -> Array:
@@ -113,16 +113,16 @@ class Run:
         expr, operands = self._number(op.expr), [self._spread(o, rank) for o in op.operands]
         if expr.atoms(sp.And, sp.Or):  # numpy joins conditions of one shape only
             operands = list(np.broadcast_arrays(*operands))
-        found = function(expr, len(op.operands))(*operands)
-        return np.broadcast_to(found, [self._size(s) for s in node.shape])
+        mapped = function(expr, len(op.operands))(*operands)
+        return np.broadcast_to(mapped, [self._size(s) for s in node.shape])
 
     @_value.register
     def _reduce(self, op: ir.Reduce, node: Node) -> Array:
         rank = len(node.shape)
         whole = self._spread(op.operand, rank + len(node.inner))
         inside = tuple(range(rank, rank + len(node.inner)))
-        found = getattr(np, {"max": "amax", "min": "amin"}.get(op.kind, op.kind))(whole, axis=inside)
-        return np.broadcast_to(found, [self._size(s) for s in node.shape])
+        reduced = getattr(np, {"max": "amax", "min": "amin"}.get(op.kind, op.kind))(whole, axis=inside)
+        return np.broadcast_to(reduced, [self._size(s) for s in node.shape])
 
     @_value.register
     def _gather(self, op: ir.Gather, node: Node) -> Array:
@@ -139,12 +139,12 @@ class Run:
     @_value.register
     def _scatter(self, op: ir.Scatter, node: Node) -> Array:
         updates = self._known[op.updates]
-        found = np.zeros([self._size(s) for s in node.shape])
+        scattered = np.zeros([self._size(s) for s in node.shape])
         at = self._coordinates(op.coordinates, updates.shape)
-        inside = np.broadcast_to(_inside(at, found.shape), updates.shape)
+        inside = np.broadcast_to(_inside(at, scattered.shape), updates.shape)
         spread = tuple(np.broadcast_to(c, updates.shape)[inside] for c in at)
-        np.add.at(found, spread, updates[inside])
-        return found
+        np.add.at(scattered, spread, updates[inside])
+        return scattered
 
     @_value.register(ir.Split)
     @_value.register(ir.Merge)
@@ -183,22 +183,22 @@ class Run:
 
 
 def _inside(at: Sequence[Array], shape: Sequence[int]) -> Array:
-    found: Array = np.True_
+    inside: Array = np.True_
     for coordinate, n in zip(at, shape, strict=True):
-        found = found & (coordinate >= 0) & (coordinate < n)
-    return found
+        inside = inside & (coordinate >= 0) & (coordinate < n)
+    return inside
 
 
 def needed(equations: Equations, wanted: Sequence[int]) -> list[int]:
     """The nodes that the wanted ones rest on, in an order in which each comes after those it reads."""
-    found: set[int] = set()
+    indices: set[int] = set()
     waiting = list(wanted)
     while waiting:
         index = waiting.pop()
-        if index not in found:
-            found.add(index)
+        if index not in indices:
+            indices.add(index)
             waiting += ir.sources(equations[index].op)
-    return sorted(found)
+    return sorted(indices)
 
 
 def _symbols(sizes: Mapping[str, int]) -> list[tuple[sp.Symbol, int]]:

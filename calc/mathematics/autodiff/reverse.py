@@ -68,13 +68,13 @@ def gradients(equations: Equations, loss: int, wanted: Collection[int]) -> Gradi
         if node.index not in active or node.index not in reached:
             continue
         equations.site, equations.operator = node.site, node.operator
-        found = pending.pop(node.index, [])
-        if found:
-            of[node.index] = added(equations, found)
+        contributions = pending.pop(node.index, [])
+        if contributions:
+            of[node.index] = added(equations, contributions)
         for i, source in enumerate(ir.sources(node.op)):
             if source in active and not isinstance(node.op, ir.Hold):
                 reached.add(source)
-                share = RULES[type(node.op)](equations, node, of[node.index], i) if found else None
+                share = RULES[type(node.op)](equations, node, of[node.index], i) if contributions else None
                 shares.append(Share(source, node.index, share, SAYING[type(node.op)]))
                 if share is not None:
                     pending.setdefault(source, []).append(share)

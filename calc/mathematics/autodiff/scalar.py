@@ -102,16 +102,16 @@ def _arguments(expr: sp.Expr) -> set[sp.Symbol]:
 def partial(expr: sp.Expr, i: int) -> sp.Expr:
     """∂expr/∂argument(i), in terms of the result (``RESULT``) where that is shorter."""
     x = argument(i)
-    found = sp.diff(expr, x).replace(sp.sign, Sign)
-    if not found.free_symbols & _arguments(expr):
-        return found
-    candidates = [found]
+    derivative = sp.diff(expr, x).replace(sp.sign, Sign)
+    if not derivative.free_symbols & _arguments(expr):
+        return derivative
+    candidates = [derivative]
     if not expr.is_Symbol and not expr.has(sp.Piecewise):
-        candidates.append(found.xreplace({expr: RESULT}))
+        candidates.append(derivative.xreplace({expr: RESULT}))
         if expr.is_Pow and not (expr.exp.is_Integer and expr.exp > 0) and expr.exp.is_Rational:
-            candidates.append(found.replace(lambda e: e.is_Pow and e.base == expr.base, lambda e: RESULT ** (e.exp / expr.exp)))
+            candidates.append(derivative.replace(lambda e: e.is_Pow and e.base == expr.base, lambda e: RESULT ** (e.exp / expr.exp)))
         elif expr.is_Mul:
-            candidates.append(RESULT * sp.cancel(found / expr) if not found.atoms(sp.Function) else found)
+            candidates.append(RESULT * sp.cancel(derivative / expr) if not derivative.atoms(sp.Function) else derivative)
     return min(candidates, key=lambda e: (sp.count_ops(e), e.has(RESULT)))
 
 

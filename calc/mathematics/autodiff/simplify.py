@@ -1,8 +1,8 @@
-"""Gradients in the form found in textbooks: fused element by element, with sums that the forward's definitions settle.
+"""Gradients in the form that textbooks print: fused element by element, with sums that the forward's definitions settle.
 
 The chain rule gives an equation for every step of a definition. Here the steps between two contractions, readings or residual sums
 are put into one expression, its sums into normal form, and a tensor that the forward has by name takes the place of what it is made
-of (P of E/Z, n of x r). Whatever is no scalar expression stays the equation it is. What vanishes is found to be zero on the way.
+of (P of E/Z, n of x r). Whatever is no scalar expression stays the equation it is. A gradient that vanishes simplifies to zero.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ class Simplified:
     because: tuple[tuple[str, int], ...]
 
 
-def simplify(equations: Equations, forward: int, found: Gradients, wanted: Collection[int]) -> list[Simplified]:
+def simplify(equations: Equations, forward: int, gradients: Gradients, wanted: Collection[int]) -> list[Simplified]:
     """The gradients of the wanted leaves and of every tensor at which the forward is cut, from the loss back."""
-    work = _Work(equations, forward, found, wanted)
+    work = _Work(equations, forward, gradients, wanted)
     made = []
-    for target in sorted((t for t in found.reached if t in work.cuts), reverse=True):
-        if target not in found.of:
+    for target in sorted((t for t in gradients.reached if t in work.cuts), reverse=True):
+        if target not in gradients.of:
             made.append(Simplified(target, -1, None, ()))
             continue
         work.summing.said.clear()
         equations.site, equations.operator = equations[target].site, equations[target].operator
-        node = work.simplified(found.of[target])
-        made.append(Simplified(target, found.of[target], node, tuple(dict.fromkeys(work.summing.said))))
+        node = work.simplified(gradients.of[target])
+        made.append(Simplified(target, gradients.of[target], node, tuple(dict.fromkeys(work.summing.said))))
     return made
 
 
 def cut(equations: Equations, forward: int, wanted: Collection[int]) -> set[int]:
     """The tensors that a person would name a gradient of: what contractions and readings give and take, residual sums, leaves, and what
     one module hands to another."""
-    found = set(wanted)
+    indices = set(wanted)
     for node in equations.nodes[:forward]:
         if not node.whole:
-            found.update(s for s in ir.sources(node.op) if equations[s].site != node.site)
+            indices.update(s for s in ir.sources(node.op) if equations[s].site != node.site)
         if isinstance(node.op, ir.Map | ir.Reduce | ir.Delta | ir.Hold):
             if isinstance(node.op, ir.Map) and _is_plain_sum(node.op):
-                found.add(node.index)
+                indices.add(node.index)
         else:
-            found.add(node.index)
-            found.update(ir.sources(node.op))
-    return {index for index in found if index < forward}
+            indices.add(node.index)
+            indices.update(ir.sources(node.op))
+    return {index for index in indices if index < forward}
 
 
 def _is_plain_sum(op: ir.Map) -> bool:
@@ -70,13 +70,13 @@ def _is_plain_sum(op: ir.Map) -> bool:
 
 
 class _Work:
-    def __init__(self, equations: Equations, forward: int, found: Gradients, wanted: Collection[int]) -> None:
+    def __init__(self, equations: Equations, forward: int, gradients: Gradients, wanted: Collection[int]) -> None:
         self.equations = equations
         self.forward = forward
         self.cuts = cut(equations, forward, wanted)
         self.symbols = Symbols()
         self.summing = Summing(equations, forward, self.symbols, self._sums_to_zero)
-        self._stops = {found.of[t] for t in self.cuts if t in found.of}
+        self._stops = {gradients.of[t] for t in self.cuts if t in gradients.of}
         self._memo: dict[int, int | None] = {}
         self._inner: dict[int, sp.Expr] = {}
         self._relations = relations(equations, forward)
@@ -157,14 +157,14 @@ class _Work:
     def _candidates(self, poly: Poly) -> list[tuple[Poly, int]]:
         """The polynomial with one tensor expressed by another that the forward makes of it."""
         there = self.symbols.nodes(self.summing.expr(poly))
-        found = []
+        rewrites = []
         for relation in self._relations:
             if relation.gone in there and relation.others <= there:
                 try:
-                    found.append((self._substituted(poly, relation.gone, relation.at, relation.result, relation.expr), relation.result))
+                    rewrites.append((self._substituted(poly, relation.gone, relation.at, relation.result, relation.expr), relation.result))
                 except TooLarge:
                     continue
-        return found
+        return rewrites
 
     def _substituted(self, poly: Poly, gone: int, at: Sequence[int], result: int, expr: sp.Expr) -> Poly:
         """``gone`` replaced by ``expr`` of the result (``argument(0)``) and the other operands; ``at``: see ``naming``."""
@@ -322,12 +322,12 @@ class _Work:
 
     def _part_by_part(self, node: ir.Node, op: ir.Reduce, inner: ir.Concatenate) -> int | None:
         axis = op.operand.at[inner.axis]
-        found: list[tuple[int | None, ir.Shape]] = []
+        pieces: list[tuple[int | None, ir.Shape]] = []
         for part in inner.parts:
             shape = tuple(self.equations[part].shape[inner.axis] if i == axis else s for i, s in enumerate(node.shape))
             summed = self.equations.add(ir.Reduce(op.kind, Operand(part, op.operand.at)), shape, node.inner)
-            found.append((self.simplified(summed), shape))
-        return self._joined(found, axis, node.shape)
+            pieces.append((self.simplified(summed), shape))
+        return self._joined(pieces, axis, node.shape)
 
 
 def _is_mean(poly: Poly, s: sp.Symbol, total: Total) -> bool:

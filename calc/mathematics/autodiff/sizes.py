@@ -35,14 +35,14 @@ def quotient(whole: sp.Expr, part: sp.Expr) -> sp.Expr | None:
     """``whole/part`` where it is a whole number at all sizes, else nothing."""
     if part == 1 or whole == part:
         return whole if part == 1 else sp.Integer(1)
-    found = sp.cancel(whole / part)
-    symbols = sorted(found.free_symbols, key=str)
-    numerator, denominator = sp.fraction(sp.together(found))
+    ratio = sp.cancel(whole / part)
+    symbols = sorted(ratio.free_symbols, key=str)
+    numerator, denominator = sp.fraction(sp.together(ratio))
     if denominator != 1:
         return None
-    if found.is_Integer or (symbols and found.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(found, *symbols).coeffs())):
-        return sp.expand(found)
-    return sp.expand(numerator) if not symbols or found.has(sp.floor, sp.ceiling, sp.Max, sp.Min) else None
+    if ratio.is_Integer or (symbols and ratio.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(ratio, *symbols).coeffs())):
+        return sp.expand(ratio)
+    return sp.expand(numerator) if not symbols or ratio.has(sp.floor, sp.ceiling, sp.Max, sp.Min) else None
 
 
 def number(value: Any) -> sp.Expr:
@@ -102,5 +102,5 @@ def value_of(expr: sp.Expr, sizes: Mapping[str, int]) -> int:
     """A size in numbers. ``sizes`` has every symbol by name."""
     if expr.is_Integer:
         return int(expr)
-    found = expr.xreplace({s: sp.Integer(sizes[s.name]) for s in expr.free_symbols})
-    return int(found.doit() if not found.is_Integer else found)
+    value = expr.xreplace({s: sp.Integer(sizes[s.name]) for s in expr.free_symbols})
+    return int(value.doit() if not value.is_Integer else value)

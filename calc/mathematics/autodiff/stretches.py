@@ -15,17 +15,17 @@ def stretch(equations: Equations, operand: Operand, shape: ir.Shape) -> tuple[in
     op = equations[operand.node].op
     if not isinstance(op, ir.Scatter) or operand.at != tuple(range(len(shape))):
         return None
-    found = None
+    placement = None
     for i, coordinate in enumerate(op.coordinates):
         if coordinate == ir.Index(place(i)) and equations[op.updates].shape[i] == shape[i]:
             continue
-        if not isinstance(coordinate, ir.Index) or found is not None:
+        if not isinstance(coordinate, ir.Index) or placement is not None:
             return None
         offset = sp.expand(coordinate.expr - place(i))
         if any(offset.has(place(j)) for j in range(len(shape))):
             return None
-        found = (i, offset, op.updates)
-    return found
+        placement = (i, offset, op.updates)
+    return placement
 
 
 def in_a_row(equations: Equations, stretches: Sequence[tuple[int, sp.Expr, int]], shape: ir.Shape) -> tuple[int, list[int]] | None:

@@ -40,12 +40,12 @@ class Summing:
 
     def _tidied(self, poly: Poly) -> Poly:
         """0 and 1 are their own powers, and a mask adds nothing to what is 0 where it is."""
-        found: Poly = {}
+        tidied: Poly = {}
         for monomial, coefficient in poly.items():
             powers = {f: sp.Integer(1) if p > 1 and self._is_truth(f) else p for f, p in monomial}
             key = monomial_of(self._unmasked(powers))
-            found[key] = found.get(key, sp.Integer(0)) + coefficient
-        return {m: c for m, c in found.items() if c != 0}
+            tidied[key] = tidied.get(key, sp.Integer(0)) + coefficient
+        return {m: c for m, c in tidied.items() if c != 0}
 
     def _unmasked(self, powers: dict[sp.Expr, sp.Expr]) -> dict[sp.Expr, sp.Expr]:
         masks = [f for f in powers if isinstance(f, sp.Piecewise)]
@@ -98,9 +98,9 @@ class Summing:
             if isinstance(meaning, Total):
                 return self.total(expand(meaning.inner), {**bound, **dict(zip(meaning.bound, meaning.sizes, strict=True))}, depth)
             if isinstance(meaning, Element):
-                found = self._of_element(meaning, bound, depth)
-                if found is not None:
-                    return found
+                settled = self._of_element(meaning, bound, depth)
+                if settled is not None:
+                    return settled
         parts = self._separate(inside, bound)
         if len(parts) > 1:
             poly: Poly = {(): sp.Integer(1)}
@@ -131,9 +131,9 @@ class Summing:
     def _of_element(self, element: Element, bound: Mapping[int, sp.Expr], depth: int) -> Poly | None:
         """What the sum of a tensor's own elements is, where its definition says so."""
         node = self.equations[element.node]
-        known = self._known_total(element, bound)
-        if known is not None:
-            return known
+        settled_total = self._known_total(element, bound)
+        if settled_total is not None:
+            return settled_total
         if isinstance(node.op, ir.Delta) and set(bound) == {element.labels[-1]}:
             self.said.append(("exactly one class is the right one: Σ Y = 1", node.index))
             return {(): sp.Integer(1)}
@@ -143,11 +143,11 @@ class Summing:
         if depth == 0 or not isinstance(node.op, ir.Map) or (element.node >= self.forward and element.node not in self.written):
             return None
         inlined = self.normal(self.definition(element))
-        found = self.total(inlined, bound, depth - 1)
-        if any(isinstance(self.symbols.meaning.get(s), Total) for m in found for f, _ in m for s in f.free_symbols):
+        total = self.total(inlined, bound, depth - 1)
+        if any(isinstance(self.symbols.meaning.get(s), Total) for m in total for f, _ in m for s in f.free_symbols):
             return None
-        self.said.append((f"a sum over it is {'known' if found else '0'} by its definition:", node.index))
-        return found
+        self.said.append((f"a sum over it is {'known' if total else '0'} by its definition:", node.index))
+        return total
 
     def _known_total(self, element: Element, bound: Mapping[int, sp.Expr]) -> Poly | None:
         """A sum or mean that the forward computes by itself."""
@@ -178,8 +178,8 @@ _Known = tuple[ir.Operand, int, ir.Shape, str]
 
 def _totals(equations: Equations, forward: int) -> dict[int, list[_Known]]:
     """The sums and means that the forward takes, by what they are of."""
-    found: dict[int, list[_Known]] = {}
+    totals: dict[int, list[_Known]] = {}
     for node in equations.nodes[:forward]:
         if isinstance(node.op, ir.Reduce) and node.op.kind in ("sum", "mean") and set(range(len(node.shape))) <= set(node.op.operand.at):
-            found.setdefault(node.op.operand.node, []).append((node.op.operand, node.index, node.inner, node.op.kind))
-    return found
+            totals.setdefault(node.op.operand.node, []).append((node.op.operand, node.index, node.inner, node.op.kind))
+    return totals

@@ -50,13 +50,13 @@ class Symbols:
         self._labels: dict[sp.Symbol, frozenset[int]] = {}
 
     def symbol(self, meaning: Element | Total) -> sp.Symbol:
-        found = self._of.get(meaning)
-        if found is None:
-            found = self._of[meaning] = sp.Symbol(f"{_ELEMENT}{len(self._of)}", real=True)
-            self.meaning[found] = meaning
+        symbol = self._of.get(meaning)
+        if symbol is None:
+            symbol = self._of[meaning] = sp.Symbol(f"{_ELEMENT}{len(self._of)}", real=True)
+            self.meaning[symbol] = meaning
             inside = frozenset(meaning.labels) if isinstance(meaning, Element) else self.labels(meaning.inner) - frozenset(meaning.bound)
-            self._labels[found] = inside
-        return found
+            self._labels[symbol] = inside
+        return symbol
 
     def element(self, node: int, labels: Iterable[int]) -> sp.Symbol:
         return self.symbol(Element(node, tuple(labels)))
@@ -67,14 +67,14 @@ class Symbols:
 
     def nodes(self, expr: sp.Expr) -> set[int]:
         """The tensors in an expression, those in its sums too."""
-        found: set[int] = set()
+        nodes: set[int] = set()
         for s in expr.free_symbols:
             meaning = self.meaning.get(s)
             if isinstance(meaning, Element):
-                found.add(meaning.node)
+                nodes.add(meaning.node)
             elif isinstance(meaning, Total):
-                found |= self.nodes(meaning.inner)
-        return found
+                nodes |= self.nodes(meaning.inner)
+        return nodes
 
     def renamed(self, expr: sp.Expr, to: Mapping[int, int]) -> sp.Expr:
         """The expression with its free labels renamed."""
@@ -89,12 +89,12 @@ class Symbols:
 
     def bounds(self, expr: sp.Expr) -> int:
         """The first label that no sum in the expression is over."""
-        found = BOUND
+        label = BOUND
         for s in expr.free_symbols:
             meaning = self.meaning.get(s)
             if isinstance(meaning, Total):
-                found = max(found, 1 + max(meaning.bound), self.bounds(meaning.inner))
-        return found
+                label = max(label, 1 + max(meaning.bound), self.bounds(meaning.inner))
+        return label
 
     def total(self, inner: sp.Expr, bound: Collection[int], size_of: Mapping[int, sp.Expr]) -> sp.Symbol:
         """The symbol of a sum. Its labels are numbered by where they first stand, so that equal sums are one symbol."""
@@ -128,10 +128,10 @@ def expand(expr: sp.Expr) -> Poly:
     if expr.is_Add:
         return _sizes(expr) if _only_sizes(expr) else added(*(expand(a) for a in expr.args))
     if expr.is_Mul:
-        found: Poly = {(): sp.Integer(1)}
+        product: Poly = {(): sp.Integer(1)}
         for a in expr.args:
-            found = multiplied(found, expand(a))
-        return found
+            product = multiplied(product, expand(a))
+        return product
     if expr.is_Pow and expr.exp.is_number:
         return _power(expr)
     return {((expr, sp.Integer(1)),): sp.Integer(1)}
@@ -147,10 +147,10 @@ def _only_sizes(expr: sp.Expr) -> bool:
 
 def _sizes(expr: sp.Expr) -> Poly:
     """A sum of sizes (T - 1, B*T - B) as a product of factors each of which stays whole, so that one cancels another."""
-    found = sp.factor(expr)
+    factored = sp.factor(expr)
     powers: dict[sp.Expr, sp.Expr] = {}
     coefficient = sp.Integer(1)
-    for factor in sp.Mul.make_args(found):
+    for factor in sp.Mul.make_args(factored):
         base, power = factor.as_base_exp()
         if base.is_number:
             coefficient *= factor
@@ -174,33 +174,33 @@ def _power(expr: sp.Expr) -> Poly:
         ((monomial, coefficient),) = base.items()
         return {tuple((factor, power * expr.exp) for factor, power in monomial): coefficient**expr.exp}
     if expr.exp.is_Integer and 0 < expr.exp <= 4:
-        found = base
+        product = base
         for _ in range(int(expr.exp) - 1):
-            found = multiplied(found, base)
-        return found
+            product = multiplied(product, base)
+        return product
     return {((together(base), expr.exp),): sp.Integer(1)}
 
 
 def added(*polys: Poly) -> Poly:
-    found: Poly = {}
+    total: Poly = {}
     for poly in polys:
         for monomial, coefficient in poly.items():
-            found[monomial] = found.get(monomial, sp.Integer(0)) + coefficient
-    return {m: c for m, c in found.items() if c != 0}
+            total[monomial] = total.get(monomial, sp.Integer(0)) + coefficient
+    return {m: c for m, c in total.items() if c != 0}
 
 
 def multiplied(a: Poly, b: Poly) -> Poly:
     if len(a) * len(b) > _MOST_TERMS:
         raise TooLarge
-    found: Poly = {}
+    product: Poly = {}
     for m, c in a.items():
         for n, d in b.items():
             powers = dict(m)
             for factor, power in n:
                 powers[factor] = powers.get(factor, sp.Integer(0)) + power
             key = monomial_of(powers)
-            found[key] = found.get(key, sp.Integer(0)) + c * d
-    return {m: c for m, c in found.items() if c != 0}
+            product[key] = product.get(key, sp.Integer(0)) + c * d
+    return {m: c for m, c in product.items() if c != 0}
 
 
 def monomial_of(powers: Mapping[sp.Expr, sp.Expr]) -> Monomial:
@@ -244,14 +244,14 @@ def _grouped(terms: list[sp.Expr]) -> sp.Expr:
 def _shared(monomials: list[Monomial]) -> dict[sp.Expr, sp.Expr]:
     """The factors of all monomials, each with its lowest power."""
     tables = [dict(m) for m in monomials]
-    found = {}
+    shared = {}
     for factor, _power in tables[0].items():
         powers = [t.get(factor, sp.Integer(0)) for t in tables]
         if all(p > 0 for p in powers):
-            found[factor] = min(powers)
+            shared[factor] = min(powers)
         elif all(p < 0 for p in powers):
-            found[factor] = max(powers)
-    return found if len(monomials) > 1 else tables[0]
+            shared[factor] = max(powers)
+    return shared if len(monomials) > 1 else tables[0]
 
 
 def _content(coefficients: list[sp.Expr]) -> sp.Expr:
@@ -262,5 +262,5 @@ def _content(coefficients: list[sp.Expr]) -> sp.Expr:
     ratios = [c / first for c in coefficients]
     if not all(r.is_Rational for r in ratios):
         return sp.Integer(1)
-    found = sp.gcd_list(ratios)
-    return first * (-found if all(r < 0 for r in ratios) else found)
+    divisor = sp.gcd_list(ratios)
+    return first * (-divisor if all(r < 0 for r in ratios) else divisor)

@@ -52,10 +52,10 @@ def of_node(equations: Equations, node: int) -> View:
     """The node as it is. An axis of size 1 is dropped: nothing is repeated along it."""
     shape = equations[node].shape
     if any(s == 1 for s in shape):
-        kept = [i for i, s in enumerate(shape) if s != 1]
-        coordinates = tuple(ir.Index(ir.place(kept.index(i)) if i in kept else sp.Integer(0)) for i in range(len(shape)))
-        dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in kept), name=equations[node].name)
-        return View(dropped, tuple((Part(kept.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
+        long_axes = [i for i, s in enumerate(shape) if s != 1]
+        coordinates = tuple(ir.Index(ir.place(long_axes.index(i)) if i in long_axes else sp.Integer(0)) for i in range(len(shape)))
+        dropped = equations.add(ir.Gather(node, coordinates), tuple(shape[i] for i in long_axes), name=equations[node].name)
+        return View(dropped, tuple((Part(long_axes.index(i), s),) if s != 1 else () for i, s in enumerate(shape)))
     return View(node, tuple((Part(i, s),) for i, s in enumerate(shape)))
 
 
@@ -89,14 +89,14 @@ class Views:
         done = False
         axes = []
         for axis in view.axes:
-            found: list[Part] = []
+            parts: list[Part] = []
             for p in axis:
                 if not done and p == part:
-                    found += made
+                    parts += made
                     done = True
                 else:
-                    found.append(p)
-            axes.append(tuple(found))
+                    parts.append(p)
+            axes.append(tuple(parts))
         return View(view.node, tuple(axes))
 
     def merged(self, view: View, which: int) -> View:
@@ -125,19 +125,19 @@ class Views:
     def _numbered(self, node: int, axes: Sequence[Axis | None]) -> View:
         """A view of ``node``, whose axes are in the order of the parts; ``None`` is an axis that is one part now."""
         shape = self.equations[node].shape
-        found: list[Axis] = []
+        numbered: list[Axis] = []
         at = 0
         for axis in axes:
             if axis is None:
-                found.append((Part(at, shape[at]),))
+                numbered.append((Part(at, shape[at]),))
                 at += 1
                 continue
             parts: list[Part] = []
             for p in axis:
                 parts.append(p if p.axis is None else Part(at, p.size))
                 at += p.axis is not None
-            found.append(tuple(parts))
-        return View(node, tuple(found))
+            numbered.append(tuple(parts))
+        return View(node, tuple(numbered))
 
     def dense(self, view: View, which: int | None = None) -> View:
         """The view with its repetitions written out: those of axis ``which``, or all."""
@@ -213,11 +213,11 @@ class Views:
         """The views with the same parts along one axis: ``axes`` says which it is of each (``None``: it has none)."""
         views = list(views)
         for _ in range(8):
-            found = [(i, v.axes[a]) for i, (v, a) in enumerate(zip(views, axes, strict=True)) if a is not None and v.axes[a]]
-            if not found or all(_sizes(axis) == _sizes(found[0][1]) for _, axis in found):
+            present = [(i, v.axes[a]) for i, (v, a) in enumerate(zip(views, axes, strict=True)) if a is not None and v.axes[a]]
+            if not present or all(_sizes(axis) == _sizes(present[0][1]) for _, axis in present):
                 return views
-            finest = max((axis for _, axis in found), key=len)
-            if any(p.axis is None for p in finest) or any(len(axis) == 1 and axis[0].axis is None for _, axis in found):
+            finest = max((axis for _, axis in present), key=len)
+            if any(p.axis is None for p in finest) or any(len(axis) == 1 and axis[0].axis is None for _, axis in present):
                 refined = self._refined(views, axes, finest)
                 if refined is not None:
                     views = refined
@@ -227,15 +227,15 @@ class Views:
 
     def _refined(self, views: Sequence[View], axes: Sequence[int | None], finest: Axis) -> list[View] | None:
         """The views with that axis split as ``finest`` is, where it is one part elsewhere."""
-        found = []
+        refined = []
         for view, at in zip(views, axes, strict=True):
             if at is None or not view.axes[at] or _sizes(view.axes[at]) == _sizes(finest):
-                found.append(view)
+                refined.append(view)
             elif len(view.axes[at]) == 1:
-                found.append(self.split_part_at(view, at, _sizes(finest)))
+                refined.append(self.split_part_at(view, at, _sizes(finest)))
             else:
                 return None
-        return found
+        return refined
 
     def split_part_at(self, view: View, at: int, sizes: Sequence[sp.Expr]) -> View:
         """The view with axis ``at``, which is one part, in several."""

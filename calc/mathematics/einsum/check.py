@@ -21,7 +21,7 @@ _LARGEST = 2**25
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class EinsumVerdict:
     """``what`` as it was derived and measured; of tensors in fp64 the largest numbers."""
 
     what: str
@@ -31,7 +31,7 @@ class Verdict:
     because: str
 
 
-def check(op: Operation) -> tuple[Verdict, ...]:
+def check(op: Operation) -> tuple[EinsumVerdict, ...]:
     """Runs the operation at its sizes, all of which must be given. Raises ``BadInputError`` where one is missing."""
     _require_small(op)
     from calc.measure.named import Pair, run
@@ -42,15 +42,15 @@ def check(op: Operation) -> tuple[Verdict, ...]:
     single = None if several else (op.pattern.text, op.reduction, new)
     shapes = {n: [int(x) for x in axes.shape(op.sizes)] for n, axes in zip(operand_names(op.pattern), op.pattern.operands, strict=True)}
     ran = run(shapes, pairs, single)
-    found = [_equal("shape of the result", tuple(op.pattern.result.shape(op.sizes)), tuple(ran.result.shape), "")]
-    found += _flops(op, ran.forward, ran.backward) if several else [_view(op, ran.view)]
+    verdicts = [_equal("shape of the result", tuple(op.pattern.result.shape(op.sizes)), tuple(ran.result.shape), "")]
+    verdicts += _flops(op, ran.forward, ran.backward) if several else [_view(op, ran.view)]
     x = [_apart(array, axes, op) for array, axes in zip(ran.inputs, op.pattern.operands, strict=True)]
     y, dy = (_apart(array, op.pattern.result, op) for array in (ran.result, ran.upstream))
-    found.append(_near("result", forward(op, x), y, "the equation in numpy, and torch"))
+    verdicts.append(_near("result", forward(op, x), y, "the equation in numpy, and torch"))
     for at, gradient in enumerate(op.gradients):
         theirs = _apart(ran.gradients[at], op.pattern.operands[at], op)
-        found.append(_near(f"gradient of {gradient.operand}", backward(op, at, x, y, dy), theirs, "the equation in numpy, and autograd"))
-    return tuple(found)
+        verdicts.append(_near(f"gradient of {gradient.operand}", backward(op, at, x, y, dy), theirs, "the equation in numpy, and autograd"))
+    return tuple(verdicts)
 
 
 def _require_small(op: Operation) -> None:
@@ -72,19 +72,19 @@ def _apart(array: Array, axes: Axes, op: Operation) -> Array:
     return array.reshape([op.sizes[name] for name in axes.names])
 
 
-def _flops(op: Operation, forward: int, backward: int) -> list[Verdict]:
+def _flops(op: Operation, forward: int, backward: int) -> list[EinsumVerdict]:
     pairs = ("forward", op.matmul, forward), ("backward", op.backward_matmul, backward)
     alone = [n for n, size in op.sizes.items() if size == 1]
     if alone:
         because = f"torch leaves dimensions of size 1 ({', '.join(alone)}) out of its products"
-        return [Verdict(f"FLOP of the {name}'s products", str(c.at(op.sizes)), str(m), NOT_MEASURED, because) for name, c, m in pairs]
+        return [EinsumVerdict(f"FLOP of the {name}'s products", str(c.at(op.sizes)), str(m), NOT_MEASURED, because) for name, c, m in pairs]
     instrument = "torch.utils.flop_counter, over the products one after another"
     return [_equal(f"FLOP of the {name}'s products", count.at(op.sizes), measured, instrument) for name, count, measured in pairs]
 
 
-def _view(op: Operation, view: bool) -> Verdict:
+def _view(op: Operation, view: bool) -> EinsumVerdict:
     derived = not op.steps[0].elements.terms
-    return Verdict("in the operand's memory", _yes(derived), _yes(view), _same(derived, view), "the address of the result's storage")
+    return EinsumVerdict("in the operand's memory", _yes(derived), _yes(view), _same(derived, view), "the address of the result's storage")
 
 
 def _same(derived: bool, view: bool) -> str:
@@ -95,17 +95,17 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _equal(what: str, derived: object, measured: object, because: str) -> Verdict:
-    return Verdict(what, str(derived), str(measured), EXACT if derived == measured else FAILED, because)
+def _equal(what: str, derived: object, measured: object, because: str) -> EinsumVerdict:
+    return EinsumVerdict(what, str(derived), str(measured), EXACT if derived == measured else FAILED, because)
 
 
-def _near(what: str, ours: Array, theirs: Array, because: str) -> Verdict:
+def _near(what: str, ours: Array, theirs: Array, because: str) -> EinsumVerdict:
     scale = float(np.abs(theirs).max(initial=0.0))
     difference = float(np.abs(ours - theirs).max(initial=0.0))
     verdict = EXACT if difference == 0 else WITHIN if difference <= _RELATIVE * scale else FAILED
     largest = float(np.abs(ours).max(initial=0.0))
     said = f"{because}; the largest numbers are shown, the largest difference is {difference:.2g}"
-    return Verdict(what, f"{largest:.6g}", f"{scale:.6g}", verdict, said)
+    return EinsumVerdict(what, f"{largest:.6g}", f"{scale:.6g}", verdict, said)
 
 
 # -- the equations in numpy ---------------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def backward(op: Operation, at: int, x: list[Array], y: Array, dy: Array) -> Arr
     mine, after = op.pattern.operands[at].names, op.pattern.result.names
     if len(x) > 1:
         reached = {d for k, axes in enumerate(op.pattern.operands) if k != at for d in axes.names} | set(after)
-        kept = tuple(d for d in mine if d in reached)
+        axes_left = tuple(d for d in mine if d in reached)
         others = [axes for k, axes in enumerate(op.pattern.operands) if k != at]
-        inner = Pattern("", (op.pattern.result, *others), Axes(tuple((d,) for d in kept)))
+        inner = Pattern("", (op.pattern.result, *others), Axes(tuple((d,) for d in axes_left)))
         product = np.einsum(equation(inner), dy, *(a for k, a in enumerate(x) if k != at), optimize=False)
-        return _ordered(np.asarray(product), kept, mine, op)
+        return _ordered(np.asarray(product), axes_left, mine, op)
     new = tuple(n for n in after if n not in mine)
     if new:
         summed = dy.sum(axis=tuple(k for k, n in enumerate(after) if n in new))

@@ -42,10 +42,10 @@ def product(names: Iterable[str], factor: int = 1) -> Count:
 
 def total(counts: Iterable[Count]) -> Count:
     """The sum, like terms collected."""
-    found: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
+    terms: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
     for count in counts:
         for factor, names in count.terms:
             key = tuple(sorted(names))
-            before, shown = found.get(key, (0, names))
-            found[key] = (before + factor, shown)
-    return Count(tuple(term for term in found.values() if term[0]))
+            before, shown = terms.get(key, (0, names))
+            terms[key] = (before + factor, shown)
+    return Count(tuple(term for term in terms.values() if term[0]))

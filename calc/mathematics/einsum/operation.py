@@ -94,7 +94,7 @@ def operation(pattern: Pattern, sizes: Mapping[str, int], item_size: int = 4, re
 
 def _contracted(pattern: Pattern, sizes: Mapping[str, int]) -> tuple[Gradient, ...]:
     """∂L/∂A = Σ over what A has not of ∂L/∂Y times all other operands: a pattern of its own, contracted in its own best order."""
-    found = []
+    gradients = []
     for at, name in enumerate(operand_names(pattern)):
         mine = pattern.operands[at].names
         others = [(n, axes) for n, axes in zip(operand_names(pattern), pattern.operands, strict=True) if n != name]
@@ -108,8 +108,8 @@ def _contracted(pattern: Pattern, sizes: Mapping[str, int]) -> tuple[Gradient, .
         because = f"the derivative of a product is that of its other factors; {_why(_summed(inner))}"
         because += f"; the same for every {', '.join(alone)}" if alone else ""
         flops = total(step.flops for step in best(inner, sizes).steps)
-        found.append(Gradient(name, equation, flops, because))
-    return tuple(found)
+        gradients.append(Gradient(name, equation, flops, because))
+    return tuple(gradients)
 
 
 def _why(summed: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ Tree = str | tuple["Tree", "Tree"]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """``steps`` one after another; ``how`` says how they were found."""
+    """The pairwise contractions in order; ``how`` names the search that chose the order."""
 
     steps: tuple[Step, ...]
     how: str
@@ -41,8 +41,8 @@ def best(pattern: Pattern, sizes: Mapping[str, int]) -> Order:
         return Order(left_to_right(pattern), "two operands have one order")
     if any(name not in sizes for name in pattern.names):
         return Order(left_to_right(pattern), "from left to right: which order is least depends on sizes that are not given")
-    found = _least(pattern, sizes, names)
-    return Order(_steps(pattern, found), "the least of all orders at these sizes")
+    pairs = _least(pattern, sizes, names)
+    return Order(_steps(pattern, pairs), "the least of all orders at these sizes")
 
 
 def alternatives(pattern: Pattern) -> tuple[tuple[str, Count], ...]:
@@ -63,7 +63,7 @@ def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -
     everything = (1 << len(names)) - 1
     trees: dict[int, Tree] = {1 << at: name for at, name in enumerate(names)}
     costs: dict[int, int] = {1 << at: 0 for at in range(len(names))}
-    kept = {chosen: _kept(pattern, chosen) for chosen in range(1, everything + 1)}
+    axes_of = {chosen: _kept(pattern, chosen) for chosen in range(1, everything + 1)}
     for chosen in sorted(range(1, everything + 1), key=int.bit_count):
         if chosen in trees:
             continue
@@ -73,7 +73,7 @@ def _least(pattern: Pattern, sizes: Mapping[str, int], names: tuple[str, ...]) -
             before = costs[left] + costs[right]
             if chosen in costs and before >= costs[chosen]:
                 break
-            step = contract("", "", "", kept[left], kept[right], kept[chosen])
+            step = contract("", "", "", axes_of[left], axes_of[right], axes_of[chosen])
             cost = before + (step.flops.at(sizes) or 0)
             if chosen not in costs or cost < costs[chosen]:
                 costs[chosen], trees[chosen] = cost, (trees[left], trees[right])
@@ -110,8 +110,8 @@ def _steps(pattern: Pattern, tree: Tree) -> tuple[Step, ...]:
         chosen = of_left | of_right
         last = chosen == (1 << len(names)) - 1
         out = "Y" if last else f"T{len(steps) + 1}"
-        kept = pattern.result.names if last else _kept(pattern, chosen)
-        steps.append(contract(left, right, out, _kept(pattern, of_left), _kept(pattern, of_right), kept))
+        axes = pattern.result.names if last else _kept(pattern, chosen)
+        steps.append(contract(left, right, out, _kept(pattern, of_left), _kept(pattern, of_right), axes))
         return out, chosen
 
     visit(tree)

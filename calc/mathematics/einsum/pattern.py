@@ -48,15 +48,15 @@ def _group(group: tuple[str, ...]) -> str:
 
 
 def _size(group: tuple[str, ...], sizes: Mapping[str, int]) -> int | str:
-    known, unknown = 1, []
+    factor, unknown = 1, []
     for name in group:
         if name in sizes:
-            known *= sizes[name]
+            factor *= sizes[name]
         else:
             unknown.append(name)
     if not unknown:
-        return known
-    return "*".join([str(known)] * (known != 1) + unknown)
+        return factor
+    return "*".join([str(factor)] * (factor != 1) + unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ def read(text: str) -> Pattern:
             f'cannot read the pattern {_clip(text)!r}: write operands, one arrow and the result, e.g. "b s d, d f -> b s f"'
         )
     operands = tuple(_axes(part, text) for part in left.split(","))
-    found = Pattern(text, operands, _axes(right, text))
-    _require(found)
-    return found
+    pattern = Pattern(text, operands, _axes(right, text))
+    _require(pattern)
+    return pattern
 
 
 def _axes(part: str, text: str) -> Axes:
@@ -114,33 +114,33 @@ def _axes(part: str, text: str) -> Axes:
     return Axes(tuple(groups))
 
 
-def _require(found: Pattern) -> None:
-    several, text = len(found.operands) > 1, _clip(found.text)
-    if len(found.operands) > _MOST_OPERANDS or len(found.names) > _MOST_NAMES:
+def _require(pattern: Pattern) -> None:
+    several, text = len(pattern.operands) > 1, _clip(pattern.text)
+    if len(pattern.operands) > _MOST_OPERANDS or len(pattern.names) > _MOST_NAMES:
         raise BadInputError(f"the pattern {text!r} is too large: at most {_MOST_OPERANDS} operands and {_MOST_NAMES} dimensions")
-    given = {name for axes in found.operands for name in axes.names}
-    new = [name for name in found.result.names if name not in given]
+    given = {name for axes in pattern.operands for name in axes.names}
+    new = [name for name in pattern.result.names if name not in given]
     if several and new:
         raise BadInputError(f"the pattern {text!r} has {', '.join(new)} in the result and in no operand: leave it out or name it in one")
-    if several and any(axes.merged for axes in (*found.operands, found.result)):
+    if several and any(axes.merged for axes in (*pattern.operands, pattern.result)):
         raise BadInputError(f"the pattern {text!r} merges dimensions of several operands: rearrange one tensor at a time, then contract")
-    if new and given - set(found.result.names):
+    if new and given - set(pattern.result.names):
         raise BadInputError(f"the pattern {text!r} both sums dimensions and makes new ones ({', '.join(new)}): do one after the other")
 
 
 def sizes_of(pattern: Pattern, words: Sequence[str]) -> dict[str, int]:
     """``["b=2", "...=6"]`` → sizes of the pattern's dimensions; an ellipsis has the product of what it stands for."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for word in words:
         if word.startswith("...="):
             word = f"{ELLIPSIS}={word[4:]}"
         name, size = parse_assignment(word)
         if name not in pattern.names:
             raise BadInputError(f"the pattern {_clip(pattern.text)!r} has no dimension {_clip(name)!r}{_hint(name, pattern.names)}")
-        if name in found:
+        if name in sizes:
             raise BadInputError(f"the size of {name} is given twice: give each once")
-        found[name] = size
-    return found
+        sizes[name] = size
+    return sizes
 
 
 def _hint(name: str, names: Iterable[str]) -> str:

@@ -55,14 +55,14 @@ def operand_names(pattern: Pattern) -> tuple[str, ...]:
     return tuple("ABCDEFGHIJKL"[: len(pattern.operands)])
 
 
-def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], kept: Sequence[str]) -> Step:
+def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: Sequence[str], of_out: Sequence[str]) -> Step:
     """The product of two operands with the dimensions of ``kept`` left."""
     firsts, operands = [], []
     for name, mine, other in ((left, of_left, of_right), (right, of_right, of_left)):
-        alone = tuple(d for d in mine if d not in other and d not in kept)
+        alone = tuple(d for d in mine if d not in other and d not in of_out)
         firsts += [(name, alone)] if alone else []
         operands.append(tuple(d for d in mine if d not in alone))
-    summed = tuple(d for d in operands[0] if d not in kept)
+    summed = tuple(d for d in operands[0] if d not in of_out)
     everything = tuple(dict.fromkeys((*operands[0], *operands[1])))
     added = total(_sum_of(names, mine) for names, mine in zip((of_left, of_right), operands, strict=True))
     if summed:
@@ -73,9 +73,9 @@ def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: 
         because = "no dimension is summed: 1 multiplication for each element of the result"
     if firsts:
         because += f"; {' and '.join(f'{_list(alone)} of {name}' for name, alone in firsts)} summed before"
-    elements = total((product(of_left), product(of_right), product(kept)))
+    elements = total((product(of_left), product(of_right), product(of_out)))
     inputs = ((left, tuple(of_left)), (right, tuple(of_right)))
-    return Step("contract", inputs, (out, tuple(kept)), summed, tuple(firsts), matmul, elementwise, elements, because)
+    return Step("contract", inputs, (out, tuple(of_out)), summed, tuple(firsts), matmul, elementwise, elements, because)
 
 
 def _sum_of(before: Sequence[str], after: Sequence[str]) -> Count:
@@ -120,12 +120,12 @@ def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> lis
     A dimension that is known to be 1 lies nowhere.
     """
     order = {name: at for at, name in enumerate(n for n in pattern.operands[0].names if sizes.get(n) != 1)}
-    found = []
+    groups = []
     for group in pattern.result.groups:
         places = [order[name] for name in group if name in order and name not in new]
         if any(b != a + 1 for a, b in pairwise(places)):
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def _moved(pattern: Pattern) -> Count:

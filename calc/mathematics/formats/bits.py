@@ -14,8 +14,8 @@ from calc.mathematics.formats.numbers import written
 def of_bits(layout: Format, text: str) -> Encoding:
     """The number that bits stand for: ``0 01000 0100011111`` (as many as the format has), ``0x211f`` or ``0b…``."""
     code = _bits(layout, text)
-    found = encode(layout, decode(layout, code))
-    return replace(found, code=code, fields=fields_of(layout, code), steps=_decoding(layout, code), notes=())
+    encoding = encode(layout, decode(layout, code))
+    return replace(encoding, code=code, fields=fields_of(layout, code), steps=_decoding(layout, code), notes=())
 
 
 def _bits(layout: Format, text: str) -> int:

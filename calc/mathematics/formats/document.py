@@ -29,8 +29,8 @@ def _format(layout: Format) -> dict[str, Any]:
     }
 
 
-def _text(found: Any) -> dict[str, str]:
-    return {"expr": found.text, "put_in": found.put_in, "because": found.because}
+def _text(step: Any) -> dict[str, str]:
+    return {"expr": step.text, "put_in": step.put_in, "because": step.because}
 
 
 def _value(value: Fraction | None) -> dict[str, str | None]:
@@ -48,22 +48,22 @@ def _number(number: Number | None) -> dict[str, str | None] | None:
     return {"value": None if value is None else str(value), "decimal": written(number)}
 
 
-def _encoding(found: Encoding) -> dict[str, Any]:
+def _encoding(encoding: Encoding) -> dict[str, Any]:
     return {
-        "given": _number(found.given),
-        "code": str(found.code),
-        "bits": "".join(bits for _, bits in found.fields),
-        "fields": [{"name": name, "bits": bits, "value": str(int(bits, 2))} for name, bits in found.fields],
-        "value": _number(found.value),
-        "kind": found.kind,
-        "exact": found.error == 0 if found.error is not None else None,
-        "error": {"absolute": _value(found.error), "relative": _value(found.relative), "ulps": _value(found.ulps)},
-        "below": _number(found.below),
-        "above": _number(found.above),
-        "spacing": _value(found.spacing),
-        "overflow": found.overflow,
-        "underflow": found.underflow,
-        "subnormal": found.kind == "subnormal",
-        "steps": [{"name": s.name, "text": s.text, "because": s.because} for s in found.steps],
-        "notes": list(found.notes),
+        "given": _number(encoding.given),
+        "code": str(encoding.code),
+        "bits": "".join(bits for _, bits in encoding.fields),
+        "fields": [{"name": name, "bits": bits, "value": str(int(bits, 2))} for name, bits in encoding.fields],
+        "value": _number(encoding.value),
+        "kind": encoding.kind,
+        "exact": encoding.error == 0 if encoding.error is not None else None,
+        "error": {"absolute": _value(encoding.error), "relative": _value(encoding.relative), "ulps": _value(encoding.ulps)},
+        "below": _number(encoding.below),
+        "above": _number(encoding.above),
+        "spacing": _value(encoding.spacing),
+        "overflow": encoding.overflow,
+        "underflow": encoding.underflow,
+        "subnormal": encoding.kind == "subnormal",
+        "steps": [{"name": s.name, "text": s.text, "because": s.because} for s in encoding.steps],
+        "notes": list(encoding.notes),
     }

@@ -13,7 +13,7 @@ from calc.mathematics.formats.numbers import NAN, Number, finite, infinity, writ
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of an encoding: what is found, how it is written, and why."""
+    """One step of an encoding: the name of the value, its text, and the reason."""
 
     name: str
     text: str
@@ -187,11 +187,11 @@ def _rest_of(layout: Float, size: Fraction) -> int:
 
 def fields_of(layout: Format, code: int) -> tuple[tuple[str, str], ...]:
     """(name, bits) of a code from the highest down."""
-    bits, found = format(code, f"0{layout.bits}b"), []
+    bits, fields = format(code, f"0{layout.bits}b"), []
     for name, width in layout.fields:
-        found.append((name, bits[:width]))
+        fields.append((name, bits[:width]))
         bits = bits[width:]
-    return tuple(found)
+    return tuple(fields)
 
 
 _BECOMES = {"infinity": "becomes infinity", "nan": "becomes NaN", "largest": "stays at the largest"}
@@ -287,15 +287,15 @@ def _integer(layout: Integer, number: Number) -> Encoding:
         raise BadInputError(f"{layout.name} holds whole numbers only: {written(number)} needs a floating-point format")
     low, high = limit(layout, "smallest"), limit(layout, "largest")
     nearest = Fraction(round(given))
-    held = min(max(nearest, low), high)
-    code = int(held) % 2**layout.bits
-    overflow = held != nearest
+    clamped = min(max(nearest, low), high)
+    code = int(clamped) % 2**layout.bits
+    overflow = clamped != nearest
     steps = [Step("rounded", str(nearest), "to the nearest whole number, ties to the even one")]
     if overflow:
         steps.append(Step("overflow", f"{nearest} is outside {low} to {high}", "kept at the nearest bound, as quantisation does"))
     notes = ("a cast in C or torch drops the fraction instead, and is undefined out of range",) if overflow or nearest != given else ()
     return Encoding(
-        layout.name, number, code, fields_of(layout, code), finite(held), "zero" if not held else "integer",
-        None if held == low else finite(held - 1), None if held == high else finite(held + 1), Fraction(1),
-        overflow, held == 0 and given != 0, tuple(steps), notes,
+        layout.name, number, code, fields_of(layout, code), finite(clamped), "zero" if not clamped else "integer",
+        None if clamped == low else finite(clamped - 1), None if clamped == high else finite(clamped + 1), Fraction(1),
+        overflow, clamped == 0 and given != 0, tuple(steps), notes,
     )  # fmt: skip

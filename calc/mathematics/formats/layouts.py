@@ -124,6 +124,6 @@ def _from_layout(name: str, exponent: int, fraction: int, specials: str) -> Floa
         raise BadInputError(
             f"no format {name}: a layout has 2 to {_WIDEST[0]} exponent bits and 1 to {_WIDEST[1]} fraction bits, as fp64 has at most"
         )
-    kept: Specials = "fn" if specials == "fn" else "fnuz" if specials == "fnuz" else "ieee"
-    overflow: Literal["infinity", "nan", "largest"] = "infinity" if kept == "ieee" else "nan" if kept == "fnuz" else "largest"
-    return Float(f"e{exponent}m{fraction}{specials}", exponent, fraction, kept, overflow=overflow, about="a layout of your own")
+    convention: Specials = "fn" if specials == "fn" else "fnuz" if specials == "fnuz" else "ieee"
+    overflow: Literal["infinity", "nan", "largest"] = "infinity" if convention == "ieee" else "nan" if convention == "fnuz" else "largest"
+    return Float(f"e{exponent}m{fraction}{specials}", exponent, fraction, convention, overflow=overflow, about="a layout of your own")

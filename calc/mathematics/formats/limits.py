@@ -32,7 +32,7 @@ def limits(layout: Format) -> tuple[Limit, ...]:
 @cache
 def limit(layout: Format, name: str) -> Fraction:
     """One of them by its name."""
-    return next(found.value for found in limits(layout) if found.name == name)
+    return next(entry.value for entry in limits(layout) if entry.name == name)
 
 
 class _Steps:
@@ -40,22 +40,22 @@ class _Steps:
 
     def __init__(self, **letters: int) -> None:
         self.letters: dict[str, int] = dict(letters)
-        self.found: list[Limit] = []
+        self.limits: list[Limit] = []
 
     def add(self, name: str, text: str, because: str, letter: str = "") -> Fraction:
         value = evaluate_text(text, self.letters)
-        self.found.append(Limit(name, text, _put_in(text, self.letters), value, because))
+        self.limits.append(Limit(name, text, _put_in(text, self.letters), value, because))
         if letter:
             self.letters[letter] = int(value)
         return value
 
     def state(self, name: str, text: str, value: Fraction, because: str) -> None:
-        self.found.append(Limit(name, text, _put_in(text, self.letters), value, because))
+        self.limits.append(Limit(name, text, _put_in(text, self.letters), value, because))
 
 
 def _put_in(text: str, letters: Mapping[str, int]) -> str:
     """``text`` with numbers for its letters; one below 0 in brackets where it is not an exponent of its own."""
-    return re.sub(r"[a-z_]\w*", lambda found: _number(letters[found[0]]) if found[0] in letters else found[0], text)
+    return re.sub(r"[a-z_]\w*", lambda match: _number(letters[match[0]]) if match[0] in letters else match[0], text)
 
 
 def _number(value: int) -> str:
@@ -97,18 +97,18 @@ def _of_float(layout: Float) -> tuple[Limit, ...]:
     steps.add("integers without a gap up to", "2**(m + 1)", "m bits of the fraction and the leading 1")
     _digits(steps, layout.fraction)
     steps.add("finite codes", *_BEYOND[layout.specials])
-    return tuple(steps.found)
+    return tuple(steps.limits)
 
 
 def _digits(steps: _Steps, m: int) -> None:
     """Decimal digits. ``kept`` is what C calls DIG, ``needed`` DECIMAL_DIG; torch's resolution is a unit of the last digit kept."""
-    kept = _log10(2**m)
-    steps.state("decimal digits kept", "floor(m*log10(2))", Fraction(kept), "so many come back from text unchanged: 10**digits <= 2**m")
+    digits = _log10(2**m)
+    steps.state("decimal digits kept", "floor(m*log10(2))", Fraction(digits), "so many come back from text unchanged: 10**digits <= 2**m")
     needed = _log10(2 ** (m + 1)) + 2
     steps.state("decimal digits needed", "1 + ceiling((m + 1)*log10(2))", Fraction(needed), "so many tell every two numbers apart")
     share = Fraction(_log10(2 ** (100 * (m + 1))), 100)
     steps.state("decimal digits, about", "(m + 1)*log10(2)", share, "significant bits as digits, cut off after two places")
-    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**kept), "a unit of the last decimal digit kept")
+    steps.state("resolution", "10**(-floor(m*log10(2)))", Fraction(1, 10**digits), "a unit of the last decimal digit kept")
 
 
 def _log10(power_of_two: int) -> int:
@@ -129,4 +129,4 @@ def _of_integer(layout: Integer) -> tuple[Limit, ...]:
         steps.add("smallest", "0*b", "no sign")
     steps.add("step", "1 + 0*b", "whole numbers")
     steps.add("finite codes", "2**b", "all codes")
-    return tuple(steps.found)
+    return tuple(steps.limits)

@@ -48,12 +48,12 @@ def read(text: str) -> Number:
     if len(text) > _LONGEST:
         raise BadInputError(f"a number of {len(text)} characters is too long: at most {_LONGEST}")
     for pattern, base, per_digit, exponent_of in ((_DECIMAL, 10, 10, 10), (_HEX, 16, 16, 2)):
-        found = pattern.fullmatch(text)
-        if found and (found[2] or found[3]):
-            whole, part = found[2] or "", found[3] or ""
-            power = _power(text, found[4] or "0")
+        match = pattern.fullmatch(text)
+        if match and (match[2] or match[3]):
+            whole, part = match[2] or "", match[3] or ""
+            power = _power(text, match[4] or "0")
             digits = Fraction(int(whole + part, base), per_digit ** len(part))
-            return Number(digits * Fraction(exponent_of) ** power, found[1] == "-")
+            return Number(digits * Fraction(exponent_of) ** power, match[1] == "-")
     special = _SPECIAL.fullmatch(text)
     if special is None:
         raise BadInputError(f"cannot read {text[:40]!r} as a number: write 0.01, 1e-8, -0, 0x1.8p3, inf or nan")

@@ -33,7 +33,7 @@ __all__ = ["WHOLE", "Drawn", "Initial", "Part", "Unknown", "initial"]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where none was found)."""
+    """A parameter: its law at these sizes, and E[w²] as an expression in them (a number where no expression fits)."""
 
     name: str
     law: Law | None
@@ -75,13 +75,13 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
     options = options or Options()
     values = spec.sizes(dict(sizes or {}))
-    known = basis_of(spec.dimensions).values(values)
+    symbol_values = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options)
     parameters, inputs = drawn(spec, _free(spec, values))
     free = [name for name, dim in spec.dimensions.items() if not dim.tied]
     texts = expressions(lambda at: {n: d.law for n, d in drawn(spec, _free(spec, at))[0].items()}, values, free)
     draws = Draws({n: d.law for n, d in parameters.items()}, {n: d.law for n, d in inputs.items()}, texts)
-    states = moments_of(program, draws, known)
+    states = moments_of(program, draws, symbol_values)
     laws = tuple(Drawn(n, d.law, texts.get(n, f"{d.law.second:.6g}") if d.law else "", d.made_by) for n, d in parameters.items())
     return Initial(spec.name, values, laws, tuple(_parts(program, states)))
 
@@ -115,7 +115,7 @@ def _part(site: str, state: State, called: Mapping[str, str]) -> Part:
 
 
 def _shown(equation: str, called: Mapping[str, str]) -> str:
-    return re.sub(r"E2\['([^']*)'\]", lambda found: f"E2[{called.get(found[1], found[1])}]", equation)
+    return re.sub(r"E2\['([^']*)'\]", lambda match: f"E2[{called.get(match[1], match[1])}]", equation)
 
 
 def _simplified(closed: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""E[w²] of a parameter as an expression in the sizes, found from builds at several sizes.
+"""E[w²] of a parameter as an expression in the sizes, fitted to builds at several sizes.
 
 An initialiser computes a number from sizes. Which sizes, and with what power, shows when one of them is changed at a time: a
 variance that is halved where d is doubled goes with 1/d. The expression is kept only if it gives every build's number; what is
@@ -25,7 +25,7 @@ def expressions(draw: Draw, sizes: Mapping[str, int], doubled: Sequence[str]) ->
     here = draw(sizes)
     moved = [(name, {**sizes, name: 2 * sizes[name]}) for name in doubled]
     builds = [(name, at, laws) for name, at in moved if (laws := _tried(draw, at)) is not None]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for parameter, law in here.items():
         others = [(name, at, laws.get(parameter)) for name, at, laws in builds]
         if law is None or any(each is None for _, _, each in others):
@@ -33,8 +33,8 @@ def expressions(draw: Draw, sizes: Mapping[str, int], doubled: Sequence[str]) ->
         seconds = [(name, at, each.second) for name, at, each in others if each is not None]
         text = _monomial(law.second, sizes, seconds)
         if text is not None:
-            found[parameter] = text
-    return found
+            texts[parameter] = text
+    return texts
 
 
 def _tried(draw: Draw, sizes: Mapping[str, int]) -> Laws | None:

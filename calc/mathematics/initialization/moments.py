@@ -74,8 +74,8 @@ def _sigmoid(x: Values) -> Values:
 
 def _gelu(x: Values) -> Values:
     error = np.array([math.erf(each / math.sqrt(2)) for each in x.ravel()]).reshape(x.shape)
-    found: Values = x * (1 + error) / 2
-    return found
+    values: Values = x * (1 + error) / 2
+    return values
 
 
 def _gelu_tanh(x: Values) -> Values:

@@ -85,9 +85,9 @@ def _joined(step: Step) -> State:
     shares = [size / sum(sizes) for size in sizes]
     mean, second, shared = (sum(w * getattr(p, of) for w, p in zip(shares, parts, strict=True)) for of in ("mean", "second", "shared"))
     text = " + ".join(f"{w:.6g} × {p.second:.6g}" for w, p in zip(shares, parts, strict=True))
-    found = Moments(mean, second, shared, all(p.normal for p in parts), frozenset({step.fresh}), text, (), step.label)
+    moments = Moments(mean, second, shared, all(p.normal for p in parts), frozenset({step.fresh}), text, (), step.label)
     names = {f"p{i}": part for i, part in enumerate(parts)}
-    return found.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).resting(FLAT)
+    return moments.saying(" + ".join(f"{w:.6g}*({{p{i}}})" for i, w in enumerate(shares)), **names).resting(FLAT)
 
 
 def _product(step: Step) -> State:
@@ -135,9 +135,9 @@ def _embedding(step: Step) -> State:
     distinct = indices.distinct
     shared = weight.mean**2 if distinct else weight.second / rows + weight.mean**2 * (1 - 1 / rows)
     text = f"E[w²] {weight.second:.6g} of {weight.name}"
-    found = Moments(weight.mean, weight.second, shared, weight.mean == 0, frozenset({step.fresh}), text, (), step.label)
-    found = found.saying("{w}", w=weight)
-    return found if distinct else found.resting(APART)
+    moments = Moments(weight.mean, weight.second, shared, weight.mean == 0, frozenset({step.fresh}), text, (), step.label)
+    moments = moments.saying("{w}", w=weight)
+    return moments if distinct else moments.resting(APART)
 
 
 def _add(step: Step, sign: float = 1.0) -> State:
@@ -153,8 +153,8 @@ def _drawn(x: Any, fresh: int) -> Moments:
     """A parameter as a value: a position table that is added."""
     if isinstance(x, Moments):
         return x
-    found = Moments(x.mean, x.second, x.mean**2, x.mean == 0, frozenset({-fresh}), f"E[w²] of {x.name}", (), x.name)
-    return found.saying("{w}", w=x)
+    moments = Moments(x.mean, x.second, x.mean**2, x.mean == 0, frozenset({-fresh}), f"E[w²] of {x.name}", (), x.name)
+    return moments.saying("{w}", w=x)
 
 
 def _mul(step: Step) -> State:
@@ -186,8 +186,8 @@ def _layer_norm(step: Step) -> list[State]:
     if not isinstance(x, Moments):
         return [step.refuse()]
     over = math.prod([int(s) for s in shape])
-    found = rules.normalised(step, x, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centred=True)
-    return [found, Unknown("the mean of a norm"), Unknown("the rate of a norm")]
+    normalized = rules.normalised(step, x, over, step.args["eps"], step.args.get("weight"), step.args.get("bias"), centred=True)
+    return [normalized, Unknown("the mean of a norm"), Unknown("the rate of a norm")]
 
 
 def _rms_norm(step: Step) -> State:

@@ -59,10 +59,10 @@ def affine(step: Step, x: Moments | Unknown, weight: Table, fan_in: float, fan_t
     gain = fan_in * weight.second
     text = f"fan-in {fan_in:g} × E[w²] {weight.second:.6g} × E[x²] {x.second:.6g}" + (f" + E[b²] {plus:.6g}" if plus else "")
     rests = (*x.rests, *((ANEW,) if weight.again else ()))
-    found = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
+    moments = Moments(0.0, gain * x.second + plus, gain * x.shared + plus, True, frozenset({step.fresh}), text, rests, step.label)
     if isinstance(bias, Table) and plus:
-        return found.saying("{n}*{w}*({x}) + {b}", n=fan_text, w=weight, x=x, b=bias)
-    return found.saying("{n}*{w}*({x})", n=fan_text, w=weight, x=x)
+        return moments.saying("{n}*{w}*({x}) + {b}", n=fan_text, w=weight, x=x, b=bias)
+    return moments.saying("{n}*{w}*({x})", n=fan_text, w=weight, x=x)
 
 
 def activation(step: Step, x: Moments, f: Activation) -> State:
@@ -71,9 +71,9 @@ def activation(step: Step, x: Moments, f: Activation) -> State:
         return step.refuse("is applied to what is not close to normal with mean 0")
     mean, second = f.mean_at(x.second), f.second_at(x.second)
     text = f"E[{f.name}(x)²], x ~ N(0, {x.second:.6g})" + (f" = {f.second.format(q='q')}" if f.second else "")
-    found = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
+    moments = Moments(mean, second, f.cross_at(x.second, min(max(x.shared, 0.0), x.second)), False, x.sources, text, x.rests, step.label)
     template = f.second.replace("{q}", "({x})") if f.second else f"second_moment_{f.name.partition(',')[0]}({{x}})"
-    return found.resting(WIDE).saying(template, x=x)
+    return moments.resting(WIDE).saying(template, x=x)
 
 
 def added(step: Step, x: Moments, y: Moments, sign: float = 1.0) -> State:
@@ -92,8 +92,8 @@ def added(step: Step, x: Moments, y: Moments, sign: float = 1.0) -> State:
     rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
     normal = x.normal and y.normal
     shared = x.shared + y.shared + 2 * cross
-    found = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
-    return found.saying("{x} + {y}" + (f" + {2 * cross:.6g}" if cross else ""), x=x, y=y)
+    moments = Moments(x.mean + sign * y.mean, second, shared, normal, x.sources | y.sources, text, rests, step.label)
+    return moments.saying("{x} + {y}" + (f" + {2 * cross:.6g}" if cross else ""), x=x, y=y)
 
 
 def _rotated(x: Moments, y: Moments, sign: float) -> Moments | None:
@@ -116,22 +116,22 @@ def multiplied(step: Step, x: Moments, y: Moments) -> State:
         return step.refuse("multiplies two values that hang on one draw")
     text = f"E[x²] {x.second:.6g} × E[y²] {y.second:.6g}"
     rests = tuple(dict.fromkeys((*x.rests, *y.rests)))
-    found = Moments(x.mean * y.mean, x.second * y.second, x.shared * y.shared, False, x.sources | y.sources, text, rests, step.label)
-    return found.saying("({x})*({y})", x=x, y=y)
+    moments = Moments(x.mean * y.mean, x.second * y.second, x.shared * y.shared, False, x.sources | y.sources, text, rests, step.label)
+    return moments.saying("({x})*({y})", x=x, y=y)
 
 
 def _by_even(step: Step, x: Moments, rate: Moments) -> Moments:
     """Times a number that hardly varies."""
-    found = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
-    return found.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
+    moments = replace(x.scaled(rate.mean), because=f"{rate.mean:.6g}² × E[x²] {x.second:.6g}", site=step.label, even=x.even)
+    return moments.saying("({x})*{r}", x=x, r=rate).resting(*rate.rests, WIDE)
 
 
 def mean_of(step: Step, x: Moments, over: int) -> Moments:
     """A mean over so many features of one position."""
     second = x.mean**2 + (x.second - x.mean**2) / over
     text = f"mean of {over}: E = {x.mean:.6g}"
-    found = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, site=step.label)
-    return found.saying("{x}", x=x).resting(WIDE)
+    moments = replace(x, second=second, shared=x.mean**2, normal=False, even=True, because=text, site=step.label)
+    return moments.saying("{x}", x=x).resting(WIDE)
 
 
 def of_even(step: Step, x: Moments, f: Callable[[float], float]) -> State:
@@ -146,8 +146,8 @@ def squared(step: Step, x: Moments) -> State:
     if not x.normal:
         return step.refuse("squares what is not close to normal")
     q, c = x.second, x.shared
-    found = Moments(q, 3 * q**2, q**2 + 2 * c**2, False, x.sources, f"E[x⁴] = 3 × {q:.6g}²", x.rests, step.label)
-    return found.resting(WIDE).saying("3*({x})**2", x=x)
+    moments = Moments(q, 3 * q**2, q**2 + 2 * c**2, False, x.sources, f"E[x⁴] = 3 × {q:.6g}²", x.rests, step.label)
+    return moments.resting(WIDE).saying("3*({x})**2", x=x)
 
 
 def scaled_by_table(x: Moments, table: Table) -> Moments:
@@ -165,12 +165,12 @@ def normalised_unknown(step: Step, x: Unknown, weight: State | None, bias: State
     """What a norm makes of a value that is normal and unknown else: 1, and its own weight and bias."""
     if not x.normal:
         return x
-    found = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
+    moments = Moments(0.0, 1.0, 0.0, True, x.sources, "a norm's result", (VARIES,), step.label).saying("1")
     if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
-        found = scaled_by_table(found, weight).saying("{w}", w=weight)
+        moments = scaled_by_table(moments, weight).saying("{w}", w=weight)
     if isinstance(bias, Table) and bias.second:
-        found = replace(found, second=found.second + bias.second, shared=found.shared + bias.second, mean=found.mean + bias.mean)
-    return found
+        moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
+    return moments
 
 
 def normalised(step: Step, x: Moments, over: int, eps: float, weight: State | None, bias: State | None, centred: bool) -> State:
@@ -184,15 +184,15 @@ def normalised(step: Step, x: Moments, over: int, eps: float, weight: State | No
     shared = (x.shared - (x.mean**2 if centred else 0.0)) * (1 - 1 / over if centred else 1.0) * shrink
     text = f"v/(v + ε), v = {spread_:.6g}"
     mean = 0.0 if centred else x.mean * math.sqrt(shrink)
-    found = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
+    moments = Moments(mean, second, shared, x.normal, x.sources, text, x.rests, step.label).resting(WIDE)
     inside = f"({{x}})*(1 - 1/{over})" if centred else "({x})"
     template = f"({inside}/({inside} + {eps:g}))"
     if isinstance(weight, Table) and (weight.second, weight.mean) != (1.0, 1.0):
-        found, template = scaled_by_table(found, weight), f"({weight.law})*{template}"
+        moments, template = scaled_by_table(moments, weight), f"({weight.law})*{template}"
     if isinstance(bias, Table) and bias.second:
-        found = replace(found, second=found.second + bias.second, shared=found.shared + bias.second, mean=found.mean + bias.mean)
+        moments = replace(moments, second=moments.second + bias.second, shared=moments.shared + bias.second, mean=moments.mean + bias.mean)
         template += f" + {bias.law}"
-    return replace(found, because=text).saying(template, x=x)
+    return replace(moments, because=text).saying(template, x=x)
 
 
 def averaged(step: Step, q: State, k: State, v: State, scale: float, causal: bool) -> State:
@@ -206,8 +206,8 @@ def averaged(step: Step, q: State, k: State, v: State, scale: float, causal: boo
     shared = v.shared + alone * spread.common(keys, causal)
     text = f"E[Σ p²] × {alone:.6g} + {v.shared:.6g}: scores of variance {variance:.4g}, {keys} keys{', causal' if causal else ''}"
     rests = tuple(dict.fromkeys((*q.rests, *k.rests, *v.rests)))
-    found = Moments(v.mean, second, shared, False, frozenset({step.fresh}), text, rests, step.label)
-    return found.resting(FLAT).saying("({v})*P2 + (1 - P2)*S", v=v)
+    moments = Moments(v.mean, second, shared, False, frozenset({step.fresh}), text, rests, step.label)
+    return moments.resting(FLAT).saying("({v})*P2 + (1 - P2)*S", v=v)
 
 
 ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {
@@ -222,5 +222,5 @@ ACTIVATIONS: dict[str, Activation | Callable[[dict[str, Any]], Activation]] = {
 
 
 def function_of(name: str, args: dict[str, Any]) -> Activation | None:
-    found = ACTIVATIONS.get(name)
-    return found if found is None or isinstance(found, Activation) else found(args)
+    function = ACTIVATIONS.get(name)
+    return function if function is None or isinstance(function, Activation) else function(args)

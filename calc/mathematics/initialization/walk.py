@@ -50,8 +50,8 @@ class _Walk:
 
     def written(self, size: int | str) -> str:
         """A size in the model's dimensions, in brackets where it would fall apart as a factor."""
-        found = in_dimensions(expressions.size(size), self.program)
-        return str(found) if found.is_Atom else f"({found})"
+        expr = in_dimensions(expressions.size(size), self.program)
+        return str(expr) if expr.is_Atom else f"({expr})"
 
     def number(self, size: Any) -> int:
         return size if isinstance(size, int) else int(evaluate_text(size, self.sizes))
@@ -67,15 +67,15 @@ class _Walk:
             if law is None:
                 return Fixed()  # numbers of tokens and the like
             text = f"drawn from {law.text}"
-            found = Moments(law.mean, law.second, law.mean**2, law.mean == 0, frozenset({value}), text, (), f"input {name}")
-            return found.saying(f"{law.second:.6g}")
+            moments = Moments(law.mean, law.second, law.mean**2, law.mean == 0, frozenset({value}), text, (), f"input {name}")
+            return moments.saying(f"{law.second:.6g}")
         return Fixed(float(data) if isinstance(data, int | float) else None)
 
     def take(self, instruction: Instruction) -> None:
         step = self._step(instruction)
         unknown = next((a for a in flat(step.args.values()) if isinstance(a, Unknown)), None)
-        found = unknown if unknown is not None and step.name not in OF_UNKNOWN else result(step)
-        each_one = found if isinstance(found, list) else [found] * len(instruction.outputs)
+        states = unknown if unknown is not None and step.name not in OF_UNKNOWN else result(step)
+        each_one = states if isinstance(states, list) else [states] * len(instruction.outputs)
         self.states.update(zip(instruction.outputs, each_one, strict=False))
         for name, argument in instruction.args:
             if name in instruction.mutates and isinstance(argument, Ref):

@@ -19,7 +19,7 @@ _LARGEST = 2**28
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StridesVerdict:
     """One operation: both agree in shape, strides, offset, format, memory and its bytes, or both refuse."""
 
     call: str
@@ -28,7 +28,7 @@ class Verdict:
     measured: str
 
 
-def check(x: Tensor, steps: Sequence[Step]) -> tuple[Verdict, ...]:
+def check(x: Tensor, steps: Sequence[Step]) -> tuple[StridesVerdict, ...]:
     """Makes the tensor for real and does the same to it."""
     copied = max([x.nbytes, *(s.made.allocated for s in steps if s.made is not None)])
     if copied > _LARGEST:
@@ -43,34 +43,34 @@ def _given(call: Call) -> tuple[Any, ...]:
     return (named(call.arguments[0]).stored,) if call.name == "to" else call.arguments
 
 
-def _judged(step: Step, theirs: Any) -> Verdict:
+def _judged(step: Step, theirs: Any) -> StridesVerdict:
     if step.made is None or theirs.refused:
         both = step.made is None and bool(theirs.refused)
-        return Verdict(step.call.text, EXACT if both else FAILED, step.refused or "made", theirs.refused or "made")
+        return StridesVerdict(step.call.text, EXACT if both else FAILED, step.refused or "made", theirs.refused or "made")
     t = step.made.tensor
     ours = (t.layout.shape, t.layout.strides, t.layout.offset, t.dtype, t.nbytes, not step.made.allocated)
     real = (theirs.shape, theirs.strides, theirs.offset, theirs.dtype, theirs.nbytes, theirs.shared)
-    return Verdict(step.call.text, EXACT if ours == real else FAILED, _said(*ours), _said(*real))
+    return StridesVerdict(step.call.text, EXACT if ours == real else FAILED, _said(*ours), _said(*real))
 
 
 def _said(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: str, nbytes: int, shared: bool) -> str:
     return f"{shape} strides {strides} offset {offset} {dtype}, {'the same' if shared else 'other'} memory of {nbytes:,} bytes"
 
 
-def check_forward(spec: Spec, found: Storage, options: Options | None = None) -> Verdict:
+def check_forward(spec: Spec, traced: Storage, options: Options | None = None) -> StridesVerdict:
     """Runs the forward for real at the spec's small sizes: every result in order, and the bytes of every allocation, are the same."""
     from calc.measure.forward_storage import given
 
     options = options or Options()
     small = spec.sizes(dict(spec.check_at))
-    ours = [_row(row) for row in (found if found.sizes == small else storage(spec, spec.check_at, options)).rows]
+    ours = [_row(row) for row in (traced if traced.sizes == small else storage(spec, spec.check_at, options)).rows]
     real = [(g.operator, g.shape, g.strides, g.offset, g.dtype, g.nbytes if g.fresh else 0) for g in given(spec, small, options)]
     at = ", ".join(f"{name}={value}" for name, value in small.items())
     if ours == real:
-        return Verdict(f"the forward at {at}", EXACT, _total(ours), _total(real))
+        return StridesVerdict(f"the forward at {at}", EXACT, _total(ours), _total(real))
     first = next((k for k, (a, b) in enumerate(zip(ours, real, strict=False)) if a != b), min(len(ours), len(real)))
     both = (str(rows[first]) if first < len(rows) else "nothing more" for rows in (ours, real))
-    return Verdict(f"result {first + 1} of the forward at {at}", FAILED, *both)
+    return StridesVerdict(f"result {first + 1} of the forward at {at}", FAILED, *both)
 
 
 def _row(row: Row) -> tuple[Any, ...]:

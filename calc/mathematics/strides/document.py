@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from calc.derive.to_json import number
-from calc.mathematics.strides.check import Verdict
+from calc.mathematics.strides.check import StridesVerdict
 from calc.mathematics.strides.expression import Step
 from calc.mathematics.strides.operations import Tensor
 from calc.mathematics.strides.walk import Storage
 
 
-def chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[Verdict]] | None) -> dict[str, Any]:
+def chains(x: Tensor, done: Sequence[tuple[str, Sequence[Step]]], verdicts: Sequence[Sequence[StridesVerdict]] | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of chains on a tensor."""
     made: list[dict[str, Any]] = [{"expression": text, "steps": [_step(s) for s in steps]} for text, steps in done]
     for at, chain in enumerate(made):
@@ -39,17 +39,17 @@ def _step(step: Step) -> dict[str, Any]:
     return {"operation": step.call.text, "result": _tensor(made.tensor), "allocated": number(made.allocated), "because": made.because}
 
 
-def _verdict(v: Verdict) -> dict[str, str]:
+def _verdict(v: StridesVerdict) -> dict[str, str]:
     return {"what": v.call, "verdict": v.verdict, "derived": v.derived, "measured": v.measured}
 
 
-def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
+def forward(storage: Storage, verdict: StridesVerdict | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of a model's forward."""
     return {
         "schema": 1,
-        "model": {"name": found.model},
-        "dims": {name: {"value": number(value)} for name, value in found.sizes.items()},
-        "allocated": number(sum(row.allocated for row in found.rows)),
+        "model": {"name": storage.model},
+        "dims": {name: {"value": number(value)} for name, value in storage.sizes.items()},
+        "allocated": number(sum(row.allocated for row in storage.rows)),
         "operators": [
             {
                 "operator": k.operator,
@@ -58,7 +58,7 @@ def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
                 "allocations": k.allocations,
                 "allocated": number(k.allocated),
             }
-            for k in found.kinds
+            for k in storage.kinds
         ],
         "results": [
             {
@@ -72,7 +72,7 @@ def forward(found: Storage, verdict: Verdict | None) -> dict[str, Any]:
                 "offset": row.offset,
                 "allocated": number(row.allocated),
             }
-            for row, count in found.grouped
+            for row, count in storage.grouped
         ],
         "check": None if verdict is None else _verdict(verdict),
     }

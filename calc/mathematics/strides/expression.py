@@ -50,10 +50,10 @@ def place_of(text: str, of: Tensor) -> tuple[int, ...]:
     shape = of.layout.shape
     if len(parts) != len(shape) or not all(_NUMBER.fullmatch(part) for part in parts):
         raise BadInputError(f"cannot read the index {text[:40]!r} of a tensor of shape {shape}: write {len(shape)} numbers, e.g. 1,2")
-    found = tuple(map(int, parts))
-    if not all(0 <= i < size for i, size in zip(found, shape, strict=True)):
+    indices = tuple(map(int, parts))
+    if not all(0 <= i < size for i, size in zip(indices, shape, strict=True)):
         raise BadInputError(f"the index {text[:40]} is outside the shape {shape}: indices begin at 0")
-    return found
+    return indices
 
 
 def read(text: str) -> tuple[Call, ...]:
@@ -74,13 +74,13 @@ def _calls(node: ast.expr, text: str) -> list[Call]:
         case ast.Attribute(value=inner, attr="T"):
             return [*_calls(inner, text), Call("t", (), "T")]
         case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args, keywords=[]) if name in OPERATIONS or name in _CASTS:
-            found = tuple(_argument(a, text) for a in args)
-            if name in _CASTS and not found:
+            arguments = tuple(_argument(a, text) for a in args)
+            if name in _CASTS and not arguments:
                 return [*_calls(inner, text), Call("to", (_CASTS[name],), f"{name}()")]
             if name in OPERATIONS:
                 _, least, most = OPERATIONS[name]
-                _require_arguments(name, found, least, most)
-                return [*_calls(inner, text), Call(name, found, f"{name}({', '.join(ast.unparse(a) for a in args)})")]
+                _require_arguments(name, arguments, least, most)
+                return [*_calls(inner, text), Call(name, arguments, f"{name}({', '.join(ast.unparse(a) for a in args)})")]
         case ast.Subscript(value=inner, slice=part):
             parts = part.elts if isinstance(part, ast.Tuple) else [part]
             return [*_calls(inner, text), Call("[]", tuple(_index(p, text) for p in parts), f"[{', '.join(map(ast.unparse, parts))}]")]
@@ -89,18 +89,18 @@ def _calls(node: ast.expr, text: str) -> list[Call]:
         ):
             name = "add" if isinstance(sign, ast.Add) else "mul"
             return [*_calls(inner, text), Call(name, (number,), f"{'+' if name == 'add' else '*'} {ast.unparse(node.right)}")]
-    known = ", ".join([*OPERATIONS, *_CASTS])
-    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {known}")
+    names = ", ".join([*OPERATIONS, *_CASTS])
+    raise BadInputError(f"cannot read {_clip(ast.unparse(node))!r}: known are x[…], x.T, x + 1, x * 2 and the methods {names}")
 
 
-def _require_arguments(name: str, found: Sequence[Any], least: int, most: int) -> None:
-    if not least <= len(found) <= most:
-        raise BadInputError(f"{name} takes {least if least == most else f'{least} to {most}'} arguments, not {len(found)}")
-    words = [a for a in found if isinstance(a, str)]
+def _require_arguments(name: str, arguments: Sequence[Any], least: int, most: int) -> None:
+    if not least <= len(arguments) <= most:
+        raise BadInputError(f"{name} takes {least if least == most else f'{least} to {most}'} arguments, not {len(arguments)}")
+    words = [a for a in arguments if isinstance(a, str)]
     if bool(words) != (name == "to"):
-        raise BadInputError(f"{name} takes {'a number format' if name == 'to' else 'numbers'}, not {', '.join(map(repr, found))[:60]}")
-    nested = [a for a in found if isinstance(a, tuple)]
-    if nested and (len(found) > 1 or name not in ("permute", "expand", "view", "reshape", "squeeze")):
+        raise BadInputError(f"{name} takes {'a number format' if name == 'to' else 'numbers'}, not {', '.join(map(repr, arguments))[:60]}")
+    nested = [a for a in arguments if isinstance(a, tuple)]
+    if nested and (len(arguments) > 1 or name not in ("permute", "expand", "view", "reshape", "squeeze")):
         raise BadInputError(f"{name} takes its sizes one by one, or as one tuple")
 
 

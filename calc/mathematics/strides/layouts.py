@@ -83,11 +83,11 @@ def by_stride(layout: Layout) -> Layout:
 
 
 def _compare(layout: Layout, a: int, b: int) -> int:
-    one, other = layout.strides[a], layout.strides[b]
-    if not one or not other:
+    one, second = layout.strides[a], layout.strides[b]
+    if not one or not second:
         return 0
-    if one != other:
-        return 1 if one > other else -1
+    if one != second:
+        return 1 if one > second else -1
     return int(layout.shape[a] > layout.shape[b])
 
 

@@ -42,12 +42,12 @@ def bytes_each(dtype: str) -> int:
 
 def tensor(shape: Sequence[int], dtype: str = "fp32") -> Tensor:
     """A new tensor."""
-    found = named(dtype)
-    if not found.stored or found.name == "tf32":
+    number_format = named(dtype)
+    if not number_format.stored or number_format.name == "tf32":
         raise BadInputError(f"torch keeps no tensor in {dtype[:40]}: choose fp64, fp32, bf16, fp16, an fp8 or a whole number")
     if math.prod(shape) * bytes_each(dtype) > LARGEST:
         raise BadInputError("a tensor of that shape has more than 2**62 bytes: choose smaller sizes")
-    return Tensor(fresh(shape), found.stored, math.prod(shape) * bytes_each(dtype))
+    return Tensor(fresh(shape), number_format.stored, math.prod(shape) * bytes_each(dtype))
 
 
 def _view(of: Tensor, layout: Layout, because: str) -> Made:
@@ -73,8 +73,8 @@ def _permute(x: Tensor, *dims: Any) -> Made:
 
 def _transpose(x: Tensor, a: int, b: int) -> Made:
     order = list(range(len(x.layout.shape)))
-    one, other = _dim(x, a), _dim(x, b)
-    order[one], order[other] = order[other], order[one]
+    one, second = _dim(x, a), _dim(x, b)
+    order[one], order[second] = order[second], order[one]
     return _permute(x, *order)
 
 
@@ -103,20 +103,20 @@ def _expand(x: Tensor, *sizes: Any) -> Made:
 
 def _view_as(x: Tensor, *sizes: Any) -> Made:
     shape = _inferred(x, _flat(sizes))
-    found = viewed(x.layout, shape)
-    if found is None:
+    layout = viewed(x.layout, shape)
+    if layout is None:
         raise BadInputError(
             f"view{tuple(shape)} of strides {x.layout.strides}: no strides show these elements in that shape, and a view moves none;"
             " use reshape, which copies"
         )
-    return _view(x, found, "the new dimensions divide runs that lie evenly in memory")
+    return _view(x, layout, "the new dimensions divide runs that lie evenly in memory")
 
 
 def _reshape(x: Tensor, *sizes: Any) -> Made:
     shape = _inferred(x, _flat(sizes))
-    found = viewed(x.layout, shape)
-    if found is not None:
-        return _view(x, found, "a view is possible, so nothing is copied")
+    layout = viewed(x.layout, shape)
+    if layout is not None:
+        return _view(x, layout, "a view is possible, so nothing is copied")
     return _copy(x, fresh(shape), "no strides show these elements in that shape: they are copied in order")
 
 
@@ -146,9 +146,9 @@ def _unsqueeze(x: Tensor, dim: int) -> Made:
 
 def _squeeze(x: Tensor, *dims: int) -> Made:
     chosen = {_dim(x, d) for d in _flat(dims)} if dims else set(range(len(x.layout.shape)))
-    kept = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
+    axes = [d for d, size in enumerate(x.layout.shape) if size != 1 or d not in chosen]
     layout = x.layout
-    moved = Layout(tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset)
+    moved = Layout(tuple(layout.shape[d] for d in axes), tuple(layout.strides[d] for d in axes), layout.offset)
     return _view(x, moved, "dimensions of size 1 less, no element moves")
 
 
@@ -282,8 +282,8 @@ def _flat(sizes: Sequence[Any]) -> list[int]:
 
 def _inferred(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
     """The shape with -1 worked out."""
-    known = math.prod(size for size in sizes if size != -1)
+    elements = math.prod(size for size in sizes if size != -1)
     wrong = any(size < 1 and size != -1 for size in sizes) or list(sizes).count(-1) > 1
-    if wrong or (x.layout.elements % known if -1 in sizes else known != x.layout.elements):
+    if wrong or (x.layout.elements % elements if -1 in sizes else elements != x.layout.elements):
         raise BadInputError(f"{x.layout.elements} elements of shape {x.layout.shape} cannot have the shape {tuple(sizes)}")
-    return tuple(x.layout.elements // known if size == -1 else size for size in sizes)
+    return tuple(x.layout.elements // elements if size == -1 else size for size in sizes)

@@ -63,20 +63,20 @@ class Storage:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """By operator, in the order in which they first run."""
-        found: dict[str, list[Row]] = {}
+        rows_by_operator: dict[str, list[Row]] = {}
         for row in self.rows:
-            found.setdefault(row.operator, []).append(row)
-        return tuple(_kind(name, rows) for name, rows in found.items())
+            rows_by_operator.setdefault(row.operator, []).append(row)
+        return tuple(_kind(name, rows) for name, rows in rows_by_operator.items())
 
     @property
     def grouped(self) -> tuple[tuple[Row, int], ...]:
         """Rows that differ in nothing but a layer's index, with their number."""
-        found: dict[tuple[Any, ...], tuple[Row, int]] = {}
+        groups: dict[tuple[Any, ...], tuple[Row, int]] = {}
         for row in self.rows:
             key = (row.operator, pattern(row.site), row.kind, row.shape, row.strides, row.offset)
-            first, count = found.get(key, (row, 0))
-            found[key] = (first, count + 1)
-        return tuple(found.values())
+            first, count = groups.get(key, (row, 0))
+            groups[key] = (first, count + 1)
+        return tuple(groups.values())
 
 
 def pattern(site: str) -> str:
@@ -97,19 +97,19 @@ def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
     if options.precision != "fp32":
         raise BadInputError(f"storage is shown of a forward in fp32, not in {options.precision}: leave --precision out")
     values = spec.sizes(dict(sizes or {}))
-    known = basis_of(spec.dimensions).values(values)
+    symbol_values = basis_of(spec.dimensions).values(values)
     program = record_program(spec, values, options, doubles=False)
-    return Storage(spec.name, values, tuple(_rows(program, known)))
+    return Storage(spec.name, values, tuple(_rows(program, symbol_values)))
 
 
-def _rows(program: Program, known: Mapping[str, int]) -> Iterator[Row]:
+def _rows(program: Program, symbol_values: Mapping[str, int]) -> Iterator[Row]:
     @cache
     def written(size: Size) -> str:
         return str(in_dimensions(expression(size), program))
 
     @cache
     def number(size: Size) -> int:
-        return size if isinstance(size, int) else int(evaluate_text(size, known))
+        return size if isinstance(size, int) else int(evaluate_text(size, symbol_values))
 
     seen = {program.values[leaf.value].storage for leaf in program.leaves}
     for instruction in program.instructions:

@@ -21,7 +21,7 @@ _UNITS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class UpdateVerdict:
     """``difference`` is the largest between both in what agrees least; ``scale`` the largest number there."""
 
     verdict: str
@@ -37,7 +37,7 @@ class Verdict:
         return self.verdict != FAILED
 
 
-def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -> Verdict:
+def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -> UpdateVerdict:
     """Runs both on random gradients of changing scale; the parameter and all that is kept are compared after every step.
 
     Equal to rounding: 256 units of fp64's last place of the largest number met. Raises ``BadInputError`` where the steps overflow.
@@ -62,13 +62,13 @@ def check(rule: Rule, given: Mapping[str, float] | None = None, seed: int = 0) -
     return _judged(pairs, values)
 
 
-def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -> Verdict:
+def _judged(pairs: Sequence[tuple[Array, Array]], values: Mapping[str, float]) -> UpdateVerdict:
     """Each pair against its own scale: a parameter of 1 must not hide an error in a moment of a millionth."""
     worst = max(pairs, key=lambda pair: _difference(pair) / _tolerance(pair))
     difference, tolerance = _difference(worst), _tolerance(worst)
     verdict = EXACT if difference == 0 else WITHIN if difference <= tolerance else FAILED
     because = "both in fp64, whose roundings come in another order"
-    return Verdict(verdict, STEPS, difference, float(np.abs(worst[1]).max()), tolerance, values, because)
+    return UpdateVerdict(verdict, STEPS, difference, float(np.abs(worst[1]).max()), tolerance, values, because)
 
 
 def _difference(pair: tuple[Array, Array]) -> float:

@@ -40,10 +40,10 @@ def executed(name: str, implementation: str = "loop") -> Cost:
 
     of_matrix = name in _OF_MATRICES
     spec = one_tensor.matrix() if of_matrix else one_tensor.vector()
-    found = calc.derive(spec, optimizer=name, implementation=implementation)
+    derivation = calc.derive(spec, optimizer=name, implementation=implementation)
     quantities = ("flops.optimizer.total", "bytes_moved.optimizer", "optimizer_state.bytes")
-    flops, moved, state = (_text(found[quantity].text, quantity) for quantity in quantities)
-    parts = tuple(part for step in found.steps if step.quantity in _EXECUTED and step.rule != "sum" for part in _parts(step))
+    flops, moved, state = (_text(derivation[quantity].text, quantity) for quantity in quantities)
+    parts = tuple(part for step in derivation.steps if step.quantity in _EXECUTED and step.rule != "sum" for part in _parts(step))
     return Cost(implementation, "a matrix of r x c elements, r < c" if of_matrix else "n elements", flops, moved, state, parts)
 
 
@@ -56,10 +56,10 @@ def _parts(step: Step) -> Iterator[tuple[str, str]]:
         yield (addend.label, text(addend.body)) if isinstance(addend, Labelled) else (step.rule, text(addend))
 
 
-def _text(found: str | None, quantity: str) -> str:
-    if found is None:
+def _text(text: str | None, quantity: str) -> str:
+    if text is None:
         raise BadInputError(f"{quantity} of one tensor is unknown")
-    return found
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +78,5 @@ def as_written(rule: Rule) -> AsWritten:
         raise BadInputError(f"{rule.name} keeps means of rows and columns: it has no counts of one element")
     defaults: Mapping[str, float] = rule.defaults()
     zeros = [letter for letter, value in defaults.items() if value == 0]
-    kept = len(rule.state)
-    return AsWritten(operations(rule, zeros), 4 * kept, 4 * (2 + kept) + 4 * (1 + kept))
+    buffers = len(rule.state)
+    return AsWritten(operations(rule, zeros), 4 * buffers, 4 * (2 + buffers) + 4 * (1 + buffers))

@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy as sp
 
-from calc.mathematics.updates.check import Verdict
+from calc.mathematics.updates.check import UpdateVerdict
 from calc.mathematics.updates.cost import AsWritten, Cost, as_written
 from calc.mathematics.updates.rules import Equation, Rule
 from calc.mathematics.updates.run import expression
@@ -47,12 +47,12 @@ def latex(equation: Equation) -> str:
     return rf"{_LATEX.get(equation.target, equation.target)} \leftarrow {sp.latex(made, symbol_names=names)}"
 
 
-def document(name: str, cost: Cost | None, verdict: Verdict | None) -> dict[str, Any]:
+def document(name: str, cost: Cost | None, verdict: UpdateVerdict | None) -> dict[str, Any]:
     """The ``"schema": 1`` document of one optimizer. Without a rule its equations are null, with the reason."""
-    known, rule = KNOWN.get(name), RULES.get(name)
+    optimizer, rule = KNOWN.get(name), RULES.get(name)
     return {
         "schema": 1,
-        "optimizer": {"name": name, "class": known.kind if known else None, "call": known.call if known else None},
+        "optimizer": {"name": name, "class": optimizer.kind if optimizer else None, "call": optimizer.call if optimizer else None},
         "rule": _rule(rule) if rule else None,
         "unknown": WITHOUT.get(name, ""),
         "as_written": _written(as_written(rule)) if rule and not rule.of_matrix else None,
@@ -68,11 +68,11 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {"equations": equations, "letters": rule.defaults(), "state": state + single, "source": rule.source}
 
 
-def _written(found: AsWritten) -> dict[str, Any]:
+def _written(cost: AsWritten) -> dict[str, Any]:
     return {
-        "flops_per_parameter": found.operations,
-        "state_bytes_per_parameter": found.state,
-        "least_moved_bytes_per_parameter": found.least_moved,
+        "flops_per_parameter": cost.operations,
+        "state_bytes_per_parameter": cost.state,
+        "least_moved_bytes_per_parameter": cost.least_moved,
         "format": "fp32",
     }
 
@@ -83,7 +83,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
     return {**head, "flops": cost.flops, "bytes_moved": cost.moved, "state_bytes": cost.state, "parts": parts}
 
 
-def _check(verdict: Verdict) -> dict[str, Any]:
+def _check(verdict: UpdateVerdict) -> dict[str, Any]:
     return {
         "verdict": verdict.verdict,
         "steps": verdict.steps,

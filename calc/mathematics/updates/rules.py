@@ -55,17 +55,17 @@ class Rule:
         if self.name not in KNOWN:
             return dict(self.values)
         said = keywords(KNOWN[self.name])
-        found: dict[str, float] = {}
+        defaults: dict[str, float] = {}
         for keyword, letters in self.letters.items():
             values = said[keyword] if len(letters) > 1 else (said[keyword],)
             # None stands for the epsilon of the parameter's format: rules are carried out in fp64.
-            found |= dict(zip(letters, (2.0**-52 if value is None else float(value) for value in values), strict=True))
-        return found
+            defaults |= dict(zip(letters, (2.0**-52 if value is None else float(value) for value in values), strict=True))
+        return defaults
 
     def given(self, values: Mapping[str, float]) -> dict[str, float | tuple[float, ...]]:
         """The keywords of torch's class for values of the letters."""
         picked = {keyword: tuple(values[letter] for letter in letters) for keyword, letters in self.letters.items()}
-        return {keyword: found if len(found) > 1 else found[0] for keyword, found in picked.items()}
+        return {keyword: numbers if len(numbers) > 1 else numbers[0] for keyword, numbers in picked.items()}
 
 
 def keywords(known: Known) -> dict[str, Any]:

@@ -72,13 +72,13 @@ def _right_side(rule: Rule, equation: Equation, values: Mapping[str, Any]) -> An
     names, function = _function(equation)
     try:
         with np.errstate(all="ignore"):  # whoever looks at the result sees infinities and NaN in it
-            found = function(*(values[name] for name in names))
+            value = function(*(values[name] for name in names))
     except (ZeroDivisionError, OverflowError):
         said = ", ".join(f"{name}={values[name]:g}" for name in names if np.ndim(values[name]) == 0)
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} has no value at {said}: choose other values") from None
-    if np.iscomplexobj(found):
+    if np.iscomplexobj(value):
         raise BadInputError(f"{rule.name}: {equation.target} = {equation.text} leaves the real numbers: choose other values")
-    return found
+    return value
 
 
 # -- arithmetic as written -------------------------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def operations(rule: Rule, left_out: Sequence[str] = ()) -> int:
         tree = ast.parse(equation.text, mode="eval").body
         if _only_adds(tree, left_out):
             continue
-        found, of_arrays = _count(tree, arrays)
-        total += found
+        count, of_arrays = _count(tree, arrays)
+        total += count
         arrays = arrays | {equation.target} if of_arrays else arrays
     return total
 

@@ -47,9 +47,9 @@ def _rule(
     single: Mapping[str, str] | None = None,
     values: Mapping[str, float] | None = None,
 ) -> Rule:
-    kept = {**(state or {}), **(single or {})}
+    state_equations = {**(state or {}), **(single or {})}
     of_matrix = any("rows(" in equation.text for equation in equations)
-    keys = {letter: _KEYS.get(f"{name}.{letter}") or _KEYS[letter] for letter in kept}
+    keys = {letter: _KEYS.get(f"{name}.{letter}") or _KEYS[letter] for letter in state_equations}
     return Rule(name, equations, letters, source, state or {}, single or {}, values or {}, keys, of_matrix)
 
 
@@ -257,5 +257,5 @@ def rule(name: str) -> Rule:
         return RULES[name]
     if name in WITHOUT or name in REFUSED:
         raise BadInputError(WITHOUT.get(name) or REFUSED[name])
-    known = [*RULES, *WITHOUT]
-    raise BadInputError(f"unknown optimizer {name[:40]!r}: known are {', '.join(known)}")
+    names = [*RULES, *WITHOUT]
+    raise BadInputError(f"unknown optimizer {name[:40]!r}: known are {', '.join(names)}")

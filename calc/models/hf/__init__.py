@@ -135,11 +135,11 @@ def _grouped_heads(source: Source, task: Task, layout: Layout, dims: Mapping[str
         width = {"d": sizes["d"] // sizes["h"] * count} if name == dims["d"].multiple_of else {}
         return _runs(source, task, layout, dims, {**task.small(config), **narrow, **width, name: count})
 
-    found: dict[str, Dim] = {}
+    grouped: dict[str, Dim] = {}
     for name, group in itertools.product(heads, groups):
         if sizes[name] % group == 0 and not runs(name, group + 1) and runs(name, 2 * group) and runs(name, 3 * group):
-            found[name] = replace(dims[name], multiple_of=group)
-    return found
+            grouped[name] = replace(dims[name], multiple_of=group)
+    return grouped
 
 
 def _without_memory(source: Source, config: Any) -> Any:
@@ -201,8 +201,8 @@ def _relatives(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]
         over, rest = divmod(sizes.get("h", 1), heads)
         if not rest and over > 1 and sizes["d"] % over == 0:
             fewer = {n: v // over for n, v in sizes.items() if n.endswith(_SHARED_BY_HEADS) and v % over == 0}
-            found = {**narrow, **fewer, "k": sizes.get("k", 1), "h": heads, "d": sizes["d"] // over, "g": max(1, sizes.get("g", 1) // over)}
-            yield {name: value for name, value in found.items() if name in dims and not dims[name].tied}
+            shape = {**narrow, **fewer, "k": sizes.get("k", 1), "h": heads, "d": sizes["d"] // over, "g": max(1, sizes.get("g", 1) // over)}
+            yield {name: value for name, value in shape.items() if name in dims and not dims[name].tied}
 
 
 def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -> dict[str, int]:
@@ -221,7 +221,7 @@ def _narrow(sizes: Mapping[str, int], layout: Layout, dims: Mapping[str, Dim]) -
 def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> dict[str, int]:
     """``small`` with fewer experts and narrow sizes of the config's own, as far as a large model is built with them."""
     try:
-        sizes, found = resolve(dims, small), dict(small)
+        sizes, reduced = resolve(dims, small), dict(small)
         parameters = _parameters(source, layout, sizes)
     except Exception:  # whatever the class raises of sizes that it does not have
         return dict(small)
@@ -234,13 +234,13 @@ def _smaller(source: Source, layout: Layout, dims: Mapping[str, Dim], small: Map
             if unit != f"{name[:-1]}h":  # else it is the width of another part of the model, which its heads share
                 continue
             heads = min(sizes[unit], 4)
-            tried = found | {unit: heads, name: _HEAD_WIDTH * heads}
+            tried = reduced | {unit: heads, name: _HEAD_WIDTH * heads}
         else:
             least = 2 * sizes.get("e", 1) if name == "E" else 2 * _HEAD_WIDTH
-            tried = found | {name: min(sizes[name], found.get(name, sizes[name]), -(-least // unit) * unit)}
+            tried = reduced | {name: min(sizes[name], reduced.get(name, sizes[name]), -(-least // unit) * unit)}
         with contextlib.suppress(Exception):  # whatever the class raises of sizes that it does not have
-            parameters, found = _parameters(source, layout, resolve(dims, tried)), tried
-    return found
+            parameters, reduced = _parameters(source, layout, resolve(dims, tried)), tried
+    return reduced
 
 
 def _runs(source: Source, task: Task, layout: Layout, dims: Mapping[str, Dim], small: Mapping[str, int]) -> bool:

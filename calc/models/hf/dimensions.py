@@ -35,10 +35,10 @@ class Layout:
 
     def changes(self, n: Any, prefix: str = "") -> dict[str, Any]:
         """Fields to set for sizes ``n``, the lists of the layers among them."""
-        found = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
+        values = {field: getattr(n, prefix + name) for name, fields in self.fields.items() if hasattr(n, prefix + name) for field in fields}
         if self.layers is not None and hasattr(n, prefix + "L"):
-            found |= self.layers.stretched(getattr(n, prefix + "L"))
-        there = {f"{self.path}.{name}" if self.path else name: value for name, value in found.items()}
+            values |= self.layers.stretched(getattr(n, prefix + "L"))
+        there = {f"{self.path}.{name}" if self.path else name: value for name, value in values.items()}
         for tower, layout in self.inner.items():
             there |= layout.changes(n, tower)
         return there
@@ -65,7 +65,7 @@ def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> d
     name = prefix.removesuffix("_").replace("_", " ")
 
     def renamed(value: Any) -> Any:
-        return re.sub(r"[A-Za-z_]\w*", lambda found: prefix + found[0], value) if isinstance(value, str) else value
+        return re.sub(r"[A-Za-z_]\w*", lambda match: prefix + match[0], value) if isinstance(value, str) else value
 
     return {
         prefix + letter: replace(
@@ -82,33 +82,33 @@ def dims_of_tower(source: Source, layout: Layout, config: Any, prefix: str) -> d
 def layout_of(source: Source, config: Any) -> dict[str, tuple[str, ...]]:
     """The fields of each dimension, letters first."""
     given, stored = source.given(config), stored_in(config)
-    found: dict[str, tuple[str, ...]] = {}
+    field_names: dict[str, tuple[str, ...]] = {}
     for letter, names in FIELDS.dimensions.items():
         present = [n for n in names if n in given or (n in FIELDS.when_null and n in stored and stored[n] is None)]
         present += [n for n in given if "." in n and n.rpartition(".")[2] in names]
-        present = present or [n for n in names if _follows(n, letter, found, source, config)]
+        present = present or [n for n in names if _follows(n, letter, field_names, source, config)]
         if present and (letter != "C" or learned_positions(config)):
-            found[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
-    used = {field for fields in found.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
+            field_names[letter] = tuple(n for n in present if stored[n] == stored[present[0]])
+    used = {field for fields in field_names.values() for field in fields} | {f for fields in FIELDS.dimensions.values() for f in fields}
     for name, value in given.items():
         own = name.replace("_config.", "_").replace(".", "_")
         if name not in used and value > 1 and own.isidentifier() and FIELDS.is_named_as_size(name):
-            found[own] = (name,)
+            field_names[own] = (name,)
     if fixed_frames(config) and "max_source_positions" in given:
-        found["max_source_positions"] = ("max_source_positions",)
-    return found
+        field_names["max_source_positions"] = ("max_source_positions",)
+    return field_names
 
 
-def _follows(field: str, letter: str, found: Mapping[str, tuple[str, ...]], source: Source, config: Any) -> bool:
+def _follows(field: str, letter: str, field_names: Mapping[str, tuple[str, ...]], source: Source, config: Any) -> bool:
     """Whether the class fills a field in by itself, as everybody would: as many key heads as heads, heads that share the width."""
     stored = stored_in(config)
-    value = {name: stored[fields[0]] for name, fields in found.items()}
+    value = {name: stored[fields[0]] for name, fields in field_names.items()}
     if field not in type(config).__dataclass_fields__ or not is_size(config.__dict__.get(field)) or "h" not in value:
         return False
-    known = config.__dict__[field]
+    stated_value = config.__dict__[field]
     if letter == "g":
-        return bool(known == value["h"])
-    return letter == "k" and known * value["h"] == value.get("d") and _doubles(field, found["d"], source, config)
+        return bool(stated_value == value["h"])
+    return letter == "k" and stated_value * value["h"] == value.get("d") and _doubles(field, field_names["d"], source, config)
 
 
 def _doubles(field: str, width: Sequence[str], source: Source, config: Any) -> bool:
@@ -206,17 +206,17 @@ def _part_of(name: str, value: Mapping[str, Any]) -> str | int | None:
 
 def _with_aligned_rows(made: Mapping[str, Dim], value: Mapping[str, Any]) -> dict[str, Dim]:
     """The dimensions where experts run as one grouped product, which takes rows of 16 bytes."""
-    found = dict(made)
+    aligned = dict(made)
     for name, dim in made.items():
         if name in ("d", "f", "k") or name.endswith(("intermediate_size", "_dim", "_rank", "hidden_size")):
-            known = value.get(name)
-            divisible = dim.tied or isinstance(dim.default, str) or (isinstance(known, int) and known % _ROW == 0)
+            size = value.get(name)
+            divisible = dim.tied or isinstance(dim.default, str) or (isinstance(size, int) and size % _ROW == 0)
             if divisible and not isinstance(dim.multiple_of, str):
                 now = dim.multiple_of or 1
-                found[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
+                aligned[name] = replace(dim, multiple_of=now if now % _ROW == 0 else now * (_ROW // 2 if now % 2 == 0 else _ROW))
     if "k" not in made and "d" in made and made["d"].multiple_of == "h" and value["h"] % _ROW == 0 and made["h"].multiple_of is None:
-        found["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of so many heads, and so of a row
-    return found
+        aligned["h"] = replace(made["h"], multiple_of=_ROW)  # the width is a multiple of so many heads, and so of a row
+    return aligned
 
 
 def _heads_divide_width(source: Source, layout: Layout, config: Any, value: Mapping[str, Any]) -> bool:
@@ -255,11 +255,11 @@ def _follows_width(made: Mapping[str, Dim], name: str, share: Fraction) -> dict[
     part = "k" if made["d"].multiple_of == "h" and "k" in made and made["k"].tied else "d"
     width = "h*k" if part == "k" else "d"
     text = f"{over}*{width}" if over > 1 else width
-    found = {name: replace(made[name], default=f"{text}/{under}" if under > 1 else text, tied=True, multiple_of=None)}
+    changed = {name: replace(made[name], default=f"{text}/{under}" if under > 1 else text, tied=True, multiple_of=None)}
     now = made[part].multiple_of or 1
     if under > 1 and isinstance(now, int):
-        found[part] = replace(made[part], multiple_of=math.lcm(now, under))
-    return found
+        changed[part] = replace(made[part], multiple_of=math.lcm(now, under))
+    return changed
 
 
 def _parts_of_heads(config: Any) -> bool:

@@ -41,22 +41,22 @@ class Pattern:
 
     def stretched(self, depth: int) -> dict[str, list[Any]]:
         """The lists for another depth of the same pattern."""
-        found = {name: self._entries(name, depth) for name in self.lists}
-        lists = {name: [[entries, 1]] if name in self.counted else entries for name, entries in found.items()}
+        stretched_lists = {name: self._entries(name, depth) for name in self.lists}
+        lists = {name: [[entries, 1]] if name in self.counted else entries for name, entries in stretched_lists.items()}
         return lists | {name: [_LAST.sub(str(depth), entry) for entry in entries] for name, entries in self.last.items()}
 
     def _entries(self, name: str, depth: int) -> list[Any]:
         if name in self.numbered:
             return [*range(depth)]
-        known = self.lists[name]
-        return [known[self._same(i, depth, len(known))] for i in range(depth)]
+        entries = self.lists[name]
+        return [entries[self._same(i, depth, len(entries))] for i in range(depth)]
 
-    def _same(self, i: int, depth: int, known: int) -> int:
+    def _same(self, i: int, depth: int, count: int) -> int:
         """A layer of the known depth that is like layer ``i`` of another depth."""
         if i < self.before:
             return i
         if i >= depth - self.after:
-            return known - (depth - i)
+            return count - (depth - i)
         return self.before + (i - self.before) % self.period
 
 
@@ -87,8 +87,8 @@ def pattern(kinds: Sequence[Hashable]) -> tuple[int, int, int] | None:
             repeats = (unlike + period - before) // period
             apart = depth - repeats * period
             if repeats >= 2 and 2 * apart <= depth:
-                found = (period + apart, period, before)
-                best = found if best is None else min(best, found)
+                candidate = (period + apart, period, before)
+                best = candidate if best is None else min(best, candidate)
     return None if best is None else (best[2], best[1], best[0] - best[1] - best[2])
 
 
@@ -101,9 +101,9 @@ def pattern_of(source: Source, config: Any, depth: int, module: Any) -> Pattern 
     numbered = frozenset(name for name, entries in lists.items() if entries == (*range(depth),))
     kinds = [tuple(str(entries[i]) for name, entries in lists.items() if name not in numbered) for i in range(depth)]
     stacks = _stacks(module, depth)
-    found = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
+    repetition = pattern([(kind, tuple(stack[i] for stack in stacks)) for i, kind in enumerate(kinds)]) if depth > 1 else (0, 1, 0)
     last = {name: tuple(value) for name, value in source.raw.items() if name not in lists and _names_last(value, depth)}
-    return None if found is None else Pattern(*found, lists, frozenset(counted), numbered, last)
+    return None if repetition is None else Pattern(*repetition, lists, frozenset(counted), numbered, last)
 
 
 def _multiplied_out(groups: Sequence[Any], depth: int) -> tuple[Any, ...]:

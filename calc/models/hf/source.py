@@ -36,7 +36,7 @@ class Source:
         """Fields of the file that the class takes for others of its own, by a table or by code: what is changed must take their place."""
         own = {f.name for f in fields(self.config_class)}
         table: Mapping[str, str] = self.config_class.attribute_map
-        return {**{name: found for name in self.raw.keys() - own - table.keys() if (found := self._taken_for(name))}, **table}
+        return {**{name: target for name in self.raw.keys() - own - table.keys() if (target := self._taken_for(name))}, **table}
 
     def _taken_for(self, name: str) -> str:
         """The field that moves with one of the file, by trying; of none the empty string."""
@@ -68,23 +68,23 @@ class Source:
     def part(self, name: str) -> Source:
         """The config inside this one of that name. Where the file leaves it out, it is what the class makes of nothing."""
         with quiet():
-            known = getattr(self.config_class(**self.raw), name)
+            config = getattr(self.config_class(**self.raw), name)
         stated = self.raw.get(name)
-        raw = stated if isinstance(stated, dict) else {n: v for n, v in known.to_diff_dict().items() if n not in FIELDS.ignored}
-        kept = {n: v for n, v in raw.items() if n != "transformers_version"}
-        return Source(f"{self.where}, {name}", kept, type(known), self.architecture, known.model_type)
+        raw = stated if isinstance(stated, dict) else {n: v for n, v in config.to_diff_dict().items() if n not in FIELDS.ignored}
+        fields_of_part = {n: v for n, v in raw.items() if n != "transformers_version"}
+        return Source(f"{self.where}, {name}", fields_of_part, type(config), self.architecture, config.model_type)
 
     def merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of the file, and in their place what is changed."""
-        found = {name: value for name, value in self.raw.items() if self.aliases.get(name) not in changes}
+        fields = {name: value for name, value in self.raw.items() if self.aliases.get(name) not in changes}
         inner: dict[str, dict[str, Any]] = {}
         for path, value in changes.items():
             name, dot, rest = path.partition(".")
             if dot:
                 inner.setdefault(name, {})[rest] = value
             else:
-                found[name] = value
-        return found | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
+                fields[name] = value
+        return fields | {name: self.part(name).merged(replaced) for name, replaced in inner.items()}
 
     def given(self, config: Any) -> dict[str, int]:
         """Fields whose integers the file or the class's defaults state, also in configs of the blocks' parts (``attn_config.n_heads``); the
@@ -93,7 +93,7 @@ class Source:
         stated |= {f.name for f in fields(self.config_class) if is_size(f.default)}
         own = {name: value for name, value in config.__dict__.items() if name in stated and is_size(value)}
         inner = {name: self.part(name).given(getattr(config, name)) for name in configs_of_blocks(config)}
-        return own | {f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}
+        return own | {f"{part}.{name}": value for part, integers in inner.items() for name, value in integers.items()}
 
 
 def parts_of(config: Any) -> Iterator[Any]:
@@ -116,7 +116,7 @@ def configs_of_blocks(config: Any) -> list[str]:
 def stored(config: Any) -> dict[str, Any]:
     """Every field by its name, those in configs of the blocks' parts too."""
     inner = {name: stored(getattr(config, name)) for name in configs_of_blocks(config)}
-    return {**config.__dict__, **{f"{part}.{name}": value for part, found in inner.items() for name, value in found.items()}}
+    return {**config.__dict__, **{f"{part}.{name}": value for part, fields in inner.items() for name, value in fields.items()}}
 
 
 def module_class(source: Source) -> Any:
@@ -161,17 +161,17 @@ def refuse_what_is_not_supported(where: str, raw: Mapping[str, Any]) -> None:
 
 def notes_on(raw: Mapping[str, Any], architecture: str) -> tuple[str, ...]:
     """What a reader should know of fields that change nothing here."""
-    found = []
+    notes = []
     if raw.get("auto_map"):
-        found.append(f"auto_map names code beside the config, which is not run: the model is {architecture} of the library")
+        notes.append(f"auto_map names code beside the config, which is not run: the model is {architecture} of the library")
     quantized = raw.get("quantization_config")
     if quantized:
         method = quantized.get("quant_method", "") if isinstance(quantized, dict) else ""
-        found.append(
+        notes.append(
             f"the weights that its makers publish are quantized{f' ({clip(method)})' if method else ''}: here they are not, all weights are"
             " built and trained in the precision of the step"
         )
-    return tuple(found)
+    return tuple(notes)
 
 
 def notes_on_chance(source: Source) -> tuple[str, ...]:
@@ -278,9 +278,9 @@ def source_of(where: str, raw: Mapping[str, Any]) -> Source:
     if model_type not in CONFIG_MAPPING:
         raise ConfigError(f"{where}: model_type {clip(model_type)!r} is not one that the installed transformers knows")
     ignored = {*FIELDS.ignored, "architectures", "model_type", "transformers_version"}
-    kept = {name: value for name, value in raw.items() if name not in ignored}
+    fields = {name: value for name, value in raw.items() if name not in ignored}
     with quiet():
-        return Source(where, kept, CONFIG_MAPPING[model_type], architecture, model_type)
+        return Source(where, fields, CONFIG_MAPPING[model_type], architecture, model_type)
 
 
 def _as_the_library_writes_it(architecture: str) -> str:

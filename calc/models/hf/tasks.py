@@ -90,8 +90,8 @@ def _without_cache(model: Any) -> dict[str, Any]:
 
 def stated(config: Any, field_: str, default: Any) -> Any:
     """A field of the config, or of the first config inside it that has one: a picture's size stands with what sees pictures."""
-    found = (part.__dict__.get(field_) for part in parts_of(config))
-    return next((value for value in found if value is not None), default)
+    values = (part.__dict__.get(field_) for part in parts_of(config))
+    return next((value for value in values if value is not None), default)
 
 
 def _no_dims(_: Any, __: int | None) -> dict[str, Dim]:
@@ -335,8 +335,8 @@ def task_of(source: Source) -> Task:
     model_type = source.model_type
     kinds, usable = [], []
     for kind, lists in FIELDS.tasks.items():
-        for known in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
-            names = [known] if isinstance(known, str) else list(known)
+        for entry in (getattr(modeling_auto, name).get(model_type, ()) for name in lists):
+            names = [entry] if isinstance(entry, str) else list(entry)
             kinds += [kind] if source.architecture in names else []
             usable += names
     cls = module_class(source) if kinds else None

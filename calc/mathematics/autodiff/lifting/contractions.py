@@ -63,8 +63,8 @@ def mv(call: Call) -> View:
 @lifting("dot", "vdot")
 def dot(call: Call) -> View:
     """c = Σₖ a[k] b[k]."""
-    other = "tensor" if call.has("tensor") else "other"
-    return contract(call, (call.tensor("self"), call.tensor(other)), ("k", "k"), "")
+    argument_name = "tensor" if call.has("tensor") else "other"
+    return contract(call, (call.tensor("self"), call.tensor(argument_name)), ("k", "k"), "")
 
 
 @lifting("addmm")

@@ -15,8 +15,8 @@ x, y = argument(0), argument(1)
 
 def _each(call: Call, name: str, count: int, default: int) -> list[sp.Expr]:
     """One number for each axis of places."""
-    found = call.sizes(name, (default,))
-    return found if len(found) == count else [found[0] if found else sp.Integer(default)] * count
+    sizes = call.sizes(name, (default,))
+    return sizes if len(sizes) == count else [sizes[0] if sizes else sp.Integer(default)] * count
 
 
 @lifting("convolution", "_convolution", "conv1d", "conv2d", "conv3d", "mkldnn_convolution", "cudnn_convolution", "convolution_overrideable")
@@ -56,10 +56,10 @@ def _axes(view: View, names: list[str]) -> list[tuple[str, int]]:
 def full(call: Call, view: View) -> int:
     """A node with one axis for each of the tensor's, those of size 1 too."""
     plain = call.views.plain(view)
-    kept = [i for i, axis in enumerate(plain.axes) if axis]
-    if len(kept) == len(plain.axes):
+    places = [i for i, axis in enumerate(plain.axes) if axis]
+    if len(places) == len(plain.axes):
         return plain.node
-    return call.equations.map(x, (Operand(plain.node, tuple(kept)),), view.shape)
+    return call.equations.map(x, (Operand(plain.node, tuple(places)),), view.shape)
 
 
 def _slim(call: Call, node: int) -> View:
@@ -145,9 +145,9 @@ def _transposed(
     moved = _places(axes, stride, padding, dilation)
     sizes = [size["b"], size["g"], size["o"], *call.shape()[2:]]
     names = ["b", "g", "o", *(f"at{i}" for i in number)]
-    kept = [(n, s) for n, s in zip(names, sizes, strict=True) if s != 1]
-    coordinates = tuple(ir.Index(moved[n] if n in moved else axes.place(n)) for n, _ in kept)
-    return _result(call, call.equations.add(ir.Scatter(updates, coordinates), tuple(s for _, s in kept)), sizes)
+    sized = [(n, s) for n, s in zip(names, sizes, strict=True) if s != 1]
+    coordinates = tuple(ir.Index(moved[n] if n in moved else axes.place(n)) for n, _ in sized)
+    return _result(call, call.equations.add(ir.Scatter(updates, coordinates), tuple(s for _, s in sized)), sizes)
 
 
 @lifting("im2col", "unfold_im2col")

@@ -40,10 +40,10 @@ def embedding(call: Call) -> View:
 
 
 def _held(call: Call, weight: View, row: int) -> View:
-    held = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
+    constant = call.equations.add(ir.Hold(weight.node, "the row for padding has no gradient"), call.equations[weight.node].shape)
     rows = positions(call, weight.shape[0])
     expr = where(sp.Eq(argument(2), row), y, x)
-    return call.pointwise(expr, (weight, View(held, weight.axes), View(rows.node, (*rows.axes, ()))), whole=False)
+    return call.pointwise(expr, (weight, View(constant, weight.axes), View(rows.node, (*rows.axes, ()))), whole=False)
 
 
 @lifting("index_select")

@@ -16,9 +16,9 @@ def joined(call: Call, views: Sequence[View], axis: int) -> View:
     views = [v for v in views if not (len(v.axes) == 1 and v.shape[0] == 0)]
     rank = len(views[0].axes)
     made = list(views)
-    for other in range(rank):
-        if other != axis:
-            made = call.views.aligned(made, [other] * len(made))
+    for axis_index in range(rank):
+        if axis_index != axis:
+            made = call.views.aligned(made, [axis_index] * len(made))
     made = [_with_axis(call, v, axis) for v in made]
     shape_of = call.equations
     at = made[0].axes[axis][0].axis

@@ -101,8 +101,8 @@ def negative_log_likelihood(call: Call) -> Any:
     logs, target = call.tensor("self"), call.tensor("target")
     classes = 1 if len(logs.axes) > 1 else 0
     others = [i for i in range(len(logs.axes)) if i != classes]
-    ignored, known = call.integer("ignore_index", -100), call.lifter.below.get(target.node)
-    certain = known is not None and known == logs.shape[classes] and ignored < 0
+    ignored, bound = call.integer("ignore_index", -100), call.lifter.below.get(target.node)
+    certain = bound is not None and bound == logs.shape[classes] and ignored < 0
     for j, i in enumerate(others):
         logs, target = call.views.aligned((logs, target), (i, j))
     valid = None if certain else call.lifter.truth(sp.Ne(x, ignored), (target,))

@@ -74,8 +74,8 @@ def group_norm(call: Call) -> list[View]:
 
 def _channels(call: Call, name: str, view: View) -> View | None:
     """A number a channel, with an axis for each of the places."""
-    found = _optional(call, name)
-    return None if found is None else View(found.node, (*found.axes, *(() for _ in view.axes[2:])))
+    channels = _optional(call, name)
+    return None if channels is None else View(channels.node, (*channels.axes, *(() for _ in view.axes[2:])))
 
 
 def _along_channels(view: View, like: View) -> View:

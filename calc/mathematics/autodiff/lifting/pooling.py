@@ -20,8 +20,8 @@ def _windows(call: Call, view: View, count: int, fill: sp.Expr) -> tuple[int, li
     """Labels: the axes in front, places of the result, places of the window."""
 
     def each(name: str, default: list[sp.Expr]) -> list[sp.Expr]:
-        found = call.sizes(name, ())
-        return default if not found else found * count if len(found) == 1 else found
+        sizes = call.sizes(name, ())
+        return default if not sizes else sizes * count if len(sizes) == 1 else sizes
 
     one, none = [sp.Integer(1)] * count, [sp.Integer(0)] * count
     kernel = each("kernel_size", one)

@@ -22,10 +22,10 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
         view = call.views.dense(view)
     labels: dict[int, int] = {}
     shape: list[sp.Expr] = []
-    kept: list[tuple[Part, ...]] = []
+    axes_left: list[tuple[Part, ...]] = []
     for i, axis in enumerate(view.axes):
         if i in axes:
-            kept += [()] if keep else []
+            axes_left += [()] if keep else []
             continue
         parts = []
         for part in axis:
@@ -35,7 +35,7 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
                 shape.append(part.size)
             else:
                 parts.append(part)
-        kept.append(tuple(parts))
+        axes_left.append(tuple(parts))
     inner: list[sp.Expr] = []
     times = sp.Integer(1)
     for i in axes:
@@ -47,7 +47,7 @@ def reduce(call: Call, view: View, axes: Collection[int], kind: str = "sum", kee
                 times *= part.size
     operand = Operand(view.node, tuple(labels[i] for i in range(len(labels))))
     node = call.equations.total(operand, tuple(shape), tuple(inner), kind, name=name)
-    made = View(node, tuple(kept))
+    made = View(node, tuple(axes_left))
     return call.pointwise(x * times, (made,)) if kind == "sum" and times != 1 else made
 
 

@@ -27,10 +27,10 @@ def _read(call: Call, view: View, places: list[sp.Expr]) -> View:
 def _before(call: Call, view: View) -> list[sp.Expr]:
     """How far each axis is padded in front: the sizes are given from the last axis on."""
     given = call.sizes("padding")
-    found = [sp.Integer(0)] * len(view.axes)
+    paddings = [sp.Integer(0)] * len(view.axes)
     for i in range(len(given) // 2):
-        found[-1 - i] = given[2 * i]
-    return found
+        paddings[-1 - i] = given[2 * i]
+    return paddings
 
 
 @lifting("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")

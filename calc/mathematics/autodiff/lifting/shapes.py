@@ -113,15 +113,15 @@ def narrowed(call: Call, view: View, axis: int, start: sp.Expr, length: sp.Expr,
 def _selected(call: Call, view: View, axis: int, where: sp.Expr, keep: bool = False) -> View:
     """Position ``where`` of an axis that is one part; the axis stays with size 1 where ``keep``."""
     parts = view.axes[axis]
-    kept: tuple[tuple[Part, ...], ...] = ((),) if keep else ()
+    reduced_axis: tuple[tuple[Part, ...], ...] = ((),) if keep else ()
     if not parts or parts[0].axis is None:
-        return View(view.node, (*view.axes[:axis], *kept, *view.axes[axis + 1 :]))
+        return View(view.node, (*view.axes[:axis], *reduced_axis, *view.axes[axis + 1 :]))
     at = parts[0].axis
     shape = call.equations[view.node].shape
     places = tuple(ir.Index(where if i == at else place(i - (i > at))) for i in range(len(shape)))
     node = call.equations.add(ir.Gather(view.node, places), (*shape[:at], *shape[at + 1 :]), whole=call.equations[view.node].whole)
     axes = tuple(tuple(Part(p.axis - (p.axis > at), p.size) if p.axis is not None else p for p in parts_) for parts_ in view.axes)
-    return View(node, (*axes[:axis], *kept, *axes[axis + 1 :]))
+    return View(node, (*axes[:axis], *reduced_axis, *axes[axis + 1 :]))
 
 
 @lifting("select")

@@ -20,8 +20,8 @@ _SHIFT = "a softmax is the same for S and S - c, so the largest element that is 
 def shifted(call: Call, view: View, axes: Collection[int]) -> tuple[View, View]:
     """S - M and M, where M is the largest element along ``axes``, a constant."""
     largest = reduce(call, view, axes, "max", keep=True, name="M")
-    held = call.equations.add(ir.Hold(largest.node, _SHIFT, free=True), call.equations[largest.node].shape, name="M")
-    constant = View(held, largest.axes)
+    shift = call.equations.add(ir.Hold(largest.node, _SHIFT, free=True), call.equations[largest.node].shape, name="M")
+    constant = View(shift, largest.axes)
     return call.pointwise(x - y, (view, constant), name="S'"), constant
 
 

@@ -54,8 +54,8 @@ def _like(call: Call, source: View, index: View) -> View:
 def scatter_add(call: Call) -> View:
     """X plus the source at the positions."""
     view = call.tensor("self")
-    found = _scattered(call, view, call.axis(view), call.tensor("index"), call.tensor("src"))
-    return call.pointwise(x + y, (view, found))
+    scattered = _scattered(call, view, call.axis(view), call.tensor("index"), call.tensor("src"))
+    return call.pointwise(x + y, (view, scattered))
 
 
 @lifting("scatter")
@@ -66,9 +66,9 @@ def scatter(call: Call) -> View:
     view, index = call.tensor("self"), call.tensor("index")
     source = call.tensor("src" if call.has("src") else "value")
     axis = call.axis(view)
-    found = _scattered(call, view, axis, index, source)
+    scattered = _scattered(call, view, axis, index, source)
     there = _scattered(call, view, axis, index, View(call.equations.map(sp.Integer(1), (), ()), ()))
-    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, found, there))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
 @lifting("index_copy")
@@ -79,9 +79,9 @@ def index_copy(call: Call) -> View:
     rows = View(index.node, (*(() for _ in view.axes[:axis]), *index.axes, *(() for _ in view.axes[axis + 1 :])))
     shape = tuple(index.shape[0] if i == axis else s for i, s in enumerate(view.shape))
     spread = expanded(call, rows, shape)
-    found = _scattered(call, view, axis, spread, call.tensor("source"))
+    scattered = _scattered(call, view, axis, spread, call.tensor("source"))
     there = _scattered(call, view, axis, spread, View(call.equations.map(sp.Integer(1), (), ()), ()))
-    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, found, there))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, scattered, there))
 
 
 @lifting("index_fill")
@@ -129,15 +129,15 @@ def index_put(call: Call) -> View:
     coordinates, axes = indexed(call, target, given)
     shape = tuple(p.size for a in axes for p in a)
     whole = tuple(call.equations[target.node].shape)
-    found = []
+    scattered = []
     for source in (value, View(call.equations.map(sp.Integer(1), (), ()), ())):
         spread = call.views.plain(expanded(call, source, _shape(axes)))
         node = spread.node
         assert call.equations[node].shape == shape
-        found.append(View(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
+        scattered.append(View(call.equations.add(ir.Scatter(node, tuple(coordinates)), whole), target.axes))
     if call.raw("accumulate", False):
-        return call.pointwise(x + y, (view, found[0]))
-    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, *found))
+        return call.pointwise(x + y, (view, scattered[0]))
+    return call.pointwise(where(argument(2) > 0, y / argument(2), x), (view, *scattered))
 
 
 def _shape(axes: Sequence[tuple[Part, ...]]) -> tuple[sp.Expr, ...]:
