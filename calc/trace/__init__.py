@@ -19,9 +19,9 @@ from calc.options import Options
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.basis import Basis, basis_of
-from calc.trace import conditions
+from calc.trace import guards as conditions
 from calc.trace.step import Traced, record_step
-from calc.trace.symbols import Near, hints, next_composite
+from calc.trace.symbolic_sizes import Near, hints, next_composite
 
 Progress = Callable[[str], None]
 Recordings = dict[tuple[tuple[str, int], ...], Traced]

@@ -22,22 +22,26 @@ from calc.platform.checkpointing import built
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.symbolic.basis import Basis
-from calc.trace import composites, disguise, formats, optimizers, readings, recurrent
-from calc.trace.aliases import taken_by_strides
-from calc.trace.arithmetic import symbolic_numbers
-from calc.trace.caches import own_results
-from calc.trace.doubles import kept_in_order
-from calc.trace.integers import like_integers
-from calc.trace.keeping import Keeping
-from calc.trace.lines import doing
-from calc.trace.products import by_symbols
+from calc.trace import dtypes as formats
+from calc.trace import optimizers
+from calc.trace.function_caches import own_results
+from calc.trace.kernels import composites, recurrent
+from calc.trace.kernels import hide_tracing as disguise
+from calc.trace.kernels.matmul import by_symbols
+from calc.trace.kernels.operator_overrides import standing_in
+from calc.trace.kernels.result_cache import Repeats
+from calc.trace.kernels.view_aliases import taken_by_strides
+from calc.trace.model_errors import refusing
+from calc.trace.module_paths import OPTIMIZER
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.refusing import refusing
-from calc.trace.remember import remembered
-from calc.trace.repeated import Repeats
-from calc.trace.sites import OPTIMIZER
-from calc.trace.standins import standing_in
-from calc.trace.symbols import SizeEnv, numbers_noted
+from calc.trace.saved_tensors import Keeping
+from calc.trace.source_lines import doing
+from calc.trace.symbolic_sizes import SizeEnv, numbers_noted
+from calc.trace.values import scalar_reads as readings
+from calc.trace.values.doubles import kept_in_order
+from calc.trace.values.integers import like_integers
+from calc.trace.values.size_arithmetic import symbolic_numbers
+from calc.trace.values.size_cache import remembered
 
 
 @dataclass(frozen=True, slots=True)

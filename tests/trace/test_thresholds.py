@@ -15,7 +15,7 @@ from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
 from calc.symbolic.basis import basis_of
-from calc.trace.symbols import Near, hints
+from calc.trace.symbolic_sizes import Near, hints
 
 
 class Deeper(nn.Module):

@@ -13,8 +13,8 @@ from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.trace import again, optimizers, step
-from calc.trace.caches import own_results
-from calc.trace.refusing import refusing
+from calc.trace.function_caches import own_results
+from calc.trace.model_errors import refusing
 
 # A run is for an error message: no more parameters and elements of inputs than take a moment.
 _MOST_PARAMETERS, _MOST_ELEMENTS = 20_000_000, 2_000_000

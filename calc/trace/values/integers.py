@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from calc.trace.disguise import replaced
-from calc.trace.symbols import SizeEnv
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.symbolic_sizes import SizeEnv
 
 _PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 # Layers and optimizers are written for integers; the rest of torch tells sizes from integers by their classes, and so does this package.

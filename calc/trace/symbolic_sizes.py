@@ -28,8 +28,8 @@ from calc.graph.step import Condition
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
 from calc.symbolic.basis import Basis
 from calc.symbolic.exact import evaluate_text
-from calc.trace.disguise import replaced
-from calc.trace.lines import user_line
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.source_lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
 _BOUNDED = (2, 3)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-from calc.trace.lines import is_foreign
+from calc.trace.source_lines import is_foreign
 
 _Place = tuple[int | None, int | None, int | None, int | None]
 # Calls that give what the tensor says; of others nobody knows what they make of it.

@@ -10,7 +10,8 @@ import torch
 
 from calc.errors import TraceError
 from calc.platform.torch_private import corresponding_complex_dtype, suggest_memory_format
-from calc.trace import fourier, lengths
+from calc.trace.kernels import fourier
+from calc.trace.values import sequence_lengths
 
 
 def _columns(
@@ -206,7 +207,7 @@ RESULTS: dict[Any, Callable[..., Any]] = {
         for overload in ("default", "periodic")
     },
     torch.ops.aten.masked_scatter.default: lambda x, mask, _: _as_wide_as_both(x, mask),
-    torch.ops.aten._ctc_loss.default: lengths.ctc_loss_of_numbers,
+    torch.ops.aten._ctc_loss.default: sequence_lengths.ctc_loss_of_numbers,
     **dict.fromkeys(
         (torch.ops.aten._ctc_loss_backward.default, torch.ops.aten._ctc_loss_backward.Tensor),
         lambda _, log_probs, *__: log_probs.new_empty(log_probs.shape),

@@ -18,8 +18,8 @@ import torch
 import torch.utils.checkpoint
 
 from calc.graph.step import Saved, Tensor
+from calc.trace.module_paths import LOSS
 from calc.trace.recorder import Recorder, last_node_number, tensors_in
-from calc.trace.sites import LOSS
 
 _BY_CLOSURE = "a function that the graph holds"
 _UNKNOWN = "custom autograd function"

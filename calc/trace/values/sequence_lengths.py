@@ -18,10 +18,10 @@ from torch import Tensor
 
 from calc.errors import DataDependentError
 from calc.platform.torch_private import foreign_functions, no_dispatch
-from calc.trace.disguise import replaced
-from calc.trace.elements import Ramp, elements_of, note_elements
-from calc.trace.lines import user_line
-from calc.trace.shadow import attach_values, constant_values
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.source_lines import user_line
+from calc.trace.values.constant_propagation import attach_values, constant_values
+from calc.trace.values.elements import Ramp, elements_of, note_elements
 
 aten = torch.ops.aten
 Runs = Sequence[tuple[Any, Any]]

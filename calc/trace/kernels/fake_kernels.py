@@ -12,9 +12,9 @@ import torch
 
 from calc.errors import PinnedSizeError
 from calc.platform.torch_private import decomposition_table
-from calc.trace.grouped import grouped_mm
-from calc.trace.layouts import laid_out
-from calc.trace.results import RESULTS
+from calc.trace.kernels.grouped_mm import grouped_mm
+from calc.trace.kernels.layouts import laid_out
+from calc.trace.kernels.results import RESULTS
 
 _NO_REDUCTION = 0
 _MEAN = 1

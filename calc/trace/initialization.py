@@ -18,7 +18,7 @@ from calc.platform.torch_private import DataDependentOutputException, DynamicOut
 from calc.spec import Sizes, Spec
 from calc.symbolic import laws
 from calc.symbolic.laws import Law
-from calc.trace.caches import own_results
+from calc.trace.function_caches import own_results
 
 
 @dataclass(frozen=True, slots=True)

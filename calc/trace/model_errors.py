@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, text_of
 from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
 from calc.spec import Spec
-from calc.trace.lines import raising_line
-from calc.trace.symbols import SizeEnv
+from calc.trace.source_lines import raising_line
+from calc.trace.symbolic_sizes import SizeEnv
 
 
 @contextlib.contextmanager

@@ -15,7 +15,10 @@ from typing import Any
 import torch
 
 from calc.platform.torch_private import FakeTensor
-from calc.trace.elements import (
+from calc.trace.symbolic_sizes import never_below_one
+from calc.trace.values.causal_masks import by_triangles, is_square_of
+from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
+from calc.trace.values.elements import (
     MAKING,
     RELATIONS,
     Compared,
@@ -29,9 +32,6 @@ from calc.trace.elements import (
     same,
     whole,
 )
-from calc.trace.symbols import never_below_one
-from calc.trace.triangles import by_triangles, is_square_of
-from calc.trace.values import WHOLE, given_to, name_of, written
 
 _TAKING_APART = ("unbind", "split", "split_with_sizes")
 _READ = torch.ops.aten._local_scalar_dense.default

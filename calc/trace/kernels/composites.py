@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from calc.platform.torch_private import TorchDispatchMode, no_modes
-from calc.trace.double import double_backward
+from calc.trace.kernels.double_backward import double_backward
 
 aten = torch.ops.aten
 

@@ -1,7 +1,7 @@
 """What is known of a tensor's elements at all sizes: that they rise evenly along an axis, how they compare, or that they make a triangle.
 
 The *shadow* of a tensor has its elements at the hint sizes alone. What is known here holds at all, so that a question about them is one
-about sizes, or its answer is the same everywhere. ``ramps`` and ``triangles`` have the rules by which it follows.
+about sizes, or its answer is the same everywhere. ``affine_indices`` and ``causal_masks`` have the rules by which it follows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 import torch
 
-from calc.trace.values import WHOLE, known_of, note, registering
+from calc.trace.values.data_dependence import WHOLE, known_of, note, registering
 
 EXACT = (0, 1, float("inf"), float("-inf"))  # what every floating-point format holds as it is
 RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {

@@ -24,8 +24,8 @@ import torch
 
 from calc.platform.model_files import FILES
 from calc.platform.torch_private import sym_log2
-from calc.trace.disguise import replaced
-from calc.trace.symbols import SizeEnv
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.symbolic_sizes import SizeEnv
 
 _ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
 

@@ -17,8 +17,8 @@ import sympy as sp
 import torch
 
 from calc.platform.torch_private import CeilToInt, FloorDiv, FloorToInt, RoundToInt, SymNode, TruncToInt
-from calc.trace.disguise import replaced
-from calc.trace.symbols import SizeEnv
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.symbolic_sizes import SizeEnv
 
 _ROUNDINGS = {"trunc": TruncToInt, "floor": FloorToInt, "ceil": CeilToInt, "round": RoundToInt}
 

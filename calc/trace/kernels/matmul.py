@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from calc.platform.torch_private import VERSION, decompositions
-from calc.trace.replaced import replaced
+from calc.trace.kernels.replacement import replaced
 
 _KEEPS_SYMBOLS = (2, 12)
 

@@ -17,8 +17,8 @@ import sympy as sp
 import torch
 
 from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
-from calc.trace.symbols import Questions, SizeEnv
-from calc.trace.values import written
+from calc.trace.symbolic_sizes import Questions, SizeEnv
+from calc.trace.values.data_dependence import written
 
 _INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
 _NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}

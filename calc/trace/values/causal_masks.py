@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from calc.trace.elements import EXACT, Compared, Known, Ramp, Triangle, elements_before, elements_of, making, same
+from calc.trace.values.elements import EXACT, Compared, Known, Ramp, Triangle, elements_before, elements_of, making, same
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from calc.errors import TraceError
-from calc.trace.lines import user_line
+from calc.trace.source_lines import user_line
 
 _ALIGNMENT = 16  # bytes between rows, asked by torch's kernels (aten/src/ATen/native/GroupedMMUtils.h)
 

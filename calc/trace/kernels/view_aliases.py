@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from calc.platform.torch_private import BelowAutograd, after_autograd
-from calc.trace.replaced import replaced
+from calc.trace.kernels.replacement import replaced
 
 aten = torch.ops.aten
 

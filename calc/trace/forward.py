@@ -21,13 +21,15 @@ from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
 from calc.spec import Sizes, Spec
 from calc.symbolic.basis import Basis, basis_of
-from calc.trace import disguise, kernels, recurrent, step, values
-from calc.trace.lines import doing
+from calc.trace import step
+from calc.trace.kernels import fake_kernels, hide_tracing, recurrent
+from calc.trace.kernels.operator_overrides import standing_in
+from calc.trace.kernels.result_cache import Repeats
+from calc.trace.model_errors import refusing
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.refusing import refusing
-from calc.trace.repeated import Repeats
-from calc.trace.standins import standing_in
-from calc.trace.symbols import SizeEnv, hints
+from calc.trace.source_lines import doing
+from calc.trace.symbolic_sizes import SizeEnv, hints
+from calc.trace.values import data_dependence
 
 _LIFT = torch.ops.aten.lift_fresh.default
 _MOST_ELEMENTS = 4096
@@ -93,7 +95,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         strides = tuple(size(s) for s in tensor.stride())
         dtype = str(tensor.dtype).removeprefix("torch.")
         storage = self.storage(tensor, self.path.current)
-        found = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, values.writes_to(tensor))
+        found = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, data_dependence.writes_to(tensor))
         self.made.append((tensor, found))
         self._of[id(tensor)] = index
         return index
@@ -124,7 +126,7 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         operator, names, mutated = self._schema(func)
         name, given = self.renamed or (operator, [*zip(names, args, strict=False), *kwargs.items()])
         written = tuple((n, self._argument(v)) for n, v in given)
-        nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
+        nbytes = fake_kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
             self.nbytes[self.storage(out, self.path.current)] = self.size(nbytes)
         outputs = tuple(self._output(t, bool(mutated)) for t in tensors_in(out))
@@ -296,7 +298,7 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
     def standing() -> contextlib.AbstractContextManager[None]:
         return standing_in(recorder)
 
-    with disguise.building(), recurrent.sized(), standing():
+    with hide_tracing.building(), recurrent.sized(), standing():
         module, inputs = step.module_of(spec, sizes, "none"), step.inputs_of(spec, sizes)
         module.train(options.trains)
     names: dict[int, list[str]] = {}
@@ -307,8 +309,8 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.leaf(buffer, "buffer", name)
     for i, tensor in enumerate(inputs):
         if isinstance(tensor, torch.Tensor):
-            known = values.known_of(tensor)
-            recorder.leaf(tensor, "input", str(i), recorder.size(known.count) if isinstance(known, values.Below) else None)
+            known = data_dependence.known_of(tensor)
+            recorder.leaf(tensor, "input", str(i), recorder.size(known.count) if isinstance(known, data_dependence.Below) else None)
     with (
         recorder.path.watch(module),
         standing(),

@@ -19,9 +19,9 @@ from typing import Any, Never
 import torch
 
 from calc.errors import DataDependentError
-from calc.trace.disguise import replaced
-from calc.trace.lines import user_line
-from calc.trace.shadow import has_shadow
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.source_lines import user_line
+from calc.trace.values.constant_propagation import has_shadow
 
 _LARGEST = ("max", "min")
 # Who is stepping now, where an optimizer is.

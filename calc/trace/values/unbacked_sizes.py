@@ -18,11 +18,11 @@ import torch
 
 from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
 from calc.platform.torch_private import current_node
-from calc.trace import checks, lengths
-from calc.trace.counts import count_of
-from calc.trace.lines import is_foreign, user_line
-from calc.trace.shadow import Shadows, has_shadow
-from calc.trace.values import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
+from calc.trace.source_lines import is_foreign, user_line
+from calc.trace.values import asserts, sequence_lengths
+from calc.trace.values.constant_propagation import Shadows, has_shadow
+from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
+from calc.trace.values.true_counts import count_of
 
 aten = torch.ops.aten
 _ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
@@ -102,7 +102,7 @@ class Choices:
 
     def _checked(self) -> tuple[bool, Any]:
         """``(True, value)`` where a value is read only to be checked: the one that raises nothing."""
-        value = checks.required()
+        value = asserts.required()
         if value is None:
             return False, None
         self._shadows.answers[user_line()] = str(value), "at any other the step raises an error"
@@ -277,8 +277,8 @@ def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any
 
 
 _RESULTS: dict[Any, Callable[..., Any]] = {
-    aten._pack_padded_sequence.default: lambda _, *args: lengths.packed(*args),
-    aten._ctc_loss.Tensor: lambda _, *args: lengths.ctc_loss(*args),
+    aten._pack_padded_sequence.default: lambda _, *args: sequence_lengths.packed(*args),
+    aten._ctc_loss.Tensor: lambda _, *args: sequence_lengths.ctc_loss(*args),
     aten._unique2.default: _unique,
     aten.unique_consecutive.default: _unique_consecutive,
     aten.unique_dim.default: _unique_dim,

@@ -1,6 +1,6 @@
 """The second derivative of a convolution, as torch's own code takes it, on symbolic sizes: that code reads sizes as plain numbers.
 
-It stands in (``calc.trace.composites``) where a gradient of a gradient is taken (a gradient penalty). Operators and the order in
+It stands in (``calc.trace.kernels.composites``) where a gradient of a gradient is taken (a gradient penalty). Operators and the order in
 which results die are those of ``_convolution_double_backward`` (aten/src/ATen/native/Convolution.cpp).
 """
 

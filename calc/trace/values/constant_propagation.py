@@ -17,8 +17,8 @@ import torch
 
 from calc.errors import DataDependentError
 from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
-from calc.trace.lines import user_line
-from calc.trace.values import WHOLE, overwritten
+from calc.trace.source_lines import user_line
+from calc.trace.values.data_dependence import WHOLE, overwritten
 
 _LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
 _RANDOM = torch.Tag.nondeterministic_seeded

@@ -13,13 +13,13 @@ import torch.backends.opt_einsum
 from torch import nn
 
 from calc.platform.torch_private import FakeTensor, no_dispatch, no_modes
-from calc.trace import lengths
-from calc.trace.composites import Names
-from calc.trace.disguise import replaced
-from calc.trace.readings import Reading
-from calc.trace.recurrent import cell_by_cell
-from calc.trace.shadow import made_from
-from calc.trace.values import Below, OneIn, Within, known_of, mark_picked, note
+from calc.trace.kernels.composites import Names
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.kernels.recurrent import cell_by_cell
+from calc.trace.values import sequence_lengths
+from calc.trace.values.constant_propagation import made_from
+from calc.trace.values.data_dependence import Below, OneIn, Within, known_of, mark_picked, note
+from calc.trace.values.scalar_reads import Reading
 
 if TYPE_CHECKING:
     from calc.trace.recorder import Recorder
@@ -67,7 +67,7 @@ def standing_in(recorder: Recorder) -> Iterator[None]:
         replaced(nn.functional, interpolate=interpolate, one_hot=functools.partial(_one_hot, nn.functional.one_hot, picking)),
         replaced(torch, **{n: functools.partial(_copied, getattr(torch, n), recorder.copying) for n in ("tensor", "as_tensor")}),
         cell_by_cell(recorder.path.within, recorder.exchanged.add),
-        lengths.written_out(),
+        sequence_lengths.written_out(),
     ):
         yield
 
