@@ -60,30 +60,30 @@ def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Mome
     """The last birth of each operator in a step's window, with the bytes live then."""
     start, end = record.windows[step - 1]
     live: Any = read(0)
-    found: list[Moment] = []
+    candidates: list[Moment] = []
     for i, event in enumerate(record.events[:end]):
         nbytes = read(record.storages[event.storage].nbytes)
         live = live + nbytes if event.change > 0 else live - nbytes
         if i < start or event.change < 0:
             continue
-        if found and found[-1].op == event.op:
-            found.pop()
-        found.append(Moment(event.op, i, live))
-    return found
+        if candidates and candidates[-1].op == event.op:
+            candidates.pop()
+        candidates.append(Moment(event.op, i, live))
+    return candidates
 
 
 def parts_at(record: Record, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
     """Live bytes by role after each of the events with those indices."""
     wanted = set(events)
     parts: dict[str, Any] = {}
-    found: dict[int, dict[str, Any]] = {}
+    parts_by_event: dict[int, dict[str, Any]] = {}
     for i, e in enumerate(record.events[: max(wanted) + 1]):
         storage = record.storages[e.storage]
         nbytes = read(storage.nbytes)
         parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
         if i in wanted:
-            found[i] = {role: value for role, value in parts.items() if value != 0}
-    return found
+            parts_by_event[i] = {role: value for role, value in parts.items() if value != 0}
+    return parts_by_event
 
 
 # -- places ---------------------------------------------------------------------------------------------------------------
@@ -207,13 +207,13 @@ class _Turns:
 
 def _turns(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Turns]:
     """Kinds that every record has."""
-    found: dict[Kind, _Turns] = {}
+    loops: dict[Kind, _Turns] = {}
     for kind in runs[0]:
         if all(kind in other for other in runs):
             mine = tuple(other[kind] for other in runs)
             levels = len(next(iter(mine[0].moments)))
-            found[kind] = _Turns(mine, tuple(_loop(mine, level) for level in range(levels)))
-    return found
+            loops[kind] = _Turns(mine, tuple(_loop(mine, level) for level in range(levels)))
+    return loops
 
 
 def _loop(runs: Sequence[_Run], level: int) -> _Loop:
@@ -247,11 +247,11 @@ def peaks(
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
-    kept = undominated(live, shift)
-    parts = [parts_at(record, [run[label].event for label in kept], algebra.parse) for record, run in zip(records, runs, strict=True)]
+    labels = undominated(live, shift)
+    parts = [parts_at(record, [run[label].event for label in labels], algebra.parse) for record, run in zip(records, runs, strict=True)]
     return tuple(
-        Peak(label, live[label], _parts([found[run[label].event] for found, run in zip(parts, runs, strict=True)], algebra, interpolate))
-        for label in kept
+        Peak(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
+        for label in labels
     )
 
 
