@@ -78,9 +78,9 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
 
     def value(self, tensor: torch.Tensor) -> int:
         """The index of a tensor's value. One that nothing has made is a constant of the model's code."""
-        known = self._of.get(id(tensor))
-        if known is not None:
-            return known
+        index = self._of.get(id(tensor))
+        if index is not None:
+            return index
         if tensor.dtype.is_complex:
             raise TraceError(
                 f"a complex number comes up at {self.path.current}: equations are over real ones; write it with two real tensors"
@@ -95,8 +95,8 @@ class ProgramRecorder(Recorder):  # type: ignore[no-untyped-call]  # torch's mod
         strides = tuple(size(s) for s in tensor.stride())
         dtype = str(tensor.dtype).removeprefix("torch.")
         storage = self.storage(tensor, self.path.current)
-        found = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, data_dependence.writes_to(tensor))
-        self.made.append((tensor, found))
+        value = Value(index, shape, dtype, storage, size(tensor.storage_offset()), strides, data_dependence.writes_to(tensor))
+        self.made.append((tensor, value))
         self._of[id(tensor)] = index
         return index
 
@@ -217,22 +217,22 @@ def record_program(spec: Spec, sizes: Mapping[str, int], options: Options, doubl
     Raises ``TraceError`` where the forward cannot be recorded at all.
     """
     basis = basis_of(spec.dimensions)
-    known = basis.values(sizes)
-    held = {name: known[name] for name in basis.symbols if name in spec.pinned}
+    values = basis.values(sizes)
+    static = {name: values[name] for name in basis.symbols if name in spec.pinned}
     while True:
         try:
-            found = _record(spec, basis, sizes, held, options, doubles)
-            if held.keys() == known.keys() or _same_numbers(found, _record(spec, basis, sizes, held, options, doubles, turn=1)):
-                return found
+            program = _record(spec, basis, sizes, static, options, doubles)
+            if static.keys() == values.keys() or _same_numbers(program, _record(spec, basis, sizes, static, options, doubles, turn=1)):
+                return program
             raise TraceError(f"{spec.name}: torch makes a number of sizes in a way that cannot be seen")
         except PinnedSizeError as pin:
-            if pin.dimension in held or pin.dimension not in known:
+            if pin.dimension in static or pin.dimension not in values:
                 raise
-            held = {**held, pin.dimension: known[pin.dimension]}
+            static = {**static, pin.dimension: values[pin.dimension]}
         except TraceError:
-            if held.keys() == known.keys():
+            if static.keys() == values.keys():
                 raise
-            held = dict(known)
+            static = dict(values)
 
 
 def _same_numbers(program: Program, other: Program) -> bool:
@@ -309,8 +309,8 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.leaf(buffer, "buffer", name)
     for i, tensor in enumerate(inputs):
         if isinstance(tensor, torch.Tensor):
-            known = data_dependence.known_of(tensor)
-            recorder.leaf(tensor, "input", str(i), recorder.size(known.count) if isinstance(known, data_dependence.Below) else None)
+            bound = data_dependence.known_of(tensor)
+            recorder.leaf(tensor, "input", str(i), recorder.size(bound.count) if isinstance(bound, data_dependence.Below) else None)
     with (
         recorder.path.watch(module),
         standing(),
@@ -322,4 +322,4 @@ def _forward(spec: Spec, sizes: Sizes, recorder: ProgramRecorder, options: Optio
         recorder.phase = ""
     if not loss.requires_grad:
         raise SpecError(f"{spec.name}: the loss depends on no parameter that requires a gradient")
-    return recorder.value(loss), {found[0]: tuple(found[1:]) for found in names.values() if len(found) > 1}
+    return recorder.value(loss), {shared[0]: tuple(shared[1:]) for shared in names.values() if len(shared) > 1}

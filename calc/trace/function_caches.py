@@ -32,9 +32,9 @@ def own_results() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _of_this_trace() -> Iterator[None]:
-    kept = [(owner, name, value) for owner, name in FILES.remembering if remembers(value := attributes(owner).get(name))]
+    originals = [(owner, name, value) for owner, name in FILES.remembering if remembers(value := attributes(owner).get(name))]
     made: dict[int, _Remembering] = {}
-    for owner, name, value in kept:
+    for owner, name, value in originals:
         original = function_of(value)
         if id(original) not in made:
             made[id(original)] = _Remembering(original)
@@ -43,7 +43,7 @@ def _of_this_trace() -> Iterator[None]:
     try:
         yield
     finally:
-        for owner, name, value in kept:
+        for owner, name, value in originals:
             setattr(owner, name, value)
         for remembering in made.values():
             remembering.forget()
@@ -88,7 +88,7 @@ class _Remembering:
 
     def _symbolic(self, key: Any, arguments: _Arguments) -> Any:
         if key not in self._results:
-            same = next((result for other, result in self._with_tensors if _equal(arguments, other)), None)
+            same = next((result for earlier, result in self._with_tensors if _equal(arguments, earlier)), None)
             args, kwargs = arguments
             result = self._original.__wrapped__(*args, **kwargs) if same is None else same
             self._results[key] = result

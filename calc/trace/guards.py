@@ -23,9 +23,9 @@ _ANY_COUNT = 2**63
 
 def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
     """The questions of all runs, but for those about the number of turns that a run happened to have."""
-    asked = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.conditions]
-    kept = {c.expr: c for c, run in asked if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
-    return list(kept.values())
+    questions = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.conditions]
+    guards = {c.expr: c for c, run in questions if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    return list(guards.values())
 
 
 def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> Condition:
@@ -38,7 +38,7 @@ def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced], 
 
 
 def _divides_itself(divided: Condition, run: Traced, pins: Collection[str]) -> bool:
-    return any(found == divided and _in_any_turns(expr, divided, run, pins) for expr, found in run.divided.items())
+    return any(question == divided and _in_any_turns(expr, divided, run, pins) for expr, question in run.divided.items())
 
 
 _TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
@@ -68,19 +68,19 @@ def _own(count: int) -> re.Pattern[str]:
 
 def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
     """That values read out of tensors, which depend on sizes in no way that is known, were read at these: at others they may be others."""
-    found: dict[str, Condition] = {}
+    guards: dict[str, Condition] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
         for line, names in run.asked.items():
             expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
             if expr:
-                found.setdefault(expr, Condition(expr, True, line, each=True))
+                guards.setdefault(expr, Condition(expr, True, line, each=True))
         for line, names in run.by_value.items():
             # What a table has for a symbol is what it has for no number, and a function of Python's may make any number of one.
             expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
             if expr:
-                found.setdefault(expr, Condition(expr, True, line, each=True))
-    return list(found.values())
+                guards.setdefault(expr, Condition(expr, True, line, each=True))
+    return list(guards.values())
 
 
 def _at_none(names: Collection[str]) -> str:
@@ -91,9 +91,9 @@ def _at_none(names: Collection[str]) -> str:
 def of_numbers(kept: Sequence[Condition], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Condition]:
     """That sizes which closed forms rest on in no way that is proved are traced at their very values: those rounded from doubles, and
     those read as numbers that are no turns of a loop, since no more operators run where they are more."""
-    found = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
-    found |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
-    return [Condition(expr, True, where, each=True) for expr, where in found.items() if expr]
+    places = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
+    places |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
+    return [Condition(expr, True, where, each=True) for expr, where in places.items() if expr]
 
 
 def _of_doubles(condition: Condition) -> bool:
@@ -104,17 +104,17 @@ def _of_doubles(condition: Condition) -> bool:
 def _is_width(name: str, runs: Sequence[Traced]) -> bool:
     operators: dict[tuple[int, ...], set[int]] = {}
     for run in runs:
-        others = tuple(size for other, size in run.record.sizes.items() if other != name)
+        others = tuple(size for another, size in run.record.sizes.items() if another != name)
         operators.setdefault(others, set()).add(len(run.record.ops))
-    return len(runs) > 1 and all(len(found) == 1 for found in operators.values())
+    return len(runs) > 1 and all(len(counts) == 1 for counts in operators.values())
 
 
 def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
     """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
-    asked = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
-    if asked is None or not condition.holds or asked[1] not in dims:
+    match = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
+    if match is None or not condition.holds or match[1] not in dims:
         return False
-    return run.record.sizes.get(dims[asked[1]].at_most or "") == int(asked[2])
+    return run.record.sizes.get(dims[match[1]].at_most or "") == int(match[2])
 
 
 def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
@@ -131,7 +131,7 @@ def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], 
 
     if as_asked(run.record.sizes) != {True}:
         return False
-    if any(as_asked(other.record.sizes) != {True} for other in runs):
+    if any(as_asked(another.record.sizes) != {True} for another in runs):
         return True
     # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
     most = dict.fromkeys(pins, _ANY_COUNT)
@@ -157,17 +157,17 @@ def branches(
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
-    asked = [({c.expr for c in run.conditions}, run.record.sizes) for run in runs]
-    found = [c for c in conditions if any(not c.same_at(at) for at in points) and not _asked_of_every_count(c, asked, pins)]
-    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in found]
+    asked_by_run = [({c.expr for c in run.conditions}, run.record.sizes) for run in runs]
+    branching = [c for c in conditions if any(not c.same_at(at) for at in points) and not _asked_of_every_count(c, asked_by_run, pins)]
+    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in branching]
 
 
 def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:
-    found = dict(at)
+    bounded = dict(at)
     for name, dim in dims.items():
-        if dim.at_most and name in found:
-            found[name] = min(found[name], int(evaluate(dim.at_most, basis.sizes(found))))
-    return found
+        if dim.at_most and name in bounded:
+            bounded[name] = min(bounded[name], int(evaluate(dim.at_most, basis.sizes(bounded))))
+    return bounded
 
 
 def _in_dimensions(condition: Condition, basis: Basis) -> str:
@@ -184,7 +184,7 @@ def _in_dimensions(condition: Condition, basis: Basis) -> str:
 def of_zeros(kept: Sequence[Condition], runs: Sequence[Traced], symbols: Sequence[str]) -> list[Condition]:
     """Whether sizes of tensors are 0, where other sizes may make them so and no ``kept`` question tells: without elements, a tensor takes
     no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
-    found: list[Condition] = []
+    guards: list[Condition] = []
     for run in runs:
         at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.record.sizes}
         places: dict[str, str] = {}
@@ -192,9 +192,9 @@ def of_zeros(kept: Sequence[Condition], runs: Sequence[Traced], symbols: Sequenc
             for text in _sizes_of(op):
                 places.setdefault(text, f"{op.name} at {op.site}")
         for text in sorted(places, key=lambda text: (len(text), text)):
-            if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *found], symbols):
-                found.append(Condition(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
-    return found
+            if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
+                guards.append(Condition(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
+    return guards
 
 
 def _sizes_of(op: Op) -> Iterator[str]:

@@ -101,8 +101,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             args = (args[0], self._laid_out)
         decided, out = self._decided(func, args, kwargs)
         if not decided:
-            known, answer = self.shadows.answer(func, args)
-            out = answer if known else self.repeats.run(func, args, kwargs, fake_kernels.run)
+            answered, answer = self.shadows.answer(func, args)
+            out = answer if answered else self.repeats.run(func, args, kwargs, fake_kernels.run)
         if not decided or self.choices.of_constants:
             self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
@@ -139,10 +139,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
-        known, answer = affine_indices.answer(func, args) if self._symbolic else (False, None)
-        if not known:
-            known, answer = self.choices.answer(func, args)
-        return (known, answer) if known else self.choices.run(func, args, kwargs)
+        answered, answer = affine_indices.answer(func, args) if self._symbolic else (False, None)
+        if not answered:
+            answered, answer = self.choices.answer(func, args)
+        return (answered, answer) if answered else self.choices.run(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
@@ -217,11 +217,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Name of an operator, names of its arguments, and of those that it writes over."""
-        found = self._schemas.get(func)
-        if found is None:
+        schema = self._schemas.get(func)
+        if schema is None:
             names = tuple(a.name for a in func._schema.arguments)
-            found = self._schemas[func] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
-        return found
+            schema = self._schemas[func] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
+        return schema
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -287,12 +287,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """What a record says of a tensor: storage, shape, dtype, distinct elements."""
         storage, strides = self.storage(value, site), value.stride()
         form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
-        known = self._tensors.get(form)
-        if known is None:
+        described = self._tensors.get(form)
+        if described is None:
             shape = tuple(map(self.size, value.shape))
             distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride) or _is_zero(s))
-            known = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
-        return known
+            described = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
+        return described
 
     def storage(self, value: torch.Tensor, site: str = "") -> int:
         """Index of a tensor's storage; a storage seen for the first time is born now."""
@@ -303,9 +303,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             )
         untyped = value.untyped_storage()
         key = untyped._cdata
-        known = self._refs.get(key)
-        if known is not None:
-            return known[0]
+        entry = self._refs.get(key)
+        if entry is not None:
+            return entry[0]
         index = len(self.nbytes)
         self.nbytes[index] = self.size(untyped.nbytes())
         self.maker[index] = site

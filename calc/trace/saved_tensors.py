@@ -114,16 +114,16 @@ def _saving() -> str:
 def _handwritten(root: Any) -> dict[int, Any]:
     """The nodes of hand-written functions in a graph, by their number."""
     seen: set[Any] = set()
-    waiting, found = [root], {}
+    waiting, nodes = [root], {}
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         if _name(node) is not None:
-            found[node._sequence_nr()] = node
+            nodes[node._sequence_nr()] = node
         waiting += [parent for parent, _ in node.next_functions]
-    return found
+    return nodes
 
 
 def _name(node: Any) -> str | None:

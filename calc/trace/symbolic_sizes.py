@@ -66,7 +66,7 @@ def hints(
     values = basis.values(sizes)
     bounded = bounded or {}
     close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
-    found: dict[str, int] = {}
+    primes: dict[str, int] = {}
     start = _SMALLEST
     for _ in range(abs(shift)):
         start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
@@ -74,18 +74,18 @@ def hints(
     for name in sorted(values, key=lambda n: (values[n], n not in basis.decided)):
         if name in bounded:
             continue  # set below
-        last = max(found.values(), default=0)
+        last = max(primes.values(), default=0)
         if products is not None:
-            last = max(last, *_made_of(basis, products, found, below=values[name], values=values), 0)
+            last = max(last, *_made_of(basis, products, primes, below=values[name], values=values), 0)
         if near and values[name] <= close:
             nearest = max(last, values[name] - 1, 1)
-            found[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
+            primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
             continue
         at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
         for _ in range(turn + 1):
             at = int(following(at))
-        found[name] = at
-    return {name: found[name] if name in found else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
+        primes[name] = at
+    return {name: primes[name] if name in primes else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
 
 
 _FACTORS = (2, 3, 5, 7)
@@ -235,9 +235,9 @@ class SizeEnv(ShapeEnv):
 
     def _answer(self, expr: Any, pinned: bool) -> Any:
         expr = _settled(expr)
-        asked = self.asked if self._aside is None else self._aside
-        known = asked.get(expr)
-        if known is None:
+        questions = self.asked if self._aside is None else self._aside
+        entry = questions.get(expr)
+        if entry is None:
             if not expr.free_symbols:
                 return expr
             if not expr.free_symbols <= self._at.keys():
@@ -254,10 +254,10 @@ class SizeEnv(ShapeEnv):
                     self.shares.append(self._pinned(expr))
                 else:
                     raise self._pinned(expr)
-            known = asked[expr] = (expr.xreplace(self._at), user_line())
+            entry = questions[expr] = (expr.xreplace(self._at), user_line())
         if self._noted is not None and self._aside is None:
-            self._noted[expr] = known
-        return known[0]
+            self._noted[expr] = entry
+        return entry[0]
 
     def _is_share_of_turns(self, expr: Any) -> bool:
         """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
@@ -286,8 +286,8 @@ class SizeEnv(ShapeEnv):
 
     def ask(self, questions: Questions) -> None:
         """Write down ``questions`` of an earlier run that this run asks as well."""
-        for expr, known in questions.items():
-            self.asked.setdefault(expr, known)
+        for expr, entry in questions.items():
+            self.asked.setdefault(expr, entry)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -316,12 +316,12 @@ class SizeEnv(ShapeEnv):
 
     def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
         """What may be divided by what in the rounded quotients of ``expr``."""
-        found: list[tuple[str, str | int]] = []
+        pairs: list[tuple[str, str | int]] = []
         for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
             if part.is_Integer or part in self.names:
                 by = int(part) if part.is_Integer else self.names[part]
-                found += [(name, by) for name in sorted(self._names(whole)) if name != by]
-        return found
+                pairs += [(name, by) for name in sorted(self._names(whole)) if name != by]
+        return pairs
 
     def made_of(self, value: Any) -> frozenset[str]:
         """The symbols in a value that is a size, or made of sizes."""
@@ -345,15 +345,15 @@ class SizeEnv(ShapeEnv):
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
         in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
         self.conditions()
-        found = {}
+        guards = {}
         for expr, (answer, line) in self.asked.items():
             condition = self._written[expr]
             whole = self._divided(expr)
             if condition is not None and whole != expr:
                 text = "" if whole == answer else _condition(whole, self.names)
                 if text is not None:
-                    found[condition.expr] = Condition(text, condition.holds, line)
-        return found
+                    guards[condition.expr] = Condition(text, condition.holds, line)
+        return guards
 
     # -- writing sizes --------------------------------------------------------------------------------------------
 
@@ -365,20 +365,20 @@ class SizeEnv(ShapeEnv):
 
     def named(self, message: str) -> str:
         """A message of torch with its symbols called by the names of ours."""
-        for found, name in self.names.items():
-            message = re.sub(rf"\b{found}\b", name, message)
+        for symbol, name in self.names.items():
+            message = re.sub(rf"\b{symbol}\b", name, message)
         return message
 
     def text(self, expr: sp.Expr) -> int | str:
-        found = self._texts.get(expr)
-        if found is None:
-            found = _write(self._divided(_settled(expr)), self.names)
-            if isinstance(found, str) and _KNOWN.sub("", found).strip():
+        written = self._texts.get(expr)
+        if written is None:
+            written = _write(self._divided(_settled(expr)), self.names)
+            if isinstance(written, str) and _KNOWN.sub("", written).strip():
                 name = min(self.names[s] for s in expr.free_symbols if s in self.names)
                 where = user_line()
-                raise PinnedSizeError(name, where, f"the size {found}, made at {where}, has no closed form")
-            self._texts[expr] = found
-        return found
+                raise PinnedSizeError(name, where, f"the size {written}, made at {where}, has no closed form")
+            self._texts[expr] = written
+        return written
 
     def _divided(self, expr: sp.Expr) -> sp.Expr:
         """``expr`` with the turns of a loop as the numbers they are in this run wherever something is divided: a size that is a

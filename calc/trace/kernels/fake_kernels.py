@@ -42,8 +42,8 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func is torch.ops.aten.where.self and args[0].dtype is torch.uint8:
         args = (args[0].bool(), *args[1:])  # the real kernel takes bytes for truths, the fake one does not
     out = _in_own_format(func, args, _run(func, args, kwargs))
-    asked = kwargs.get("memory_format") not in (None, torch.preserve_format)
-    return out if asked else laid_out(func, args, out)
+    explicit = kwargs.get("memory_format") not in (None, torch.preserve_format)
+    return out if explicit else laid_out(func, args, out)
 
 
 # By their fake kernels these have the format that both arguments are promoted to; the real ones have that of this argument.

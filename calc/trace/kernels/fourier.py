@@ -56,13 +56,13 @@ def _result(x: Tensor, shape: Sequence[Any], innermost: Sequence[int], dtype: to
 
 def _outermost_first(x: Tensor, axes: Sequence[int]) -> list[int]:
     """Axes by falling strides. What is asked of symbolic strides holds at all sizes where they fall already."""
-    found: list[int] = []
+    ordered: list[int] = []
     for axis in axes:
-        place = len(found)
-        while place and not x.stride(found[place - 1]) >= x.stride(axis):
+        place = len(ordered)
+        while place and not x.stride(ordered[place - 1]) >= x.stride(axis):
             place -= 1
-        found.insert(place, axis)
-    return found
+        ordered.insert(place, axis)
+    return ordered
 
 
 RESULTS: dict[Any, Callable[..., Any]] = {_C2C: complex_to_complex, _R2C: real_to_complex, _C2R: complex_to_real}

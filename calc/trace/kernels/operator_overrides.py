@@ -96,10 +96,10 @@ class _Orders:
                 raise _Path(search(*given))
 
         try:
-            found: tuple[Any, ...] = self._package.contract_path(equation, *operands, optimize=Order())
+            path: tuple[Any, ...] = self._package.contract_path(equation, *operands, optimize=Order())
         except _Path as end:
             return (end.path,)
-        return found
+        return path
 
 
 def _frequencies(called: Callable[[str, dict[str, Any]], Any], name: str, original: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -304,7 +304,7 @@ def _one_hot(
             (extremes[i] if once else extreme(tensor)).item()
     made = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64)
     made.scatter_(-1, tensor.unsqueeze(-1), 1)
-    known = known_of(tensor)
-    if isinstance(known, Below):
-        note(made, OneIn((known.count,), within=Within(tensor.dim(), known.count)))
+    bound = known_of(tensor)
+    if isinstance(bound, Below):
+        note(made, OneIn((bound.count,), within=Within(tensor.dim(), bound.count)))
     return made

@@ -74,8 +74,8 @@ def _lstm_cell(x: Callable[[], Tensor], state: Hidden, weights: _Weights) -> Hid
     hidden, cell = state
     gates = weights.from_hidden(hidden).add_(x())
     parts = _cut(gates, 4)
-    taken, kept, new, shown = parts[0].sigmoid_(), parts[1].sigmoid_(), parts[2].tanh_(), parts[3].sigmoid_()
-    cell = (kept * cell).add_(taken * new)
+    taken, forget, new, shown = parts[0].sigmoid_(), parts[1].sigmoid_(), parts[2].tanh_(), parts[3].sigmoid_()
+    cell = (forget * cell).add_(taken * new)
     hidden = shown * cell.tanh()
     if weights.projection is not None:
         hidden = hidden.matmul(weights.projection.t())

@@ -137,8 +137,8 @@ def _summed(
         for axis in axes:
             tensor = tensor.unsqueeze(axis)
         shapes.append(tensor.shape)
-    kept = [sizes for i, sizes in enumerate(zip(*shapes, strict=True)) if i not in sums]
-    return a.new_empty([next((s for s in sizes if not (isinstance(s, int) and s == 1)), 1) for sizes in kept])
+    remaining = [sizes for i, sizes in enumerate(zip(*shapes, strict=True)) if i not in sums]
+    return a.new_empty([next((s for s in sizes if not (isinstance(s, int) and s == 1)), 1) for sizes in remaining])
 
 
 def _conjugate(x: Any) -> torch.Tensor:

@@ -40,16 +40,16 @@ _READ = torch.ops.aten._local_scalar_dense.default
 def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     """``(True, value)`` where ``func`` reads a tensor's one element and that is known: a number made of sizes, as the length of a sequence
     that is not padded, or a truth. Where that depends on sizes, this asks about them."""
-    known = elements_of(args[0]) if func is _READ and args[0].dtype in (*WHOLE, torch.uint8) else None
-    if known is None or isinstance(known, Triangle):
+    elements = elements_of(args[0]) if func is _READ and args[0].dtype in (*WHOLE, torch.uint8) else None
+    if elements is None or isinstance(elements, Triangle):
         return False, None
     if args[0].dtype is torch.uint8:  # bytes are known where they are 0 or 1
-        return (True, known.first) if isinstance(known, Ramp) and known.first in (0, 1) else (False, None)
+        return (True, elements.first) if isinstance(elements, Ramp) and elements.first in (0, 1) else (False, None)
     if args[0].dtype is not torch.bool:
-        return (True, known.first) if isinstance(known, Ramp) else (False, None)
-    if isinstance(known, Compared):
-        return True, bool(RELATIONS[known.relation](known.ramp.first, known.other))
-    return True, bool(known.first)
+        return (True, elements.first) if isinstance(elements, Ramp) else (False, None)
+    if isinstance(elements, Compared):
+        return True, bool(RELATIONS[elements.relation](elements.ramp.first, elements.other))
+    return True, bool(elements.first)
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
@@ -63,9 +63,9 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
         return
     if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
         return
-    found = MAKING[name](given_to(func, args, kwargs), out)
-    if found is not None:
-        note_elements(out, found)
+    elements = MAKING[name](given_to(func, args, kwargs), out)
+    if elements is not None:
+        note_elements(out, elements)
 
 
 def _axis(given: Mapping[str, Any], dims: int) -> int:
@@ -81,8 +81,8 @@ def _rising(first: Any, step: int, axis: int, length: Any) -> Ramp:
 
 def _plain(value: Any) -> Ramp | None:
     """The ramp that ``value`` is known to be, where it is not truths about one."""
-    known = elements_of(value)
-    return known if isinstance(known, Ramp) else None
+    elements = elements_of(value)
+    return elements if isinstance(elements, Ramp) else None
 
 
 # -- where ramps come from ------------------------------------------------------------------------------------------------
@@ -120,34 +120,34 @@ def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | No
 @making("clone", "detach", "alias", "lift_fresh", "expand")
 def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """What is expanded along an axis is a number there."""
-    known = elements_of(given["self"])
-    return known if not isinstance(known, Triangle) or is_square_of(given["self"], out) else None
+    elements = elements_of(given["self"])
+    return elements if not isinstance(elements, Triangle) or is_square_of(given["self"], out) else None
 
 
 @making("_to_copy")
 def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
-    known, source = elements_of(given["self"]), given["self"].dtype
-    if isinstance(known, Triangle) and out.dtype is torch.bool:
-        return Triangle(known.diagonal, int(known.above != 0), int(known.below != 0))
-    if isinstance(known, Triangle):
-        return known if out.dtype.is_floating_point or {known.above, known.below} <= {0, 1} else None
-    if out.dtype is source or not isinstance(known, Ramp):
-        return known if out.dtype is source else None
+    elements, source = elements_of(given["self"]), given["self"].dtype
+    if isinstance(elements, Triangle) and out.dtype is torch.bool:
+        return Triangle(elements.diagonal, int(elements.above != 0), int(elements.below != 0))
+    if isinstance(elements, Triangle):
+        return elements if out.dtype.is_floating_point or {elements.above, elements.below} <= {0, 1} else None
+    if out.dtype is source or not isinstance(elements, Ramp):
+        return elements if out.dtype is source else None
     positions = source in WHOLE and out.dtype is torch.int32  # of elements in memory, and lengths
-    return known if is_zero_or_one(known) or out.dtype is torch.int64 or positions else None
+    return elements if is_zero_or_one(elements) or out.dtype is torch.int64 or positions else None
 
 
 @making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
 def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
-    known = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
-    if isinstance(known, Triangle):
+    elements = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
+    if isinstance(elements, Triangle):
         return None
-    if isinstance(known, Compared):
-        moved = _moved(known.ramp, given["self"], out)
-        return None if moved is None else replace(known, ramp=moved)
-    return None if known is None else _moved(known, given["self"], out)
+    if isinstance(elements, Compared):
+        moved = _moved(elements.ramp, given["self"], out)
+        return None if moved is None else replace(elements, ramp=moved)
+    return None if elements is None else _moved(elements, given["self"], out)
 
 
 def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None:
@@ -163,35 +163,35 @@ def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None
 @making("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
 def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Elements that are all the same are so in other places."""
-    known = _plain(given["self"])
-    return known if known is not None and not known.step else None
+    ramp = _plain(given["self"])
+    return ramp if ramp is not None and not ramp.step else None
 
 
 @making("repeat")
 def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
-    known = _plain(given["self"])
-    return known if known is None or not known.step or same(given["repeats"][known.axis], 1) else None
+    ramp = _plain(given["self"])
+    return ramp if ramp is None or not ramp.step or same(given["repeats"][ramp.axis], 1) else None
 
 
 @making("slice")
 def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
-    known, axis = _plain(given["self"]), _axis(given, out.dim())
-    if known is None or not known.step or axis != known.axis:
-        return known
+    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
+    if ramp is None or not ramp.step or axis != ramp.axis:
+        return ramp
     start, by = given.get("start") or 0, given.get("step", 1)
     if not isinstance(start, int) or start < 0 or by != 1:
         return None
-    return _rising(known.first + known.step * start, known.step, axis, out.shape[axis])
+    return _rising(ramp.first + ramp.step * start, ramp.step, axis, out.shape[axis])
 
 
 @making("select")
 def _picked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
-    known, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
-    if known is None or not known.step:
-        return known
-    if axis != known.axis:
-        return replace(known, axis=known.axis + (axis > known.axis))
-    return Ramp(known.first + known.step * (at if at >= 0 else known.length + at)) if isinstance(at, int) else None
+    ramp, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
+    if ramp is None or not ramp.step:
+        return ramp
+    if axis != ramp.axis:
+        return replace(ramp, axis=ramp.axis + (axis > ramp.axis))
+    return Ramp(ramp.first + ramp.step * (at if at >= 0 else ramp.length + at)) if isinstance(at, int) else None
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Pieces of which each goes on where the one before it ends."""
     axis = _axis(given, out.dim())
     pieces = [
-        (known, t.shape[axis]) for t in given["tensors"] if (known := _plain(t)) is not None and (not known.step or known.axis == axis)
+        (piece, t.shape[axis]) for t in given["tensors"] if (piece := _plain(t)) is not None and (not piece.step or piece.axis == axis)
     ]
     if len(pieces) < len(given["tensors"]):
         return None
@@ -226,19 +226,19 @@ def _difference(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
-    one, other = _plain(given["self"]), _plain(given["other"])
-    if given.get("alpha", 1) != 1 or one is None or other is None or (one.step and other.step and one.axis != other.axis):
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if given.get("alpha", 1) != 1 or left is None or right is None or (left.step and right.step and left.axis != right.axis):
         return None
-    long = one if one.step else other
-    return _rising(one.first + sign * other.first, one.step + sign * other.step, long.axis, long.length)
+    long = left if left.step else right
+    return _rising(left.first + sign * right.first, left.step + sign * right.step, long.axis, long.length)
 
 
 @making("mul")
 def _product(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
-    one, other = _plain(given["self"]), _plain(given["other"])
-    if one is None or other is None or (one.step and other.step) or out.dtype is torch.bool:
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if left is None or right is None or (left.step and right.step) or out.dtype is torch.bool:
         return None
-    long, number = (one, other.first) if one.step else (other, one.first)
+    long, number = (left, right.first) if left.step else (right, left.first)
     if not long.step:
         return Ramp(long.first * number)
     return _rising(long.first * number, long.step * number, long.axis, long.length) if isinstance(number, int) else None
@@ -247,28 +247,28 @@ def _product(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 @making("floor_divide", "div")
 def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
-    one, other = _plain(given["self"]), _plain(given["other"])
-    if one is None or other is None or one.step or other.step or given.get("rounding_mode", "floor") != "floor" or same(other.first, 0):
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if left is None or right is None or left.step or right.step or given.get("rounding_mode", "floor") != "floor" or same(right.first, 0):
         return None
-    return Ramp(one.first // other.first) if out.dtype in WHOLE else None
+    return Ramp(left.first // right.first) if out.dtype in WHOLE else None
 
 
 @making("cumsum")
 def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
-    known, axis = _plain(given["self"]), _axis(given, out.dim())
-    if known is None or known.step or not isinstance(known.first, int):
+    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
+    if ramp is None or ramp.step or not isinstance(ramp.first, int):
         return None
-    return _rising(known.first, known.first, axis, out.shape[axis])
+    return _rising(ramp.first, ramp.first, axis, out.shape[axis])
 
 
 @making("sum")
 def _summed(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
     """Of equal elements: as often as there are."""
-    known, source = _plain(given["self"]), given["self"]
-    if known is None or known.step or out.dtype is torch.bool:
+    ramp, source = _plain(given["self"]), given["self"]
+    if ramp is None or ramp.step or out.dtype is torch.bool:
         return None
     axes = given.get("dim") or range(source.dim())
-    return Ramp(math.prod((source.shape[axis] for axis in axes), start=known.first))
+    return Ramp(math.prod((source.shape[axis] for axis in axes), start=ramp.first))
 
 
 @making("max", "amax")
@@ -282,10 +282,10 @@ def _least(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
-    known = _plain(given["self"])
-    if known is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
+    ramp = _plain(given["self"])
+    if ramp is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
         return None
-    return Ramp(known.ends()[which])
+    return Ramp(ramp.ends()[which])
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------------------
@@ -294,15 +294,15 @@ def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
 def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Known | None]:
     def make(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
         sides = [(given[name], elements_of(given[name])) for name in ("self", "other")]
-        if any(isinstance(known, Triangle) for _, known in sides):
+        if any(isinstance(elements, Triangle) for _, elements in sides):
             return by_triangles(sides[0], sides[1], out, lambda a, b: int(RELATIONS[relation](a, b)))
-        one, other = _plain(given["self"]), _plain(given["other"])
-        if one is None or other is None:
+        left, right = _plain(given["self"]), _plain(given["other"])
+        if left is None or right is None:
             return None
-        if other.step:
+        if right.step:
             difference = _of_both(given, -1)
             return None if difference is None else _told(difference, relation, 0)
-        return _told(one, relation, other.first)
+        return _told(left, relation, right.first)
 
     return make
 
@@ -329,23 +329,23 @@ def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared 
 
 def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | Compared | None:
     """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
-    known = elements_of(given["self"])
-    if known is None or "dim" in given or not _has_elements(given["self"]):
+    truth = elements_of(given["self"])
+    if truth is None or "dim" in given or not _has_elements(given["self"]):
         return None
     if (
-        isinstance(known, Ramp)
-        and not known.step
-        and (known.first in (0, 1) or (given["self"].dtype in WHOLE and type(known.first) is int))
+        isinstance(truth, Ramp)
+        and not truth.step
+        and (truth.first in (0, 1) or (given["self"].dtype in WHOLE and type(truth.first) is int))
     ):
-        return Ramp(int(known.first != 0))
-    if isinstance(known, Triangle) or given["self"].dtype is not torch.bool:
+        return Ramp(int(truth.first != 0))
+    if isinstance(truth, Triangle) or given["self"].dtype is not torch.bool:
         return None
-    if isinstance(known, Ramp):
-        return known if not known.step else None
-    if known.ramp.step and known.relation in ("eq", "ne"):
+    if isinstance(truth, Ramp):
+        return truth if not truth.step else None
+    if truth.ramp.step and truth.relation in ("eq", "ne"):
         return None
-    least, largest = known.ramp.ends()
-    return _told(Ramp(largest if known.relation in largest_decides else least), known.relation, known.other)
+    least, largest = truth.ramp.ends()
+    return _told(Ramp(largest if truth.relation in largest_decides else least), truth.relation, truth.other)
 
 
 def _has_elements(value: torch.Tensor) -> bool:

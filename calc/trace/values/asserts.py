@@ -27,9 +27,9 @@ def required() -> bool | None:
     if frame is None:
         return None
     places, at = [*frame.f_code.co_positions()], frame.f_lasti // 2
-    known = _required_in(frame.f_code.co_filename)
+    truths = _required_in(frame.f_code.co_filename)
     # A jump on what a call gives has the place of something else: the instruction before it is the call.
-    return next((known[place] for place in (places[at - 1], places[at]) if place in known), None)
+    return next((truths[place] for place in (places[at - 1], places[at]) if place in truths), None)
 
 
 @functools.cache
@@ -39,13 +39,13 @@ def _required_in(file: str) -> dict[_Place, bool]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):  # no source
         return {}
-    found: dict[_Place, bool] = {}
+    truths: dict[_Place, bool] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
-            found |= dict(_needed(node.test, True))
+            truths |= dict(_needed(node.test, True))
         elif isinstance(node, ast.If) and all(isinstance(part, ast.Raise) for part in node.body):
-            found |= dict(_needed(node.test, False))
-    return found
+            truths |= dict(_needed(node.test, False))
+    return truths
 
 
 def _needed(test: ast.expr, truth: bool) -> Iterator[tuple[_Place, bool]]:

@@ -36,8 +36,8 @@ def _lower(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
 
 
 def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) -> Triangle | None:
-    known, diagonal = _as_triangle(elements_of(given["self"])), given.get("diagonal", 0)
-    return make(known.above, diagonal) if known is not None and known.is_one_number and type(diagonal) is int else None
+    triangle, diagonal = _as_triangle(elements_of(given["self"])), given.get("diagonal", 0)
+    return make(triangle.above, diagonal) if triangle is not None and triangle.is_one_number and type(diagonal) is int else None
 
 
 _OPPOSITE = {"gt": "le", "le": "gt", "ge": "lt", "lt": "ge", "eq": "ne", "ne": "eq"}
@@ -48,10 +48,10 @@ def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     compared = elements_of(given["self"])
     if isinstance(compared, Compared):
         return replace(compared, relation=_OPPOSITE[compared.relation])
-    known = _as_triangle(compared)
-    if known is None or given["self"].dtype is not torch.bool:
+    triangle = _as_triangle(compared)
+    if triangle is None or given["self"].dtype is not torch.bool:
         return None
-    return _number(replace(known, above=1 - known.above, below=1 - known.below))
+    return _number(replace(triangle, above=1 - triangle.above, below=1 - triangle.below))
 
 
 @making("masked_fill", "masked_fill_")
@@ -60,8 +60,8 @@ def _masked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | No
     if not isinstance(value, int | float) or value not in EXACT:
         return None
     value = int(bool(value)) if out.dtype is torch.bool else value
-    known = elements_before(filled) if filled is out else elements_of(filled)
-    return by_triangles((mask, elements_of(mask)), (filled, known), out, lambda hidden, kept: value if hidden else kept)
+    elements = elements_before(filled) if filled is out else elements_of(filled)
+    return by_triangles((mask, elements_of(mask)), (filled, elements), out, lambda hidden, kept: value if hidden else kept)
 
 
 def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
@@ -79,10 +79,10 @@ def by_triangles(
     first, second = _as_triangle(one[1]), _as_triangle(other[1])
     if first is None or second is None:
         return None
-    if any(not known.is_one_number and not is_square_of(value, out) for value, known in ((one[0], first), (other[0], second))):
+    if any(not triangle.is_one_number and not is_square_of(value, out) for value, triangle in ((one[0], first), (other[0], second))):
         return None
-    found = _of_both(first, second, make)
-    return None if found is None else _number(found)
+    combined = _of_both(first, second, make)
+    return None if combined is None else _number(combined)
 
 
 def _as_triangle(known: Known | None) -> Triangle | None:

@@ -115,17 +115,17 @@ class Shadows:
 
     def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
         """The symbols that ``values`` depend on: those of numbers, and those that the storages of tensors were written with."""
-        found: frozenset[str] = frozenset()
+        symbols: frozenset[str] = frozenset()
         if self._symbols is None:
-            return found
+            return symbols
         for value in values:
             if isinstance(value, list | tuple):
-                found |= self._made_of(value)
+                symbols |= self._made_of(value)
             elif isinstance(value, torch.Tensor):
-                found |= getattr(value.untyped_storage(), "napkin_made_of", found)
+                symbols |= getattr(value.untyped_storage(), "napkin_made_of", symbols)
             else:
-                found |= self._symbols(value)
-        return found
+                symbols |= self._symbols(value)
+        return symbols
 
     def _small(self, out: Any) -> bool:
         # What works in place on lists returns nothing.

@@ -90,8 +90,8 @@ _making = registering(_MAKING)
 def known_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
     """What is known of a fake tensor's values under ``name``, or nothing: what is written over, through whichever view, is forgotten.
     With ``writes``, what was known so many writes ago."""
-    known, of = getattr(value, name, (None, None))
-    return known if known is not None and of == contents(value, writes) else None
+    fact, of = getattr(value, name, (None, None))
+    return fact if fact is not None and of == contents(value, writes) else None
 
 
 def note(out: Any, known: Any, name: str = "napkin_known") -> None:
@@ -169,24 +169,24 @@ def _carry_pick(part: torch.Tensor, out: Any) -> None:
 
 def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
     """The same values in another place: columns are told apart where the last axis is taken apart."""
-    known = known_of(args[0])
-    if isinstance(known, OneIn) and known.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
-        known = replace(known, within=_permuted(known.within, args[1]) if name == "permute" else None)
-    if not isinstance(known, Columns):
-        note(out, known if name != "_to_copy" or _keeps(known, out.dtype) else None)
+    fact = known_of(args[0])
+    if isinstance(fact, OneIn) and fact.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
+        fact = replace(fact, within=_permuted(fact.within, args[1]) if name == "permute" else None)
+    if not isinstance(fact, Columns):
+        note(out, fact if name != "_to_copy" or _keeps(fact, out.dtype) else None)
         return
     last = args[0].dim() - 1
     axis = kwargs.get("dim", args[1] if len(args) > 1 else 0)
     if name == "select" and axis in (last, -1):
         which = args[2]
-        note(out, Below(known.counts[which if isinstance(which, int) else 0]) if len(known.counts) == 1 or isinstance(which, int) else None)
+        note(out, Below(fact.counts[which if isinstance(which, int) else 0]) if len(fact.counts) == 1 or isinstance(which, int) else None)
     elif name == "unbind" and axis in (last, -1):
-        for tensor, count in zip(out, known.counts, strict=True):
+        for tensor, count in zip(out, fact.counts, strict=True):
             note(tensor, Below(count))
-    elif name == "squeeze" and len(known.counts) == 1:
-        note(out, Below(known.counts[0]))
+    elif name == "squeeze" and len(fact.counts) == 1:
+        note(out, Below(fact.counts[0]))
     elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
-        note(out, known)
+        note(out, fact)
 
 
 def _permuted(within: Within, order: Any) -> Within:
@@ -195,8 +195,8 @@ def _permuted(within: Within, order: Any) -> Within:
 
 def within_of(value: Any) -> Within | None:
     """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
-    known = known_of(value)
-    return known.within if isinstance(known, OneIn) else known if isinstance(known, Within) else None
+    values = known_of(value)
+    return values.within if isinstance(values, OneIn) else values if isinstance(values, Within) else None
 
 
 def places_in(value: torch.Tensor) -> tuple[Any, ...]:
@@ -282,19 +282,19 @@ def _summed(given: Mapping[str, Any], out: Any) -> None:
 
 @_making("eq")
 def _equal(given: Mapping[str, Any], out: Any) -> None:
-    one, other = given["self"], given["other"]
-    known = known_of(one) or known_of(other)
-    if isinstance(known, Below):
-        note(out, NEVER if at_least(other, known.count) else OneIn((known.count,)))
-    elif isinstance(known, OneIn) and isinstance(other, int) and other == 1:
-        note(out, known)
+    left, right = given["self"], given["other"]
+    values = known_of(left) or known_of(right)
+    if isinstance(values, Below):
+        note(out, NEVER if at_least(right, values.count) else OneIn((values.count,)))
+    elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
+        note(out, values)
 
 
 @_making("ne", "gt")
 def _true(given: Mapping[str, Any], out: Any) -> None:
-    known = known_of(given["self"])
+    values = known_of(given["self"])
     nothing = isinstance(given["other"], int) and given["other"] == 0
-    note(out, known if isinstance(known, OneIn | Within) and nothing else None)
+    note(out, values if isinstance(values, OneIn | Within) and nothing else None)
 
 
 @_making("_is_all_true")
@@ -318,9 +318,9 @@ def _tossed(given: Mapping[str, Any], out: Any) -> None:
 
 @_making("logical_and", "bitwise_and")
 def _both(given: Mapping[str, Any], out: Any) -> None:
-    one, other = known_of(given["self"]), known_of(given["other"])
-    if isinstance(one, OneIn) and isinstance(other, OneIn):
-        note(out, OneIn((*one.ways, *other.ways), one.share * other.share))
+    left, right = known_of(given["self"]), known_of(given["other"])
+    if isinstance(left, OneIn) and isinstance(right, OneIn):
+        note(out, OneIn((*left.ways, *right.ways), left.share * right.share))
 
 
 def at_least(value: Any, count: Any) -> bool:
@@ -329,5 +329,5 @@ def at_least(value: Any, count: Any) -> bool:
         return False
     if isinstance(value, int) and isinstance(count, int):
         return value >= count
-    one, other = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (value, count))
-    return bool((one - other).is_Integer and one - other >= 0)
+    left, right = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (value, count))
+    return bool((left - right).is_Integer and left - right >= 0)

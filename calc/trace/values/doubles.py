@@ -116,8 +116,8 @@ def _by_double(name: str) -> Callable[[torch.SymInt, Any], Any]:
 
 def _divided_down(a: Any, b: Any) -> Any:
     both = [torch.sym_float(x) for x in (a, b)]  # type: ignore[no-untyped-call]  # untyped in torch
-    known = next(x for x in both if isinstance(x, torch.SymFloat))
-    nodes = [x.node if isinstance(x, torch.SymFloat) else known.node.wrap_float(x) for x in both]
+    symbolic = next(x for x in both if isinstance(x, torch.SymFloat))
+    nodes = [x.node if isinstance(x, torch.SymFloat) else symbolic.node.wrap_float(x) for x in both]
     return torch.SymFloat(_made(Quotient, *nodes))  # type: ignore[no-untyped-call]  # as above
 
 
@@ -132,12 +132,12 @@ def rounded(value: torch.SymFloat, how: str, *digits: Any) -> Any:
     if any(d is not None for d in digits):
         return round(float(value), *digits)
     double = _ROUNDINGS[how](expr)
-    at, found = env.at_hints(double), _fraction(expr)
-    if found is None:
+    at, fraction = env.at_hints(double), _fraction(expr)
+    if fraction is None:
         env.take(sp.Eq(double, at, evaluate=False))
         return at
-    whole = _whole(*found, how)
-    if _is_proved(expr) and not any(map(_may_be_negative, found)):  # rounded towards nought is neither down nor up
+    whole = _whole(*fraction, how)
+    if _is_proved(expr) and not any(map(_may_be_negative, fraction)):  # rounded towards nought is neither down nor up
         env.take(sp.Lt(sp.expand(_bound(expr)[0]), _PROVED_BELOW, evaluate=False))
     else:
         whole += at - env.at_hints(whole)

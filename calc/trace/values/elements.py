@@ -92,8 +92,8 @@ def elements_before(value: torch.Tensor) -> Known | None:
 
 def same(a: Any, b: Any) -> bool:
     """Whether two numbers are the same at all sizes."""
-    one, other = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
-    return bool(sp.expand(one - other) == 0)
+    left, right = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
+    return bool(sp.expand(left - right) == 0)
 
 
 def whole(*values: Any) -> bool:

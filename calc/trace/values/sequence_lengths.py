@@ -41,9 +41,9 @@ def written_out() -> Iterator[None]:
 
 def runs_of(lengths: Tensor) -> Runs:
     """The numbers in a tensor of one axis. Raises ``DataDependentError`` where neither sizes nor constants alone decide them."""
-    known = elements_of(lengths)
-    if isinstance(known, Ramp) and not known.step:
-        return [(known.first, lengths.shape[0])]
+    elements = elements_of(lengths)
+    if isinstance(elements, Ramp) and not elements.step:
+        return [(elements.first, lengths.shape[0])]
     values = constant_values(lengths)
     if values is None:
         raise DataDependentError(
@@ -67,11 +67,11 @@ def largest_of(lengths: Tensor) -> Any:
 
 def _transposed(runs: Runs) -> Runs:
     """Of lengths that fall, how many rows each time step has; of such numbers of rows, the lengths."""
-    found, rows, before = [], sum(count for _, count in runs), 0
+    result, rows, before = [], sum(count for _, count in runs), 0
     for length, count in reversed(runs):
-        found.append((rows, length - before))
+        result.append((rows, length - before))
         rows, before = rows - count, length
-    return found
+    return result
 
 
 def _note(out: Tensor, runs: Runs) -> Tensor:

@@ -26,9 +26,9 @@ def remembered(known: dict[Any, SymNode]) -> Iterator[None]:
 def _once(name: str, compute: Callable[[SymNode, SymNode], SymNode], known: dict[Any, SymNode]) -> Callable[[SymNode, SymNode], SymNode]:
     def method(self: SymNode, other: SymNode) -> SymNode:
         key = (name, self._expr, other._expr, self.pytype, other.pytype)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = compute(self, other)
-        return found
+        result = known.get(key)
+        if result is None:
+            result = known[key] = compute(self, other)
+        return result
 
     return method

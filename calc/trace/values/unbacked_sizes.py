@@ -93,9 +93,9 @@ class Choices:
             return True, self._number
         if self._finite:
             return True, 0.0  # of a gradient scaler: no gradient has overflowed
-        known = known_of(args[0])
-        if known in (NEVER, ALWAYS):
-            return True, known == ALWAYS
+        truth = known_of(args[0])
+        if truth in (NEVER, ALWAYS):
+            return True, truth == ALWAYS
         if self._only_picking and not args[0].dtype.is_floating_point:
             return True, 0
         return self._checked() if args[0].dtype is torch.bool else (False, None)
@@ -123,13 +123,13 @@ class Choices:
 
     def count(self, x: torch.Tensor, what: str = "true") -> Any:
         """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
-        known = count_of(x) if what == "true" else None
-        if known is not None:
-            self.of_constants = self._shadows.has_count(x, known, _COUNTS[what])
+        constant = count_of(x) if what == "true" else None
+        if constant is not None:
+            self.of_constants = self._shadows.has_count(x, constant, _COUNTS[what])
         elif user_place() not in self._sizes:
-            known = self.constant_count(x, _COUNTS[what])
-        if known is not None:
-            return known
+            constant = self.constant_count(x, _COUNTS[what])
+        if constant is not None:
+            return constant
         if self._building() and self._shadows.symbols_of((x,)):
             raise self.refused("how many elements are chosen", x)  # no data decide how a module is built
         layout = (*x.shape, *x.stride(), x.storage_offset())
@@ -143,9 +143,9 @@ class Choices:
 
     def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
         """``count`` of the values of ``x`` where constants alone decide them, else nothing."""
-        known = self._shadows.counted(x, count)
-        self.of_constants = known is not None
-        return known
+        constant = self._shadows.counted(x, count)
+        self.of_constants = constant is not None
+        return constant
 
     def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
         """What to raise for a size that the values in ``tensors`` decide: values that sizes alone decide are a reading of those sizes."""
@@ -167,24 +167,24 @@ class Choices:
                 f"a size is taken from the data in a tensor in {user_line()}: no line of the model's decides it, so it has no name;"
                 " choose by position, or multiply by the mask"
             )
-        known = place if place in self._sizes else self._passed_before(place)
-        if known is None:
+        match = place if place in self._sizes else self._passed_before(place)
+        if match is None:
             raise UndecidedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
-        return self._sizes[known]
+        return self._sizes[match]
 
     def _passed_before(self, place: str) -> str | None:
         """The place in the forward that a part of it, run again in the backward, comes to: who called that part is not known then."""
         if current_node() is None:
             return None
-        found = [known for known in self._sizes if known.startswith(f"{place} < ")]
-        return found[0] if len(found) == 1 else None
+        places = [candidate for candidate in self._sizes if candidate.startswith(f"{place} < ")]
+        return places[0] if len(places) == 1 else None
 
     def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
         """Of how many elements one is expected to be chosen, and the share where it is no such fraction; 0 where nothing is known."""
-        known = known_of(x)
-        if what != "true" or not isinstance(known, OneIn):
+        odds = known_of(x)
+        if what != "true" or not isinstance(odds, OneIn):
             return (), Fraction(0)
-        return tuple(self._write(way) for way in known.ways), known.share
+        return tuple(self._write(way) for way in odds.ways), odds.share
 
 
 _COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
@@ -257,10 +257,10 @@ def _unique_dim(
 
 
 def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
-    known = known_of(x)
+    bounds = known_of(x)
     if weights is not None:
         raise choices.refused("bincount with weights")
-    if isinstance(known, Below) and at_least(minlength, known.count):
+    if isinstance(bounds, Below) and at_least(minlength, bounds.count):
         return x.new_empty((minlength,), dtype=torch.int64)
     count = choices.constant_count(x, lambda real: len(real.bincount())) if isinstance(minlength, int) else None
     if count is None:
