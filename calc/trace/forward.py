@@ -1,7 +1,7 @@
-"""Writes down the forward of a training step as a program: values with their identity, under the tracer's symbolic sizes.
+"""Traces the forward of a training step as a program: values with their identity, in symbolic sizes.
 
-The recorder of steps follows storages and keeps no tensor. This one keeps every tensor until the forward is over, so that a
-tensor's identity is that of its value; nothing of memory is asked of it.
+The recorder of training steps follows storages and holds no reference to a tensor. The recorder here holds every tensor until the forward
+is over, so that one tensor is one value; it records no memory.
 """
 
 from __future__ import annotations

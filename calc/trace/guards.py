@@ -1,4 +1,4 @@
-"""Questions about sizes that recordings asked: which of them a graph keeps, and which a reader should know of."""
+"""Selects the guards of traced steps that a graph keeps, and those that it lists as assumptions."""
 
 from __future__ import annotations
 

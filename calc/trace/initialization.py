@@ -1,7 +1,7 @@
-"""How a module draws its parameters: the laws, read off what its constructor and its initialisers call.
+"""The distribution from which a module initializes each parameter, read off the calls of its constructor and initializers.
 
-Every operator that makes or fills a tensor while the module is built is seen with its numbers; what fills a storage last is the
-law of the parameter in it. ``trunc_normal_`` draws until everything is inside, so it is read where it is called.
+Every operator that makes or fills a tensor while the module is built is intercepted with its numbers; the last one that fills a storage
+gives the distribution of its parameter. ``trunc_normal_`` draws until every value is inside its bounds, so its call is intercepted.
 """
 
 from __future__ import annotations

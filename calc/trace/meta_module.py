@@ -1,4 +1,4 @@
-"""A spec's module built without memory: its shapes and names, and no numbers."""
+"""Builds a spec's module on the meta device: shapes and names, without memory or values."""
 
 from __future__ import annotations
 

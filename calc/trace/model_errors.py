@@ -1,4 +1,4 @@
-"""What a model raises while its step is recorded, as one line that says where; refusals of ours pass as they are."""
+"""Reports an exception of a model while its step is traced as one line that says where; Napkin's own errors pass unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the model an operator runs: the path of the module whose forward is on the stack."""
+"""The module path of an operator: the module whose forward is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a module that raises under symbolic tracing raises without it: it is run once, on real tensors, at sizes that are small."""
+"""Whether a module that raises under symbolic tracing also raises without it: runs it once on real tensors at small sizes."""
 
 from __future__ import annotations
 

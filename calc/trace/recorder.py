@@ -1,7 +1,7 @@
-"""Writes down every operator that a training step dispatches, and every birth and death of a storage.
+"""Records every operator that a training step dispatches, and every allocation and free of a storage.
 
-The recorder is a dispatch mode that sits above torch's fake tensors: it sees ATen operators as a real step would run
-them, with symbolic sizes. It keeps no reference to any tensor, so lifetimes are those of the step itself.
+The recorder is a dispatch mode above torch's fake tensors: it sees ATen operators as a real step runs them, with symbolic sizes. It
+holds no reference to any tensor, so lifetimes are those of the step itself.
 """
 
 from __future__ import annotations

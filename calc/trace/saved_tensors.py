@@ -1,8 +1,8 @@
-"""What autograd keeps of a forward for its backward.
+"""The tensors that autograd saves in the forward for the backward.
 
-Most of it passes torch's saved-tensor hooks. What does not is found in two more ways: tensors that a hand-written function
-keeps as attributes of its context are read off the graph, and what only a closure in the graph holds (the arguments of layers
-that run again in the backward) is alive when the forward returns and gone once the graph is.
+Most pass torch's saved-tensor hooks. Two kinds do not: tensors that a hand-written function stores as attributes of its context, which are
+read off the autograd graph; and tensors that only a closure in the graph holds (the arguments of recomputed layers), which are allocated
+when the forward returns and freed with the graph.
 """
 
 from __future__ import annotations

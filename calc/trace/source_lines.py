@@ -1,4 +1,4 @@
-"""Whose line it was: of all frames on the stack, the innermost that a user wrote or chose, and never torch's own."""
+"""The user's source line of a call: the innermost frame on the stack that is not in torch or Napkin."""
 
 from __future__ import annotations
 

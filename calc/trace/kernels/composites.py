@@ -1,6 +1,6 @@
-"""Operators that torch's own code takes apart by plain numbers, taken apart here by symbolic ones for the time of a recording.
+"""Composite operators that torch's C++ decomposes with plain numbers, decomposed here with symbolic sizes while a step is traced.
 
-Each stands for a function in C++ and runs the same operators in the same order.
+Each replaces one C++ function and runs the same operators in the same order.
 """
 
 from __future__ import annotations

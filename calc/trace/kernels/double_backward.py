@@ -1,7 +1,7 @@
-"""The second derivative of a convolution, as torch's own code takes it, on symbolic sizes: that code reads sizes as plain numbers.
+"""The second derivative of a convolution on symbolic sizes; torch's own code reads the sizes as plain numbers.
 
-It stands in (``calc.trace.kernels.composites``) where a gradient of a gradient is taken (a gradient penalty). Operators and the order in
-which results die are those of ``_convolution_double_backward`` (aten/src/ATen/native/Convolution.cpp).
+``calc.trace.kernels.composites`` installs it for gradients of gradients (a gradient penalty). The operators, and the order in
+which results are freed, are those of ``_convolution_double_backward`` (aten/src/ATen/native/Convolution.cpp).
 """
 
 from __future__ import annotations

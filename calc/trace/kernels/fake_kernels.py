@@ -1,7 +1,7 @@
-"""Running operators on fake tensors, and what CPU kernels allocate that their shapes do not show.
+"""Runs operators on fake tensors and returns the bytes that real CPU kernels allocate.
 
-A fake kernel allocates as much as its result's shape says. These real ones differ; the test suite compares the storages
-of every operator that has a rule with those of the real kernel, so that this list is complete for them.
+A fake kernel allocates what its result's shape says. The real kernels listed here allocate another amount. The test suite compares
+the storages of every operator that has a rule with those of the real kernel, so the list is complete for them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fourier transforms: how their results are laid out, and how long the lines are that they transform.
+"""Fourier transforms on fake tensors: the strides of their results, and the lengths that they transform.
 
-Torch's own fake kernels want plain numbers for sizes. The real ones leave the axes that were transformed innermost, in the order
-that they had in memory. Of a real signal only half of the spectrum is kept, so the length stands in the signal alone.
+Torch's own fake kernels need plain numbers for sizes. The real ones leave the transformed axes innermost, in the order that they had in
+memory. Of a real signal, only half of the spectrum is stored, so only the signal has the length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The grouped matrix product on fake tensors. Torch's own fake kernel takes bf16 only; the real ones take other formats too."""
+"""The grouped matrix multiplication on fake tensors. Torch's own fake kernel takes bf16 only; the real ones take more dtypes."""
 
 from __future__ import annotations
 

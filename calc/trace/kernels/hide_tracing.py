@@ -1,8 +1,7 @@
-"""Makes a traced run take the branches of a real one.
+"""Hides tracing from the model, so that a traced step takes the branches of a real one.
 
-While a step is traced, initialisers do nothing (they ask sizes for numbers and their result is not used), a library that
-asks whether it is being traced is told no, and calls that declare a causal mask are noted before torch decomposes them.
-Everything is put back afterwards.
+While a step is traced, initializers do nothing (they read sizes as numbers, and their results are not used), a library that asks whether
+it is being traced gets False, and calls with a causal mask are noted before torch decomposes them. Everything is restored afterwards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How real CPU kernels lay out results where torch's fake ones do it otherwise.
+"""The strides of results of real CPU kernels, where torch's fake kernels return different ones.
 
-It matters only for inputs that are transposed or have their channels last: what comes next may then have to copy its input, or not.
-The test suite compares the layout of every operator that has a rule, plain, transposed and with channels last.
+They differ only for inputs that are transposed or channels-last; the next operator may then have to copy its input, or not. The test
+suite compares the strides of every operator that has a rule: contiguous, transposed and channels-last.
 """
 
 from __future__ import annotations

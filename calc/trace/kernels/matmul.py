@@ -1,7 +1,7 @@
-"""Matrix products of symbolic sizes, on versions of torch that take ``matmul`` apart by plain numbers.
+"""``matmul`` on symbolic sizes, for versions of torch that decompose it with plain numbers.
 
-Before 2.12, ``matmul`` of more than two axes (a linear layer without bias) reads its sizes as numbers in C++, where those of a
-product, ``h*k``, are lost. Torch has the same in Python, with symbols: it comes to the same operators, but for the kind of a view.
+Before 2.12, ``matmul`` of more than two axes (a linear layer without bias) reads its sizes as numbers in C++, which loses products of
+sizes (``h*k``). Torch's Python decomposition keeps the symbols and runs the same operators, except for the kind of one view.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Torch functions that take plain numbers where a model may give a size: recorded as themselves, with the size symbolic."""
+"""Overrides for torch functions that take plain numbers where a model may pass a symbolic size; the size stays symbolic."""
 
 from __future__ import annotations
 

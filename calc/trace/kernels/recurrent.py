@@ -1,9 +1,8 @@
-"""Recurrent layers of torch with symbolic widths, written out as torch's own C++ has them, operator by operator.
+"""Recurrent layers of torch with symbolic widths, written out operator by operator as torch's C++ runs them.
 
-That C++ reads widths as numbers where it cuts gates apart, so it cannot run on symbols. On a CPU torch hands an LSTM to oneDNN,
-which keeps a workspace of a size that depends on the machine: no closed form follows from that, so the record and the real run
-both take the LSTM cell by cell, as a GRU runs anyway, and say so (``calc/graph/exchanges.py``). That the operators here are those of a real
-run is checked, like all else.
+The C++ reads widths as numbers where it splits the gates, so it cannot run on symbols. On a CPU, torch runs an LSTM by oneDNN, whose
+workspace depends on the machine and so has no closed form. Both the traced and the measured step therefore run the LSTM cell by cell,
+as torch always runs a GRU, and report that (``calc/graph/exchanges.py``). The tests compare these operators with those of a real run.
 """
 
 from __future__ import annotations

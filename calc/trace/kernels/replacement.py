@@ -1,4 +1,4 @@
-"""Kernels of torch's operators replaced for a while."""
+"""Replaces kernels of torch's operators temporarily."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operators run once for each kind of arguments: layers repeat, and torch works out the shape of every result anew.
+"""Caches fake results: layers repeat, and torch infers the shape of every result from scratch.
 
-What a result looks like depends on the arguments' shapes, strides and formats alone. It is worked out by torch the first
-time, and compared with what is made here from its description; after that the description is enough. Anything unusual (a
-result that aliases what its schema does not say, a storage larger than its shape) is left to torch every time.
+A result's description depends only on the shapes, strides and dtypes of the arguments. The first time, torch computes it, and a result
+made from the description is compared with it; later calls use the description. Torch computes anything unusual every time (a result with
+aliases that its schema does not declare, a storage larger than its shape).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results of operators whose own fake kernels want plain numbers for sizes, or allocate another amount than the real ones."""
+"""Results of operators whose own fake kernels need plain numbers for sizes or allocate another amount than the real ones."""
 
 from __future__ import annotations
 

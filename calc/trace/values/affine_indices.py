@@ -1,8 +1,7 @@
-"""Whole numbers that rise evenly along an axis, as functions of sizes: positions, and what is made of them.
+"""Affine indices: integer tensors ``first + step*i`` along one axis, in symbolic sizes, such as position ids.
 
-A library asks position ids whether they are longer than some length, or restart somewhere. The *shadow* of such a tensor answers at
-the hint sizes alone. What is known here holds at all sizes: elements are ``first + step*i`` along one axis. So a question about them
-is one about sizes (``T > 4096``), which a graph keeps as any other, or its answer is the same at all sizes.
+A library asks position ids whether they exceed a length or restart. Constant propagation answers that at the hint sizes alone; an affine
+index answers it at all sizes. The answer is either the same everywhere or a guard about sizes (``T > 4096``), which the graph keeps.
 """
 
 from __future__ import annotations

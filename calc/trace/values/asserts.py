@@ -1,6 +1,6 @@
-"""What a value read out of data must be for the step to go on: in the test of an ``assert``, or of an ``if`` that only raises.
+"""The truth value that a data-dependent check must have for the step to go on: an ``assert``, or an ``if`` that only raises.
 
-A step that ends without an error has passed all of these, whatever the data are, so the value is no choice between two steps.
+A step that ends without an error has passed all of them, whatever the data are, so such a check does not split the step into two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Matrices of one number from a diagonal on and of another before it: causal masks.
+"""Causal masks: matrices with one number on and after a diagonal and another before it.
 
-A library compares the mask that it is given with one of its own, to choose a kernel. Such a mask is the same at all sizes, so the answer
-is too.
+A library compares its input mask with one of its own to choose a kernel. Such masks are the same at all sizes, and so is the answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Real values of the tensors that depend on sizes and constants alone, so that a branch on them can be taken truly.
+"""Constant propagation: real values of tensors that depend only on sizes and constants, so that branches on them are taken correctly.
 
-Position ids, causal masks and an optimizer's step counter are such tensors; a library asks them questions
-(``(diff(positions) != 1).any()``) that a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
-tensors at the hint sizes. A tensor that depends on parameters or data has none, and a question about it is refused; so is one about
-a tensor whose storage was written over with such values, through whichever view.
+Position ids, causal masks and an optimizer's step counter are such tensors; a library asks about them
+(``(diff(positions) != 1).any()``), which a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
+tensors at the hint sizes. A tensor that depends on parameters or data has no shadow, and a branch on it is refused; a write of such values
+through any view removes the shadow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is known of values that depend on data: which whole numbers they may be, and how often a truth value is true.
+"""Bounds and expected shares of data-dependent values: the range of an integer, and how often a mask is true.
 
-A router's choice is one of E numbers, so a mask that asks for one of them is expected to be true once in E times if all are
-chosen equally often (balanced routing), and asking for number E itself is never true. Such knowledge lives on the fake
-tensors; it gives a size that data decide its expected value, and never a size its number.
+A router chooses one of E experts. If all are chosen equally often (balanced routing), a mask that compares the choice with one expert is
+true once in E times, and a comparison with expert E is never true. These facts are stored on the fake tensors; they give a data-dependent
+size its expected value and never specialize it.
 """
 
 from __future__ import annotations

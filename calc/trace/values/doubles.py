@@ -1,7 +1,7 @@
-"""Numbers made of sizes, as the doubles that Python computes: each operation is kept, in its order, until it is rounded to a size.
+"""Doubles computed from sizes as Python computes them: each operation is recorded in order until the double is rounded to a size.
 
-A rounded one is written as the fraction that a reader expects, ``floor(8*d/3)`` for ``int(d * (8/3))``. That the two agree is proved where
-one rounding of a double can be told to change nothing. Else it is a question of the step, answered at every size by computing the double.
+A rounded double is written as the fraction that a reader expects, ``floor(8*d/3)`` for ``int(d * (8/3))``, where rounding provably cannot
+change the result. Otherwise their equality is a guard, evaluated at every size by computing the double.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is known of a tensor's elements at all sizes: that they rise evenly along an axis, how they compare, or that they make a triangle.
+"""What holds of a tensor's elements at all sizes: an affine index, a comparison with one, or a triangular matrix.
 
-The *shadow* of a tensor has its elements at the hint sizes alone. What is known here holds at all, so that a question about them is one
-about sizes, or its answer is the same everywhere. ``affine_indices`` and ``causal_masks`` have the rules by which it follows.
+Constant propagation has the elements at the hint sizes alone. What is stored here holds at all sizes, so a branch on it is a guard about
+sizes or the same everywhere. ``affine_indices`` and ``causal_masks`` have the rules that propagate it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Numbers that are read out of tensors and only calculated with or written down: the norm that scales an update, a loss in a log.
+"""Scalars that are read out of tensors and only used in arithmetic or logged: a norm that scales an update, a loss in a log.
 
-Such a value says nothing about a size as long as no branch and no size is made of it. In a step, ``.item()`` of a floating
-tensor that depends on data gives a number that cannot be compared, truncated or taken for true or false: each of these
-is refused, by name. ``max`` and ``min`` of it and a bound, in the file that the optimizer's class stands in, are either: the recordings
-that make the closed forms take the number, those that certify them the bound, so a bound that costs less (a product by 1 is none) is
-noticed. They also read different numbers, which do not agree where one escapes through a function of Python's own.
+They affect no size unless a branch or a size depends on them. In a traced step, ``.item()`` of a data-dependent floating tensor returns a
+number that cannot be compared, truncated or used as a truth value: each of these is refused, by name. In the file of the optimizer's
+class, ``max`` and ``min`` of such a number and a bound may return either: the traces that make the closed forms take the number, those
+that certify them take the bound, so a bound that costs less (a multiplication by 1 costs none) is noticed. The two also read different
+numbers, and disagree where one escapes through a function of Python's own.
 """
 
 from __future__ import annotations

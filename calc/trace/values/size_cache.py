@@ -1,5 +1,5 @@
-"""Size arithmetic done once: while a step is traced, torch asks for the same few sums and comparisons of sizes a hundred
-thousand times (mostly to find out whether a tensor is contiguous). Each is computed by torch and then remembered."""
+"""Caches size arithmetic: while a step is traced, torch repeats the same few sums and comparisons of sizes a hundred thousand times,
+mostly to find out whether a tensor is contiguous. Torch computes each once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many elements of a mask are true, where sizes alone say so: one in each row of labels spelled out, all but a diagonal.
+"""The number of true elements of a mask where sizes determine it: one in each row of one-hot labels, all but a diagonal.
 
-Such a size is no data-dependent one: it is the same whatever the data. The knowledge lives on fake tensors of zeros and ones, and is
-forgotten when these are written over in any way that is not known here.
+Such a size is not data-dependent. The counts are stored on fake tensors of zeros and ones; any write that is not handled here
+invalidates them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sizes that data decide: how many elements a mask chooses, how many tokens a router sends somewhere.
+"""Data-dependent (unbacked) sizes: how many elements a mask selects, how many tokens a router sends to an expert.
 
-Each is a dimension of its own, known by the lines that lead to it. A run that meets one without a dimension stops there and
-says what the size is at most and what is expected of it; the recording starts anew with the dimension declared.
+Each is a dimension of its own, identified by the source lines that lead to it. A trace that meets one without a dimension stops and
+reports its upper bound and expected value; tracing starts again with the dimension declared.
 """
 
 from __future__ import annotations
