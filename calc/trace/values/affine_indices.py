@@ -20,9 +20,9 @@ from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
 from calc.trace.values.elements import (
     MAKING,
     RELATIONS,
+    AffineIndex,
     Compared,
     Known,
-    Ramp,
     Triangle,
     elements_of,
     is_zero_or_one,
@@ -43,9 +43,9 @@ def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
     if elements is None or isinstance(elements, Triangle):
         return False, None
     if args[0].dtype is torch.uint8:  # bytes are known where they are 0 or 1
-        return (True, elements.first) if isinstance(elements, Ramp) and elements.first in (0, 1) else (False, None)
+        return (True, elements.first) if isinstance(elements, AffineIndex) and elements.first in (0, 1) else (False, None)
     if args[0].dtype is not torch.bool:
-        return (True, elements.first) if isinstance(elements, Ramp) else (False, None)
+        return (True, elements.first) if isinstance(elements, AffineIndex) else (False, None)
     if isinstance(elements, Compared):
         return True, bool(RELATIONS[elements.relation](elements.ramp.first, elements.other))
     return True, bool(elements.first)
@@ -73,44 +73,44 @@ def _axis(given: Mapping[str, Any], dims: int) -> int:
     return int(dim if dim < 0 else dim - dims)
 
 
-def _rising(first: Any, step: int, axis: int, length: Any) -> Ramp:
-    """A ramp; of one element, or of equal ones, it is a number."""
-    return Ramp(first, step, axis, length) if step and not same(length, 1) else Ramp(first)
+def _rising(first: Any, step: int, axis: int, length: Any) -> AffineIndex:
+    """An affine index; a number if it has one element or equal ones."""
+    return AffineIndex(first, step, axis, length) if step and not same(length, 1) else AffineIndex(first)
 
 
-def _plain(value: Any) -> Ramp | None:
-    """The ramp that ``value`` is known to be, where it is not truths about one."""
+def _plain(value: Any) -> AffineIndex | None:
+    """The affine index of ``value``; None if it has none or holds a comparison with one."""
     elements = elements_of(value)
-    return elements if isinstance(elements, Ramp) else None
+    return elements if isinstance(elements, AffineIndex) else None
 
 
-# -- where ramps come from ------------------------------------------------------------------------------------------------
+# -- sources of affine indices ------------------------------------------------------------------------------------------------
 
 
 @making("arange")
-def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     start, step = given.get("start", 0), given.get("step", 1)
     return _rising(start, step, -1, out.shape[0]) if whole(start, given["end"]) and type(step) is int else None
 
 
 @making("zeros", "zeros_like", "new_zeros")
-def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
-    return Ramp(0)
+def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
+    return AffineIndex(0)
 
 
 @making("ones", "ones_like", "new_ones")
-def _ones(_: Mapping[str, Any], out: torch.Tensor) -> Ramp:
-    return Ramp(1)
+def _ones(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
+    return AffineIndex(1)
 
 
 @making("full", "full_like", "new_full", "scalar_tensor")
-def _filled(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
+def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
     value = given.get("fill_value", given.get("s"))
     if out.dtype is torch.bool:
-        return Ramp(int(bool(value))) if isinstance(value, int | float) else None
+        return AffineIndex(int(bool(value))) if isinstance(value, int | float) else None
     if isinstance(value, float) and math.isinf(value) and out.dtype.is_floating_point:
         return Triangle(0, value, value)
-    return Ramp(value) if whole(value) else None
+    return AffineIndex(value) if whole(value) else None
 
 
 # -- the same elements, elsewhere -----------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
         return Triangle(elements.diagonal, int(elements.above != 0), int(elements.below != 0))
     if isinstance(elements, Triangle):
         return elements if out.dtype.is_floating_point or {elements.above, elements.below} <= {0, 1} else None
-    if out.dtype is source or not isinstance(elements, Ramp):
+    if out.dtype is source or not isinstance(elements, AffineIndex):
         return elements if out.dtype is source else None
     positions = source in WHOLE and out.dtype is torch.int32  # of elements in memory, and lengths
     return elements if is_zero_or_one(elements) or out.dtype is torch.int64 or positions else None
@@ -149,8 +149,8 @@ def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
     return None if elements is None else _moved(elements, given["self"], out)
 
 
-def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None:
-    """``ramp`` along the axis of ``after`` that is the one of ``before``: no longer known where axes behind it are joined or split."""
+def _moved(ramp: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
+    """``ramp`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
     if not ramp.step:
         return ramp
     here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
@@ -160,20 +160,20 @@ def _moved(ramp: Ramp, before: torch.Tensor, after: torch.Tensor) -> Ramp | None
 
 
 @making("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
-def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Elements that are all the same are so in other places."""
     ramp = _plain(given["self"])
     return ramp if ramp is not None and not ramp.step else None
 
 
 @making("repeat")
-def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     ramp = _plain(given["self"])
     return ramp if ramp is None or not ramp.step or same(given["repeats"][ramp.axis], 1) else None
 
 
 @making("slice")
-def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _cut(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     ramp, axis = _plain(given["self"]), _axis(given, out.dim())
     if ramp is None or not ramp.step or axis != ramp.axis:
         return ramp
@@ -184,20 +184,20 @@ def _cut(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 @making("select")
-def _picked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _picked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     ramp, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
     if ramp is None or not ramp.step:
         return ramp
     if axis != ramp.axis:
         return replace(ramp, axis=ramp.axis + (axis > ramp.axis))
-    return Ramp(ramp.first + ramp.step * (at if at >= 0 else ramp.length + at)) if isinstance(at, int) else None
+    return AffineIndex(ramp.first + ramp.step * (at if at >= 0 else ramp.length + at)) if isinstance(at, int) else None
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------------
 
 
 @making("cat")
-def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Pieces of which each goes on where the one before it ends."""
     axis = _axis(given, out.dim())
     pieces = [
@@ -215,16 +215,16 @@ def _joined(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 @making("add")
-def _sum(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _sum(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _of_both(given, 1) if out.dtype is not torch.bool else None
 
 
 @making("sub")
-def _difference(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _difference(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _of_both(given, -1)
 
 
-def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
+def _of_both(given: Mapping[str, Any], sign: int) -> AffineIndex | None:
     left, right = _plain(given["self"]), _plain(given["other"])
     if given.get("alpha", 1) != 1 or left is None or right is None or (left.step and right.step and left.axis != right.axis):
         return None
@@ -233,27 +233,27 @@ def _of_both(given: Mapping[str, Any], sign: int) -> Ramp | None:
 
 
 @making("mul")
-def _product(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     left, right = _plain(given["self"]), _plain(given["other"])
     if left is None or right is None or (left.step and right.step) or out.dtype is torch.bool:
         return None
     long, number = (left, right.first) if left.step else (right, left.first)
     if not long.step:
-        return Ramp(long.first * number)
+        return AffineIndex(long.first * number)
     return _rising(long.first * number, long.step * number, long.axis, long.length) if isinstance(number, int) else None
 
 
 @making("floor_divide", "div")
-def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
     left, right = _plain(given["self"]), _plain(given["other"])
     if left is None or right is None or left.step or right.step or given.get("rounding_mode", "floor") != "floor" or same(right.first, 0):
         return None
-    return Ramp(left.first // right.first) if out.dtype in WHOLE else None
+    return AffineIndex(left.first // right.first) if out.dtype in WHOLE else None
 
 
 @making("cumsum")
-def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     ramp, axis = _plain(given["self"]), _axis(given, out.dim())
     if ramp is None or ramp.step or not isinstance(ramp.first, int):
         return None
@@ -261,30 +261,30 @@ def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
 
 
 @making("sum")
-def _summed(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _summed(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     """Of equal elements: as often as there are."""
     ramp, source = _plain(given["self"]), given["self"]
     if ramp is None or ramp.step or out.dtype is torch.bool:
         return None
     axes = given.get("dim") or range(source.dim())
-    return Ramp(math.prod((source.shape[axis] for axis in axes), start=ramp.first))
+    return AffineIndex(math.prod((source.shape[axis] for axis in axes), start=ramp.first))
 
 
 @making("max", "amax")
-def _largest(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _largest(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _end(given, 1)
 
 
 @making("min", "amin")
-def _least(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | None:
+def _least(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
     return _end(given, 0)
 
 
-def _end(given: Mapping[str, Any], which: int) -> Ramp | None:
+def _end(given: Mapping[str, Any], which: int) -> AffineIndex | None:
     ramp = _plain(given["self"])
     if ramp is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
         return None
-    return Ramp(ramp.ends()[which])
+    return AffineIndex(ramp.ends()[which])
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------------------
@@ -306,10 +306,10 @@ def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Kno
     return make
 
 
-def _told(ramp: Ramp, relation: str, other: Any) -> Ramp | Compared:
+def _told(ramp: AffineIndex, relation: str, other: Any) -> AffineIndex | Compared:
     """Truths about a number are themselves numbers."""
     if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
-        return Ramp(int(RELATIONS[relation](ramp.first, other)))
+        return AffineIndex(int(RELATIONS[relation](ramp.first, other)))
     return Compared(ramp, relation, other)
 
 
@@ -317,34 +317,34 @@ MAKING.update({relation: _comparing(relation) for relation in RELATIONS})
 
 
 @making("any")
-def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
     return _of_all(given, largest_decides=("gt", "ge"))
 
 
 @making("all")
-def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Compared | None:
+def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
     return _of_all(given, largest_decides=("lt", "le"))
 
 
-def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> Ramp | Compared | None:
+def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineIndex | Compared | None:
     """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
     truth = elements_of(given["self"])
     if truth is None or "dim" in given or not _has_elements(given["self"]):
         return None
     if (
-        isinstance(truth, Ramp)
+        isinstance(truth, AffineIndex)
         and not truth.step
         and (truth.first in (0, 1) or (given["self"].dtype in WHOLE and type(truth.first) is int))
     ):
-        return Ramp(int(truth.first != 0))
+        return AffineIndex(int(truth.first != 0))
     if isinstance(truth, Triangle) or given["self"].dtype is not torch.bool:
         return None
-    if isinstance(truth, Ramp):
+    if isinstance(truth, AffineIndex):
         return truth if not truth.step else None
     if truth.ramp.step and truth.relation in ("eq", "ne"):
         return None
     least, largest = truth.ramp.ends()
-    return _told(Ramp(largest if truth.relation in largest_decides else least), truth.relation, truth.other)
+    return _told(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.other)
 
 
 def _has_elements(value: torch.Tensor) -> bool:

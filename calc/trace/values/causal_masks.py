@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from calc.trace.values.elements import EXACT, Compared, Known, Ramp, Triangle, elements_before, elements_of, making, same
+from calc.trace.values.elements import EXACT, AffineIndex, Compared, Known, Triangle, elements_before, elements_of, making, same
 
 
 def _of_upper(number: Any, diagonal: int) -> Triangle:
@@ -54,7 +54,7 @@ def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
 
 
 @making("masked_fill", "masked_fill_")
-def _masked(given: Mapping[str, Any], out: torch.Tensor) -> Ramp | Triangle | None:
+def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
     mask, filled, value = given["mask"], given["self"], given["value"]
     if not isinstance(value, int | float) or value not in EXACT:
         return None
@@ -73,7 +73,7 @@ def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) ->
 
 def by_triangles(
     one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
-) -> Ramp | Triangle | None:
+) -> AffineIndex | Triangle | None:
     """What ``make`` gives of two values, each with what is known of it, where both are triangles or numbers."""
     first, second = _as_triangle(one[1]), _as_triangle(other[1])
     if first is None or second is None:
@@ -86,13 +86,13 @@ def by_triangles(
 
 def _as_triangle(known: Known | None) -> Triangle | None:
     """A number everywhere is a triangle of equal halves."""
-    if isinstance(known, Ramp):
+    if isinstance(known, AffineIndex):
         return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None
     return known if isinstance(known, Triangle) else None
 
 
-def _number(known: Triangle) -> Ramp | Triangle:
-    return Ramp(known.above) if known.is_one_number and isinstance(known.above, int) else known
+def _number(known: Triangle) -> AffineIndex | Triangle:
+    return AffineIndex(known.above) if known.is_one_number and isinstance(known.above, int) else known
 
 
 def is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:

@@ -32,9 +32,7 @@ class Shadows:
     is that; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
     storages, since views share what is written.)"""
 
-    def __init__(
-        self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, turns: Collection[str] = ()
-    ) -> None:
+    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, turns: Collection[str] = ()) -> None:
         self._hint = hint
         self._symbols = symbols
         self._turns = frozenset(turns)

@@ -28,7 +28,7 @@ RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class AffineIndex:
     """Elements ``first + step*i`` at place i of an axis of that ``length``, and the same along all others.
 
     The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be made of sizes.
@@ -47,9 +47,9 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Truths: whether each element of ``ramp`` is ``relation`` (greater, say) than the number ``other``."""
+    """Truth values: whether ``relation`` (greater, say) holds between each element of ``ramp`` and the number ``other``."""
 
-    ramp: Ramp
+    ramp: AffineIndex
     relation: str
     other: Any
 
@@ -67,7 +67,7 @@ class Triangle:
         return bool(self.above == self.below)
 
 
-Known = Ramp | Compared | Triangle
+Known = AffineIndex | Compared | Triangle
 
 _NOTED = "napkin_elements"
 
@@ -79,9 +79,9 @@ making = registering(MAKING)
 def elements_of(value: Any) -> Known | None:
     """What a tensor is known to be; a number is the same everywhere."""
     if whole(value):
-        return Ramp(value)
+        return AffineIndex(value)
     if isinstance(value, float):
-        return Ramp(int(value)) if value.is_integer() else None
+        return AffineIndex(int(value)) if value.is_integer() else None
     return known_of(value, _NOTED)  # type: ignore[no-any-return]  # what is noted under that name
 
 
@@ -111,9 +111,9 @@ def _is_held(known: Known, dtype: torch.dtype) -> bool:
         return known.above in EXACT and known.below in EXACT
     if not dtype.is_floating_point:
         return is_zero_or_one(known)  # -1 is 255 as a byte
-    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
+    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
 
 
 def is_zero_or_one(known: Known) -> bool:
     """Whether this is one of the numbers that every format holds."""
-    return isinstance(known, Ramp) and not known.step and isinstance(known.first, int) and known.first in (0, 1)
+    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and known.first in (0, 1)

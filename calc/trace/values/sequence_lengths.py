@@ -21,7 +21,7 @@ from calc.platform.torch_private import foreign_functions, no_dispatch
 from calc.trace.kernels.hide_tracing import replaced
 from calc.trace.source_lines import user_line
 from calc.trace.values.constant_propagation import attach_values, constant_values
-from calc.trace.values.elements import Ramp, elements_of, note_elements
+from calc.trace.values.elements import AffineIndex, elements_of, note_elements
 
 aten = torch.ops.aten
 Runs = Sequence[tuple[Any, Any]]
@@ -42,7 +42,7 @@ def written_out() -> Iterator[None]:
 def runs_of(lengths: Tensor) -> Runs:
     """The numbers in a tensor of one axis. Raises ``DataDependentError`` where neither sizes nor constants alone decide them."""
     elements = elements_of(lengths)
-    if isinstance(elements, Ramp) and not elements.step:
+    if isinstance(elements, AffineIndex) and not elements.step:
         return [(elements.first, lengths.shape[0])]
     values = constant_values(lengths)
     if values is None:
@@ -77,7 +77,7 @@ def _transposed(runs: Runs) -> Runs:
 def _note(out: Tensor, runs: Runs) -> Tensor:
     """``out``, of which it is known now that it has the numbers of ``runs``."""
     if len(runs) == 1:
-        note_elements(out, Ramp(runs[0][0]))
+        note_elements(out, AffineIndex(runs[0][0]))
     if all(type(number) is int for run in runs for number in run):
         with no_dispatch():
             attach_values(out, torch.tensor([number for number, count in runs for _ in range(count)]))
