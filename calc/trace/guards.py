@@ -22,15 +22,15 @@ _ANY_COUNT = 2**63
 
 
 def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
-    """The questions of all runs, but for those about the number of turns that a run happened to have."""
+    """The guards of all runs, except those about the trip count that a run happens to have."""
     questions = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.conditions]
     guards = {c.expr: c for c, run in questions if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
     return list(guards.values())
 
 
 def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> Condition:
-    """The condition with turns of a loop divided by themselves, if each run asked that with its own number of turns in it: in 3 turns
-    ``(3*k)//g == 1`` and in 4 ``(4*k)//g == 1`` are ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without such a number, stay so."""
+    """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3
+    ``(3*k)//g == 1`` and at 4 ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without one, stay."""
     divided = run.divided.get(condition.expr)
     if divided is not None and all(_divides_itself(divided, other, pins) for other in runs):
         return divided
@@ -45,7 +45,7 @@ _TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
 
 
 def _in_any_turns(expr: str, divided: Condition, run: Traced, pins: Collection[str]) -> bool:
-    """Whether a question with the run's own number of turns in it says what ``divided`` does, with any number in the place of that."""
+    """Whether a guard that contains the run's own trip count equals ``divided`` with any trip count in its place."""
     names = {*names_in(expr)}
     loops = sorted(names & {*pins})
     if len(loops) != 1:
@@ -62,12 +62,12 @@ def _in_any_turns(expr: str, divided: Condition, run: Traced, pins: Collection[s
 
 
 def _own(count: int) -> re.Pattern[str]:
-    """A number of turns, where it stands in a question."""
+    """A trip count in the text of a guard."""
     return re.compile(rf"\b{count}\b")
 
 
 def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
-    """That values read out of tensors, which depend on sizes in no way that is known, were read at these: at others they may be others."""
+    """Guards that sizes equal those of the runs, where values were read out of tensors that depend on sizes in an unknown way."""
     guards: dict[str, Condition] = {}
     for run in runs:
         hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
@@ -84,13 +84,13 @@ def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
 
 
 def _at_none(names: Collection[str]) -> str:
-    """What holds at no sizes, so that each at which closed forms are asked for has to be traced."""
+    """A guard that fails at all sizes, so that closed forms need a trace at each size they are evaluated at."""
     return " and ".join(f"{name} < 1" for name in sorted(names))
 
 
 def of_numbers(kept: Sequence[Condition], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Condition]:
-    """That sizes which closed forms rest on in no way that is proved are traced at their very values: those rounded from doubles, and
-    those read as numbers that are no turns of a loop, since no more operators run where they are more."""
+    """Guards for sizes without a proof, so that each value of them is traced: those rounded from doubles, and those read as
+    numbers that are no trip counts, since a larger value runs no more operators."""
     places = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
     places |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
     return [Condition(expr, True, where, each=True) for expr, where in places.items() if expr]
@@ -110,7 +110,7 @@ def _is_width(name: str, runs: Sequence[Traced]) -> bool:
 
 
 def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
-    """Whether this is what the bound of a dimension says where the bound is a number: ``e <= 5`` in a run of 5 experts."""
+    """Whether the guard only states a dimension's bound where the bound is a number: ``e <= 5`` in a run of 5 experts."""
     match = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
     if match is None or not condition.holds or match[1] not in dims:
         return False
@@ -153,7 +153,7 @@ def _asked_of_every_count(condition: Condition, asked: Sequence[tuple[set[str], 
 def branches(
     conditions: Sequence[Condition], runs: Sequence[Traced], pins: Collection[str], basis: Basis, dims: Mapping[str, Dim]
 ) -> list[Assumption]:
-    """Conditions that other sizes of at least 2, within their bounds, would answer otherwise: the model, or torch, branches on them."""
+    """Guards that evaluate otherwise at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
     generator = random.Random(0)
     tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
     points = [_within_bounds(at, basis, dims) for at in tried]
@@ -198,7 +198,7 @@ def of_zeros(kept: Sequence[Condition], runs: Sequence[Traced], symbols: Sequenc
 
 
 def _sizes_of(op: Op) -> Iterator[str]:
-    """The sizes of an operator's tensors that are no numbers."""
+    """The symbolic sizes of an operator's tensors."""
     values = [value for _, value in op.args]
     tensors = [t for value in values for t in (value if isinstance(value, tuple) else (value,)) if isinstance(t, Tensor)]
     for tensor in (*tensors, *op.outputs):
@@ -206,7 +206,7 @@ def _sizes_of(op: Op) -> Iterator[str]:
 
 
 def _least(node: ast.expr) -> Fraction | float:
-    """What a size is at least, where every symbol in it is at least 1; minus infinity where its form does not tell."""
+    """A lower bound of a size, where every symbol in it is at least 1; minus infinity where its form gives none."""
     match node:
         case ast.Constant(value=int() as number):
             return Fraction(number)
