@@ -31,7 +31,7 @@ _DECIDING = re.compile(
 # Only as an option of the user's asks.
 _BY_OPTION = {"calc/trace/step.py", "calc/measure/gradients.py"}
 # Packed sequences are written out there operator by operator, as torch runs them.
-_AS_BY_DEFAULT = {"calc/trace/lengths.py"}
+_AS_BY_DEFAULT = {"calc/trace/values/sequence_lengths.py"}
 
 
 class Recurrent(nn.Module):

@@ -235,7 +235,7 @@ def test_whatever_a_users_file_raises_is_one_line(code: str, said: str, tmp_path
 )
 def test_whatever_a_model_raises_is_one_line_that_names_it(error: BaseException) -> None:
     """While it is recorded: with its line where there is one."""
-    from calc.trace.refusing import refusing
+    from calc.trace.model_errors import refusing
 
     with pytest.raises(SizesError, match=rf"^mine raised {type(error).__name__} at .*: (no message|0)$"), refusing(Spec(**GOOD), None):
         raise error

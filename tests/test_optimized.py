@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAIN = "import sys; from reports.cli import main; sys.argv[0] = 'napkin'; main()"
 # Classes that are given the docstring of what they stand for: nobody shows it.
-NOT_SHOWN = {"calc/trace/integers.py"}
+NOT_SHOWN = {"calc/trace/values/integers.py"}
 
 
 def _napkin(*words: str, optimize: str, folder: Path) -> bytes:

@@ -123,10 +123,10 @@ class Folder:
 
     def cost(self, op: Op) -> Cost:
         key = self.key(op)
-        found = self._costs.get(key)
-        if found is None:
-            found = self._costs[key] = cost_of(self.operator(op), op.site, self.registry)
-        return found
+        op_cost = self._costs.get(key)
+        if op_cost is None:
+            op_cost = self._costs[key] = cost_of(self.operator(op), op.site, self.registry)
+        return op_cost
 
     def key(self, op: Op) -> tuple[Any, ...]:
         """What operators of one cost have in common: the name, numbers and the shapes of all tensors."""
@@ -153,10 +153,10 @@ class Folder:
 
     def _view(self, tensor: Tensor) -> View:
         key = (tensor.shape, tensor.dtype, tensor.distinct)
-        found = self._views.get(key)
-        if found is None:
-            found = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
-        return found
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = View(tuple(self.read(s) for s in tensor.shape), tensor.dtype, self.read(tensor.distinct))
+        return view
 
     def _flops(self, op: Op, cost: Cost, record: Record) -> Iterator[Entry]:
         phase = f"flops.{op.phase}"

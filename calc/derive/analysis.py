@@ -49,7 +49,7 @@ class Analysis:
     @cached_property
     def totals(self) -> dict[str, Poly]:
         """Closed form of each counted quantity in the basis symbols."""
-        return {name: groups.total(found, self.algebra.constant(0)) for name, found in self.groups.items()}
+        return {name: groups.total(members, self.algebra.constant(0)) for name, members in self.groups.items()}
 
     def certify(self, record: Record) -> int:
         """Compare every closed form with a concrete record; returns how many agreed, or raises."""
@@ -66,7 +66,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
     interpolate = Interpolation(graph.records, graph.loops, algebra)
     frame = Frame(graph, registry, algebra, Folding(graph.as_basis(), algebra), sites, interpolate)
     folder = Folder(algebra.parse, registry)
-    found = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
+    grouped = groups.group(_entries(folder, frame), sites, interpolate, algebra.constant(1))
     bounds = [(graph.basis[d.name], graph.basis[d.at_most]) for d in graph.dims if d.at_most and d.at_most in graph.basis]
     peaks = {name: _peaks(graph, name, step, algebra, sites, interpolate, bounds) for name, step in PEAKS.items()}
     return Analysis(
@@ -76,7 +76,7 @@ def analyse(graph: Graph, registry: Registry) -> Analysis:
         fold=frame.fold,
         sites=sites,
         interpolate=interpolate,
-        groups=groups.by_quantity(found),
+        groups=groups.by_quantity(grouped),
         peaks=peaks,
         uncredited=frozenset(folder.uncredited),
     )

@@ -71,6 +71,6 @@ class _ByCases:
 
 def _term(site: str, general: QuantityTerm | None, case: QuantityTerm | None, condition: str) -> QuantityTerm:
     text = _piecewise(case.expr if case else "0", general.expr if general else "0", condition)
-    known = case or general
-    assert known is not None
-    return QuantityTerm(site, text, case.value if case else 0, known.because, case.parts if case else ())
+    present = case or general
+    assert present is not None
+    return QuantityTerm(site, text, case.value if case else 0, present.because, case.parts if case else ())

@@ -63,8 +63,8 @@ def _same_where(ours: tuple[str, ...], theirs: tuple[str, ...], equals: tuple[tu
         polys = [algebra.parse(text) for text in put]
         return set(polys[: len(ours)]) == set(polys[len(ours) :])
     at = {symbol(name): to_sympy(to) for name, to in equal.items()}
-    mine, other = ({sp.expand(to_sympy(text).subs(at)) for text in texts} for texts in (ours, theirs))
-    return mine == other
+    our_forms, their_forms = ({sp.expand(to_sympy(text).subs(at)) for text in texts} for texts in (ours, theirs))
+    return our_forms == their_forms
 
 
 def _titled(step: Step, special: Special) -> Step:

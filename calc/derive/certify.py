@@ -68,8 +68,8 @@ def _compare_peak(
     quantity: str, step: int, candidates: Sequence[Peak], record: Record, algebra: Algebra, sites: Sites, turns: Mapping[str, int]
 ) -> None:
     """Compare each peak candidate that ``record`` has, and the maximum."""
-    found = memory.moments(record, step, int)
-    labels = memory.labelled(record, found, sites)
+    moments = memory.moments(record, step, int)
+    labels = memory.labelled(record, moments, sites)
     for peak in candidates:
         if peak.label in labels:
             where = f"{quantity} at {memory.moment_name(peak)}"
@@ -80,7 +80,7 @@ def _compare_peak(
         if peak.label not in labels and not any(_never_less(algebra, live, peak.live, few) for live in there):
             where = f"{quantity} at {memory.moment_name(peak)}"
             raise CertificateError(quantity, _NO_SUCH_MOMENT.format(where, _written(few)), record.sizes)
-    _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in found), record)
+    _compare(quantity, max(algebra.value(p.live, record.sizes) for p in candidates), max(m.live for m in moments), record)
 
 
 _NO_SUCH_MOMENT = "the closed form of {} is of a moment that does not come at {}, and at some sizes it would be the largest there"

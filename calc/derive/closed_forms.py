@@ -66,11 +66,11 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
 def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
     graph, analysis = traced.graph, traced.analysis
     special = graph.special_at(values)
-    found = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
+    derivation = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
     if special is None:
-        return found
+        return derivation
     inner = analysis.special or certified(special.graph, analysis.registry)
-    return cases.joined(found, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
+    return cases.joined(derivation, _derived_at(Traced(special.graph, inner, traced.spec), values), special)
 
 
 def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, spec: Any = None, in_general: bool = False) -> Derivation:
@@ -112,14 +112,14 @@ def _coverage(analysis: Analysis, values: Mapping[str, int]) -> tuple[CoverageRo
 
 def _recounted(record: Record, registry: Registry, options: Mapping[str, str]) -> dict[str, int]:
     """Every quantity of one concrete record."""
-    found = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
-    found |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
+    counts = {d.name: 0 for d in definitions(options) if not d.parts and d.step is None}
+    counts |= {name: max(moment.live for moment in memory.moments(record, step, int)) for name, step in PEAKS.items()}
     for entry in Folder(int, registry).entries(record):
-        found[entry.quantity] = found.get(entry.quantity, 0) + int(entry.count)
+        counts[entry.quantity] = counts.get(entry.quantity, 0) + int(entry.count)
     for definition in definitions(options):
         if definition.parts:
-            found[definition.name] = sum(found.get(part, 0) for part in definition.parts)
-    return found
+            counts[definition.name] = sum(counts.get(part, 0) for part in definition.parts)
+    return counts
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ class _Evaluator:
         return holds(self._analysis.graph, sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        known = self._analysis.graph.as_basis().values(sizes)
-        return max(self._analysis.algebra.value(p, known) for p in self._polys)
+        values = self._analysis.graph.as_basis().values(sizes)
+        return max(self._analysis.algebra.value(p, values) for p in self._polys)
 
     def expr(self) -> sp.Expr:
         """The closed form in the model's dimensions."""
@@ -165,18 +165,18 @@ def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:
 
 
 def _counted(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
-    found = []
+    quantities = []
     for definition in definitions(analysis.graph.options):
         if definition.parts or definition.step is not None:
             continue
         reason = _unknown(definition.name, analysis)
         if reason:
-            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         mine = analysis.groups.get(definition.name, [])
         maker.count(definition.name, mine)
-        found.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
-    return found
+        quantities.append(_quantity(definition, _total(analysis, definition.name), _terms(mine, analysis, values), analysis, values))
+    return quantities
 
 
 def _total(analysis: Analysis, name: str) -> Poly:
@@ -213,15 +213,15 @@ def _quantity(
 
 def _terms(mine: Sequence[groups.Group], analysis: Analysis, values: Mapping[str, int]) -> list[QuantityTerm]:
     """The addends by site, and what each is made of."""
-    zero, found = analysis.algebra.constant(0), []
+    zero, terms = analysis.algebra.constant(0), []
     for site, here in groups.by_site(mine).items():
         poly = groups.total(here, zero)
         if poly != 0:
             parts = ((what, groups.total(alike, zero)) for what, alike in groups.by_label(here).items())
             term = _term(site, poly, ", ".join(dict.fromkeys(g.label for g in here)), analysis, values)
             written = tuple((what, analysis.fold.outer.text(analysis.fold(part))) for what, part in parts if part != 0)
-            found.append(replace(term, parts=written))
-    return found
+            terms.append(replace(term, parts=written))
+    return terms
 
 
 def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mapping[str, int]) -> QuantityTerm:
@@ -231,18 +231,18 @@ def _term(site: str, poly: Poly, because: str, analysis: Analysis, values: Mappi
 
 def _summed(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
     totals = {name: _total(analysis, name) for name in QUANTITIES}
-    found = []
+    quantities = []
     for definition in definitions(analysis.graph.options):
         reason = absent(definition.name, analysis.graph.options) or _unknown_part(definition, analysis.graph)
         if reason and definition.parts:
-            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
         if reason or not definition.parts:
             continue
         total = totals[definition.name] = sum((totals[p] for p in definition.parts), start=analysis.algebra.constant(0))
         maker.combine(definition.name, [(p, totals[p]) for p in definition.parts], definition.meaning)
         terms = [_term(p, totals[p], QUANTITIES[p].meaning, analysis, values) for p in definition.parts if totals[p] != 0]
-        found.append(_quantity(definition, total, terms, analysis, values))
-    return found
+        quantities.append(_quantity(definition, total, terms, analysis, values))
+    return quantities
 
 
 def _unknown_part(definition: Definition, graph: Graph) -> str:
@@ -252,20 +252,20 @@ def _unknown_part(definition: Definition, graph: Graph) -> str:
 
 
 def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> list[Quantity]:
-    found = []
+    quantities = []
     for definition in definitions(analysis.graph.options):
         if definition.step is None:
             continue
         reason = analysis.graph.unknown.get(definition.name, "")
         if reason:
-            found.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
+            quantities.append(Quantity(definition.name, definition.unit, definition.meaning, None, None, unknown=reason))
             continue
         peaks = analysis.peaks[definition.name]
         maker.peak(definition.name, peaks)
         candidates = tuple(sorted((_candidate(p, analysis, values) for p in peaks), key=lambda c: -c.value))
         text = candidates[0].expr if len(candidates) == 1 else f"Max({', '.join(c.expr for c in candidates)})"
         evaluator = _Evaluator(analysis, values, [p.live for p in peaks])
-        found.append(
+        quantities.append(
             Quantity(
                 definition.name,
                 definition.unit,
@@ -276,17 +276,17 @@ def _peaks(analysis: Analysis, values: Mapping[str, int], maker: StepMaker) -> l
                 _evaluator=evaluator,
             )
         )
-    return found
+    return quantities
 
 
 def _candidate(peak: Peak, analysis: Analysis, values: Mapping[str, int]) -> Candidate:
     outer, fold = analysis.fold.outer, analysis.fold
-    known = analysis.graph.as_basis().values(values)
+    symbols = analysis.graph.as_basis().values(values)
     parts = {role: p for role, p in peak.parts.items() if p != 0}
     return Candidate(
         expr=outer.text(fold(peak.live)),
         at=moment_name(peak),
-        value=analysis.algebra.value(peak.live, known),
+        value=analysis.algebra.value(peak.live, symbols),
         parts={role: outer.text(fold(p)) for role, p in parts.items()},
-        part_values={role: analysis.algebra.value(p, known) for role, p in parts.items()},
+        part_values={role: analysis.algebra.value(p, symbols) for role, p in parts.items()},
     )

@@ -94,9 +94,9 @@ def _case(derivation: Derivation) -> tuple[str, ...]:
 
 def _changes(left: Derivation, right: Derivation, differing: tuple[str, ...]) -> Iterator[Change]:
     for name in dict.fromkeys((*left, *right)):
-        one, other = (_in_force(side.quantities.get(name), side.sizes) for side in (left, right))
-        if one is not None or other is not None:
-            yield _change(name, one, other, _Sides(left.sizes, right.sizes, differing))
+        first, second = (_in_force(side.quantities.get(name), side.sizes) for side in (left, right))
+        if first is not None or second is not None:
+            yield _change(name, first, second, _Sides(left.sizes, right.sizes, differing))
 
 
 def _in_force(quantity: Quantity | None, sizes: Mapping[str, int]) -> Quantity | None:
@@ -134,19 +134,19 @@ class _Sides:
 
 
 def _change(name: str, left: Quantity | None, right: Quantity | None, sides: _Sides) -> Change:
-    known = left or right
-    assert known is not None  # the name came from one of them
+    described = left or right
+    assert described is not None  # the name came from one of them
     values = [None if q is None else q.value for q in (left, right)]
     if left is None or right is None or left.text is None or right.text is None:
         unknown = " and ".join(dict.fromkeys(_why(q) for q in (left, right) if q is None or q.text is None))
-        return Change(name, known.meaning, known.unit, values[0], values[1], None, (), unknown)
+        return Change(name, described.meaning, described.unit, values[0], values[1], None, (), unknown)
     if values[0] == values[1] and left.text == right.text and not sides.differing:
-        return Change(name, known.meaning, known.unit, values[0], values[1], "0", ())
+        return Change(name, described.meaning, described.unit, values[0], values[1], "0", ())
     if left.candidates or right.candidates:
         return _peak_change(left, right, sides)
-    one, other = _by_site(left), _by_site(right)
-    terms = _terms(one, other, sides)
-    return _closed(Change(name, known.meaning, known.unit, values[0], values[1], sides.difference(left.text, right.text), terms))
+    first, second = _by_site(left), _by_site(right)
+    terms = _terms(first, second, sides)
+    return _closed(Change(name, described.meaning, described.unit, values[0], values[1], sides.difference(left.text, right.text), terms))
 
 
 def _why(quantity: Quantity | None) -> str:
@@ -165,36 +165,36 @@ Places = Mapping[str, tuple[str, int, str]]
 
 def _by_site(quantity: Quantity) -> Places:
     """Expression, value and words by place; a place that comes twice is told apart by its words."""
-    found: dict[str, tuple[str, int, str]] = {}
+    terms: dict[str, tuple[str, int, str]] = {}
     for term in quantity.terms:
-        place = term.site if term.site not in found else f"{term.site} ({term.because})"
-        found[place] = (term.expr, term.value, term.because)
-    return found
+        place = term.site if term.site not in terms else f"{term.site} ({term.because})"
+        terms[place] = (term.expr, term.value, term.because)
+    return terms
 
 
 def _terms(left: Places, right: Places, sides: _Sides) -> tuple[TermChange, ...]:
     """Of each place that differs, the largest change first."""
-    found = []
+    changes = []
     for site in dict.fromkeys((*left, *right)):
-        one, other = left.get(site), right.get(site)
-        values = (one[1] if one else 0, other[1] if other else 0)
-        texts = (one[0] if one else None, other[0] if other else None)
+        first, second = left.get(site), right.get(site)
+        values = (first[1] if first else 0, second[1] if second else 0)
+        texts = (first[0] if first else None, second[0] if second else None)
         if values[0] != values[1]:
-            because = " → ".join(dict.fromkeys(words for words in (one[2] if one else "nothing", other[2] if other else "nothing")))
-            found.append(TermChange(site, *texts, *values, sides.difference(*texts), because))
-    return tuple(sorted(found, key=lambda term: -abs(term.value)))
+            because = " → ".join(dict.fromkeys(words for words in (first[2] if first else "nothing", second[2] if second else "nothing")))
+            changes.append(TermChange(site, *texts, *values, sides.difference(*texts), because))
+    return tuple(sorted(changes, key=lambda term: -abs(term.value)))
 
 
 def _peak_change(left: Quantity, right: Quantity, sides: _Sides) -> Change:
     """Of a maximum, the moments that are the largest here, by the role of what is alive then."""
-    one, other = (max(q.candidates, key=lambda c: c.value) if q.candidates else None for q in (left, right))
-    if one is None or other is None:
+    first, second = (max(q.candidates, key=lambda c: c.value) if q.candidates else None for q in (left, right))
+    if first is None or second is None:
         note = "the largest of several moments on one side only"
         return Change(left.name, left.meaning, left.unit, left.value, right.value, None, (), note)
-    terms = _terms(_by_role(one), _by_role(other), sides)
-    moments = one.at if one.at == other.at else f"{one.at} → {other.at}"
+    terms = _terms(_by_role(first), _by_role(second), sides)
+    moments = first.at if first.at == second.at else f"{first.at} → {second.at}"
     note = f"of the moments that are the largest at these sizes: {moments}"
-    expr = sides.difference(one.expr, other.expr)
+    expr = sides.difference(first.expr, second.expr)
     return _closed(Change(left.name, left.meaning, left.unit, left.value, right.value, expr, terms, note))
 
 

@@ -75,10 +75,10 @@ def runs_as_derived(frame: Frame, record: Record) -> bool:
 def refused(frame: Frame) -> RefusedOperatorError | None:
     """The refusal of a step that runs what cannot be counted, with its ledger; ``None`` where every operator can be."""
     folder = Folder(frame.algebra.parse, frame.registry)
-    known: dict[int, Standing] = {}
+    standings: dict[int, Standing] = {}
 
     def judge(op: Op) -> Standing:
-        return known.setdefault(id(op), _judged(op, folder))
+        return standings.setdefault(id(op), _judged(op, folder))
 
     counts = _counted(frame, judge)
     if all(standing.kind != REFUSED for standing in counts):
@@ -96,12 +96,12 @@ def refused(frame: Frame) -> RefusedOperatorError | None:
 
 
 def _error(frame: Frame, tallies: Sequence[Tally]) -> RefusedOperatorError:
-    known = [*frame.registry.rules, *frame.registry.frees]
+    operators = [*frame.registry.rules, *frame.registry.frees]
     kind = UnknownOperatorError if any(t.standing.unstated for t in tallies) else RefusedOperatorError
 
     def at(sizes: Mapping[str, int]) -> RefusedOperatorError:
-        found = _at(frame, tallies, sizes)
-        return kind(refusal(found, known), found, at)
+        ledger = _at(frame, tallies, sizes)
+        return kind(refusal(ledger, operators), ledger, at)
 
     return at({d.name: d.value for d in frame.graph.dims})
 
@@ -165,10 +165,10 @@ def _places(frame: Frame, folder: Folder, judge: Any) -> dict[Standing, list[tup
             if judge(op).kind == REFUSED:
                 key = (judge(op), frame.sites.general(op.site), _inputs(frame, folder, op))
                 counts.setdefault(key, [0] * len(records))[i] += 1
-    found: dict[Standing, list[tuple[str, str, Poly]]] = {}
+    places: dict[Standing, list[tuple[str, str, Poly]]] = {}
     for (standing, site, inputs), number in counts.items():
-        found.setdefault(standing, []).append((site, inputs, _poly(frame, number)))
-    return found
+        places.setdefault(standing, []).append((site, inputs, _poly(frame, number)))
+    return places
 
 
 def _inputs(frame: Frame, folder: Folder, op: Op) -> str:
@@ -189,10 +189,10 @@ def _text(frame: Frame, poly: Poly) -> str:
 
 
 def _at(frame: Frame, tallies: Sequence[Tally], sizes: Mapping[str, int]) -> Ledger:
-    known = frame.graph.as_basis().values(sizes)
+    values = frame.graph.as_basis().values(sizes)
 
     def value(poly: Poly) -> int:
-        return frame.algebra.value(poly, known)
+        return frame.algebra.value(poly, values)
 
     return Ledger(
         tuple(

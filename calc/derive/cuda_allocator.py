@@ -112,10 +112,10 @@ class Allocator:
             return
         self.allocated -= block.size
         block.free = True
-        for other in (block.before, block.after):
-            if other is not None and other.free:
-                self._forget(other)
-                block = _joined(*sorted((block, other), key=lambda b: b.address))
+        for neighbor in (block.before, block.after):
+            if neighbor is not None and neighbor.free:
+                self._forget(neighbor)
+                block = _joined(*sorted((block, neighbor), key=lambda b: b.address))
         self._remember(block)
 
     def open_window(self) -> None:

@@ -36,22 +36,22 @@ class Shift:
 
     def __call__(self, poly: Poly) -> dict[Monomial, Any]:
         """Coefficients by monomial: integers, or fractions where one is none."""
-        found: dict[Monomial, Any] = {}
+        coefficients: dict[Monomial, Any] = {}
         for monomial, coefficient in poly.iterterms():
             factor = _plain(coefficient)
             for m, c in self._expand(monomial):
-                found[m] = found.get(m, 0) + c * factor
-        return found
+                coefficients[m] = coefficients.get(m, 0) + c * factor
+        return coefficients
 
     def _expand(self, monomial: Monomial) -> list[tuple[Monomial, Any]]:
-        known = self._expanded.get(monomial)
-        if known is None:
+        terms = self._expanded.get(monomial)
+        if terms is None:
             product = self._one
             for shift, power in zip(self._shifts, monomial, strict=True):
                 if power:
                     product = product * shift**power
-            known = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
-        return known
+            terms = self._expanded[monomial] = [(m, _plain(c)) for m, c in product.iterterms()]
+        return terms
 
 
 def _plain(coefficient: Any) -> Any:
@@ -66,21 +66,21 @@ def undominated(live: Mapping[Label, Poly], shift: Shift) -> list[Label]:
     as_written = _matrix([{m: _plain(c) for m, c in poly.iterterms()} for poly in live.values()])
     labels = [list(live)[i] for i in sorted(_front(as_written))]  # a quick first pass, before anything is rewritten
     matrix = _matrix([shift(live[label]) for label in labels])
-    kept = _front(matrix)
-    return [labels[i] for i in sorted(_without_means(kept, matrix))]
+    front = _front(matrix)
+    return [labels[i] for i in sorted(_without_means(front, matrix))]
 
 
 def _front(matrix: Matrix) -> list[int]:
     """Rows that no other row is above in every column; of equal rows the first."""
     # In order of falling sums nobody can be above an earlier one, so what is kept stays kept.
     totals = matrix.sum(axis=1)
-    kept: list[int] = []
+    rows: list[int] = []
     front = matrix[:0]
     for i in sorted(range(len(matrix)), key=lambda i: (-totals[i], i)):
         if not (front >= matrix[i]).all(axis=1).any():
-            kept.append(i)
-            front = matrix[kept]
-    return kept
+            rows.append(i)
+            front = matrix[rows]
+    return rows
 
 
 def _without_means(kept: Sequence[int], matrix: Matrix) -> list[int]:

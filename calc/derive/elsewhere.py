@@ -55,18 +55,18 @@ class Traces:
         """The derivation at all ``sizes``. Raises where the model cannot have them, or no trace can be made."""
         traced = self._holding(sizes)
         given = {name: size for name, size in sizes.items() if name not in _tied(traced.graph)}
-        found = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
-        self._derived.append(found)
-        around = Around(self, traced, found)
+        nearest = _with_traced_values(self._derive(traced, dims.resolve(dimensions(traced.graph), given)), traced)
+        self._derived.append(nearest)
+        around = Around(self, traced, nearest)
         quantities = {
             name: q if q._evaluator is None else replace(q, _evaluator=_Anywhere(q._evaluator, name, around))
-            for name, q in found.quantities.items()
+            for name, q in nearest.quantities.items()
         }
-        return replace(found, quantities=quantities, elsewhere=around)
+        return replace(nearest, quantities=quantities, elsewhere=around)
 
     def value(self, name: str, sizes: Mapping[str, int]) -> int:
         """One quantity at all ``sizes``."""
-        evaluators = (found[name]._evaluator for found in self._derived)
+        evaluators = (cached[name]._evaluator for cached in self._derived)
         near = next((e for e in evaluators if e is not None and e.holds(sizes)), None)
         if near is not None:
             return near.value(sizes)
@@ -88,12 +88,12 @@ class Traces:
 
     def _given(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """What to ask a trace for: not what it finds out by itself, unless somebody sets it."""
-        found = {dim.name: dim for dim in self._traced[0].graph.dims}
+        traced_dims = {dim.name: dim for dim in self._traced[0].graph.dims}
         own = {} if self.spec is None else self.spec.dimensions
         return {
             name: size
             for name, size in sizes.items()
-            if (not own[name].tied if name in own else name in found and not follows(replace(found[name], value=size), sizes))
+            if (not own[name].tied if name in own else name in traced_dims and not follows(replace(traced_dims[name], value=size), sizes))
         }
 
 
@@ -124,16 +124,16 @@ class Around:
         """The same, after certificates at degenerate sizes where those can tell: they take less than a trace of further closed forms."""
         if self.holds(sizes) or self.traced.certified is None:
             return self.holds(sizes)
-        asked = _resolved(self.traced.graph, sizes)
-        return asked is not None and may_tell(self.traced.graph, asked) and self._asked(self.traced.certified(), sizes)
+        resolved = _resolved(self.traced.graph, sizes)
+        return resolved is not None and may_tell(self.traced.graph, resolved) and self._asked(self.traced.certified(), sizes)
 
     def _asked(self, graph: Graph, sizes: Mapping[str, int]) -> bool:
         """Whether ``graph`` holds at ``sizes``, asked once: a search asks it of each quantity."""
-        asked = graph is self.traced.graph, tuple(sizes.items())
-        if asked not in self._answers:
+        key = graph is self.traced.graph, tuple(sizes.items())
+        if key not in self._answers:
             in_force = self.traced.graph.special_at(self.derivation.sizes)
-            self._answers[asked] = holds(alone(graph, in_force is not None), sizes)
-        return self._answers[asked]
+            self._answers[key] = holds(alone(graph, in_force is not None), sizes)
+        return self._answers[key]
 
     def at(self, sizes: Mapping[str, int]) -> Derivation:
         """The derivation at all ``sizes``."""
@@ -159,21 +159,21 @@ _MOST_RAISED = 1024
 def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
     """The smallest values between ``small`` and ``own`` of the basis symbols at which ``graph`` holds, one symbol after the other; none
     where these do not suffice."""
-    basis, found = graph.as_basis(), dict(small)
+    basis, raised = graph.as_basis(), dict(small)
 
     def unmet() -> list[Condition]:
-        return graph.unmet(basis.sizes(found))
+        return graph.unmet(basis.sizes(raised))
 
     left = unmet()
     for name in dict.fromkeys(name for condition in left for name in names_in(condition.expr) if name in own and name not in graph.loops):
         for value in range(small[name] + 1, min(own[name], _MOST_RAISED) + 1):
-            found[name] = value
+            raised[name] = value
             if len(unmet()) < len(left):
                 break
         else:
-            found[name] = small[name]
+            raised[name] = small[name]
         left = unmet()
-    return {name: value for name, value in found.items() if value != small[name]} if not left else {}
+    return {name: value for name, value in raised.items() if value != small[name]} if not left else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,10 @@ def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
         return derivation
     count = functools.cache(lambda sizes: recount(record(dict(sizes))))
     graph = replace(traced.graph, dims=derivation.dims)
-    found = {q.name: replace(q, _evaluator=_ByTrace(q.name, graph, count)) for q in mine}
+    traced_quantities = {q.name: replace(q, _evaluator=_ByTrace(q.name, graph, count)) for q in mine}
     with contextlib.suppress(ModuleNotFoundError, NapkinError):  # without torch, or where the step fails there, they have no value
-        found = {name: replace(q, value=q.at()) for name, q in found.items()}
-    return replace(derivation, quantities={**derivation.quantities, **found})
+        traced_quantities = {name: replace(q, value=q.at()) for name, q in traced_quantities.items()}
+    return replace(derivation, quantities={**derivation.quantities, **traced_quantities})
 
 
 def alone(graph: Graph, with_special: bool) -> Graph:
@@ -241,18 +241,18 @@ def alone(graph: Graph, with_special: bool) -> Graph:
 
 def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether the step runs at all ``sizes`` as ``graph`` has it."""
-    found = _resolved(graph, sizes)
-    return found is not None and not graph.unmet(found)
+    resolved = _resolved(graph, sizes)
+    return resolved is not None and not graph.unmet(resolved)
 
 
 def _resolved(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:
     """All dimensions of ``graph`` at all ``sizes``; None where it cannot have them."""
-    known = {dim.name for dim in graph.dims}
+    names = {dim.name for dim in graph.dims}
     try:
-        found = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in known - _tied(graph)})
+        resolved = dims.resolve(dimensions(graph), {name: size for name, size in sizes.items() if name in names - _tied(graph)})
     except DimensionError:
         return None
-    return found if all(found.get(name, size) == size for name, size in sizes.items()) else None
+    return resolved if all(resolved.get(name, size) == size for name, size in sizes.items()) else None
 
 
 def _tied(graph: Graph) -> set[str]:

@@ -61,10 +61,10 @@ def group(runs: Sequence[Sequence[Entry]], sites: Sites, interpolate: Interpolat
 
 def by_quantity(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """The groups of each quantity."""
-    found: dict[str, list[Group]] = {}
+    groups_by_quantity: dict[str, list[Group]] = {}
     for g in groups:
-        found.setdefault(g.quantity, []).append(g)
-    return found
+        groups_by_quantity.setdefault(g.quantity, []).append(g)
+    return groups_by_quantity
 
 
 def total(groups: Sequence[Group], zero: Poly) -> Poly:
@@ -77,15 +77,15 @@ def total(groups: Sequence[Group], zero: Poly) -> Poly:
 
 def by_site(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
     """The groups of each site, in order."""
-    found: dict[str, list[Group]] = {}
+    groups_by_site: dict[str, list[Group]] = {}
     for g in groups:
-        found.setdefault(g.site, []).append(g)
-    return found
+        groups_by_site.setdefault(g.site, []).append(g)
+    return groups_by_site
 
 
 def by_label(groups: Sequence[Group]) -> Mapping[str, list[Group]]:
     """The groups of each kind of addend, in order."""
-    found: dict[str, list[Group]] = {}
+    groups_by_label: dict[str, list[Group]] = {}
     for g in groups:
-        found.setdefault(g.label, []).append(g)
-    return found
+        groups_by_label.setdefault(g.label, []).append(g)
+    return groups_by_label

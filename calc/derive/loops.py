@@ -42,10 +42,10 @@ class Interpolation:
             for i in reversed(range(order, len(points))):
                 change = differences[i] - differences[i - 1]
                 differences[i] = change * self._algebra.constant(Fraction(1, points[i] - points[i - order]))
-        found = differences[-1]
+        total = differences[-1]
         for point, difference in zip(points[-2::-1], differences[-2::-1], strict=True):
-            found = found * (count - point) + difference
-        return found
+            total = total * (count - point) + difference
+        return total
 
 
 class Sites:
@@ -61,19 +61,19 @@ class Sites:
 
     def general(self, site: str) -> str:
         """``"h.0.mlp"`` → ``"h.*.mlp"`` where ``h`` is looped over."""
-        found = self._cache.get(site)
-        if found is None:
+        path = self._cache.get(site)
+        if path is None:
             parts = site.split(".")
-            found = self._cache[site] = ".".join(
+            path = self._cache[site] = ".".join(
                 "*" if part.isdigit() and ".".join(parts[:i]) in self.looped else part for i, part in enumerate(parts)
             )
-        return found
+        return path
 
     def place(self, site: str) -> tuple[str, tuple[int, ...]]:
         """A site with all loop indices as ``*``, and those indices, the outermost first: those in names as well, of which there are
         more in deeper records (``unit0``, ``unit1``)."""
-        found = self._places.get(site)
-        if found is None:
+        position = self._places.get(site)
+        if position is None:
             parts, indices = self.general(site).split("."), list[int]()
             own = site.split(".")
             for i, part in enumerate(own):
@@ -83,8 +83,8 @@ class Sites:
                 elif number is not None and (".".join(own[:i]), stem) in self._numbered:
                     parts[i] = f"{stem}*"
                     indices.append(number)
-            found = self._places[site] = ".".join(parts), tuple(indices)
-        return found
+            position = self._places[site] = ".".join(parts), tuple(indices)
+        return position
 
     def instances(self, record: Record) -> Mapping[str, int]:
         """Number of children of each looped container in ``record``."""
@@ -99,22 +99,22 @@ def _split(part: str) -> tuple[str, int | None]:
 
 def _numbered_names(record: Record) -> dict[tuple[str, str], frozenset[int]]:
     """Numbers in the names of each container's children that end in one, by the container's path and the rest of the name."""
-    found: dict[tuple[str, str], set[int]] = {}
+    numbers_by_name: dict[tuple[str, str], set[int]] = {}
     for site in {op.site for op in record.ops} | {name for name, _ in record.parameters}:
         parts = site.split(".")
         for i, part in enumerate(parts):
             stem, number = _split(part)
             if number is not None:
-                found.setdefault((".".join(parts[:i]), stem), set()).add(number)
-    return {names: frozenset(numbers) for names, numbers in found.items()}
+                numbers_by_name.setdefault((".".join(parts[:i]), stem), set()).add(number)
+    return {names: frozenset(numbers) for names, numbers in numbers_by_name.items()}
 
 
 def _children(record: Record) -> dict[str, frozenset[int]]:
     """Numbered children of each container, by the container's path."""
-    found: dict[str, set[int]] = {}
+    children: dict[str, set[int]] = {}
     for site in {op.site for op in record.ops} | {name for name, _ in record.parameters}:
         parts = site.split(".")
         for i, part in enumerate(parts):
             if part.isdigit():
-                found.setdefault(".".join(parts[:i]), set()).add(int(part))
-    return {prefix: frozenset(numbers) for prefix, numbers in found.items()}
+                children.setdefault(".".join(parts[:i]), set()).add(int(part))
+    return {prefix: frozenset(numbers) for prefix, numbers in children.items()}

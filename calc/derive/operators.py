@@ -98,10 +98,10 @@ class Operators:
 
     def at_all(self, values: Mapping[str, int]) -> tuple[Work, ...]:
         """The same where all dimensions are given and no special case applies."""
-        known = self.graph.as_basis().values(values)
-        read = _Remembered(lambda size: self.algebra.value(size, known))
-        found = (_evaluated(w, read) for w in self.works)
-        return tuple(w for w in found if w.times)
+        symbols = self.graph.as_basis().values(values)
+        read = _Remembered(lambda size: self.algebra.value(size, symbols))
+        works = (_evaluated(w, read) for w in self.works)
+        return tuple(w for w in works if w.times)
 
 
 def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
@@ -118,10 +118,10 @@ def operators(graph: Graph, registry: Registry = REGISTRY) -> Operators:
             samples.setdefault(key, work)
     one = algebra.constant(1)
     works = tuple(replace(samples[key], times=interpolate([one * n for n in number])) for key, number in counts.items())
-    found = Operators(graph, registry, algebra, Folding(graph.as_basis(), algebra), works)
+    result = Operators(graph, registry, algebra, Folding(graph.as_basis(), algebra), works)
     for record in graph.certificates:
-        _certify(found, record, sites, registry)
-    return found
+        _certify(result, record, sites, registry)
+    return result
 
 
 def of_record(graph: Graph, record: Record, registry: Registry = REGISTRY) -> tuple[Work, ...]:
@@ -242,7 +242,7 @@ def _first_touches(ops: Sequence[Op], folder: Folder) -> dict[int, Any]:
 
     Of an operator without products whose rule states its own traffic nothing counts: which of its arguments it reads whole is not said.
     """
-    found: dict[int, Any] = {}
+    bytes_by_operator: dict[int, Any] = {}
     seen: set[tuple[str, int]] = set()
     for op in ops:
         cost = folder.cost(op)
@@ -250,10 +250,10 @@ def _first_touches(ops: Sequence[Op], folder: Folder) -> dict[int, Any]:
             continue
         for name, tensor in _tensors(op):
             if (op.phase, tensor.storage) not in seen and (cost.matmul or cost.reads is None):
-                found[op.index] = found.get(op.index, 0) + (2 if name in op.mutates else 1) * _bytes(tensor, folder)
+                bytes_by_operator[op.index] = bytes_by_operator.get(op.index, 0) + (2 if name in op.mutates else 1) * _bytes(tensor, folder)
             seen.add((op.phase, tensor.storage))
         seen.update((op.phase, tensor.storage) for tensor in op.outputs)
-    return found
+    return bytes_by_operator
 
 
 def _tensors(op: Op) -> Iterator[tuple[str, Tensor]]:

@@ -21,7 +21,7 @@ from calc.graph.step import Record, Size
 from calc.symbolic.algebra import Algebra, Poly
 
 Kind = tuple[str, str, str, str]  # phase, operator, site with loop indices as *, the operators before and after
-Place = tuple[tuple[str, int], ...]  # for each loop around it, the outermost first: "first" or "last", and how many turns from there
+Place = tuple[tuple[str, int], ...]  # for each loop around it, the outermost first: "first" or "last", and how many iterations from there
 Label = tuple[Kind, Place]
 
 
@@ -60,30 +60,30 @@ def moments(record: Record, step: int, read: Callable[[Size], Any]) -> list[Mome
     """The last birth of each operator in a step's window, with the bytes live then."""
     start, end = record.windows[step - 1]
     live: Any = read(0)
-    found: list[Moment] = []
+    candidates: list[Moment] = []
     for i, event in enumerate(record.events[:end]):
         nbytes = read(record.storages[event.storage].nbytes)
         live = live + nbytes if event.change > 0 else live - nbytes
         if i < start or event.change < 0:
             continue
-        if found and found[-1].op == event.op:
-            found.pop()
-        found.append(Moment(event.op, i, live))
-    return found
+        if candidates and candidates[-1].op == event.op:
+            candidates.pop()
+        candidates.append(Moment(event.op, i, live))
+    return candidates
 
 
 def parts_at(record: Record, events: Iterable[int], read: Callable[[Size], Any]) -> dict[int, dict[str, Any]]:
     """Live bytes by role after each of the events with those indices."""
     wanted = set(events)
     parts: dict[str, Any] = {}
-    found: dict[int, dict[str, Any]] = {}
+    parts_by_event: dict[int, dict[str, Any]] = {}
     for i, e in enumerate(record.events[: max(wanted) + 1]):
         storage = record.storages[e.storage]
         nbytes = read(storage.nbytes)
         parts[storage.role] = parts.get(storage.role, read(0)) + (nbytes if e.change > 0 else -nbytes)
         if i in wanted:
-            found[i] = {role: value for role, value in parts.items() if value != 0}
-    return found
+            parts_by_event[i] = {role: value for role, value in parts.items() if value != 0}
+    return parts_by_event
 
 
 # -- places ---------------------------------------------------------------------------------------------------------------
@@ -96,14 +96,14 @@ At = tuple[int, ...]  # for each loop around a moment, the outermost first: whic
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The moments of one kind in one record by their turns; ``turns`` counts those of the innermost loop inside each outer turn."""
+    """The moments of one kind in one record by iteration; ``trip_counts`` has those of the innermost loop, by outer iteration."""
 
     moments: Mapping[At, Moment]
-    turns: Mapping[At, int]
+    trip_counts: Mapping[At, int]
 
     def places(self, at: At) -> Iterator[Place]:
         """Every way to say where ``at`` is."""
-        ends = [(("first", turn), ("last", self.turns[at[:level]] - 1 - turn)) for level, turn in enumerate(at)]
+        ends = [(("first", turn), ("last", self.trip_counts[at[:level]] - 1 - turn)) for level, turn in enumerate(at)]
         return itertools.product(*ends)
 
 
@@ -128,7 +128,7 @@ def _what(record: Record, op: int, sites: Sites) -> str:
 def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
     """Turns are numbered as they come: a layer's is the one in which its number comes up, whatever that number is."""
     moments: dict[At, Moment] = {}
-    turns: dict[At, int] = {}
+    trip_counts: dict[At, int] = {}
     number: dict[tuple[int, ...], int] = {}
     for moment in group:
         at: At = ()
@@ -136,12 +136,12 @@ def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
         for level in range(len(indices)):
             seen = indices[: level + 1]
             if seen not in number:
-                number[seen] = turns.get(at, 0)
-                turns[at] = number[seen] + 1
+                number[seen] = trip_counts.get(at, 0)
+                trip_counts[at] = number[seen] + 1
             at = (*at, number[seen])
-        turns[at] = turns.get(at, 0) + 1
-        moments[*at, turns[at] - 1] = moment
-    return _Run(moments, turns)
+        trip_counts[at] = trip_counts.get(at, 0) + 1
+        moments[*at, trip_counts[at] - 1] = moment
+    return _Run(moments, trip_counts)
 
 
 def labelled(record: Record, found: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
@@ -153,12 +153,12 @@ def _labels(runs: Mapping[Kind, _Run]) -> dict[Label, Moment]:
     return {(kind, place): moment for kind, run in runs.items() for at, moment in run.moments.items() for place in run.places(at)}
 
 
-# -- turns of a loop --------------------------------------------------------------------------------------------------------
+# -- iterations of a loop --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One level of a kind: the fewest turns anywhere, and by how many they grow from one record to the next (0: no loop)."""
+    """One level of a kind: the fewest iterations anywhere, and by how many they grow from one record to the next (0: no loop)."""
 
     fewest: int
     growth: int
@@ -166,7 +166,7 @@ class _Loop:
     def comparable(self, end: str, place: int) -> bool:
         """Whether a place means the same moment at every depth: it lies outside the turn at the opposite end.
 
-        Where more turns are seen, it must lie in the nearer half: the first and the last few turns may each be peculiar.
+        Where more iterations are seen, it must lie in the nearer half: the first and the last few iterations may each be peculiar.
         """
         if not self.growth:
             return end == "first"
@@ -176,7 +176,7 @@ class _Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turns:
+class _Iterations:
     """Moments of one kind in every record, and the loops they are in, the outermost first."""
 
     runs: tuple[_Run, ...]
@@ -188,13 +188,15 @@ class _Turns:
     def between(self, run: _Run, at: At) -> list[int]:
         """The loops of which a moment is at neither end."""
         return [
-            level for level, loop in enumerate(self.loops) if loop.growth and loop.growth <= at[level] < run.turns[at[:level]] - loop.growth
+            level
+            for level, loop in enumerate(self.loops)
+            if loop.growth and loop.growth <= at[level] < run.trip_counts[at[:level]] - loop.growth
         ]
 
     def below(self, run: _Run, at: At, level: int, shift: Shift) -> bool:
         """Whether a moment in between is not above the mean of the same moment one turn before and one turn after.
 
-        Then it need not be looked at: of all moments that are the largest at some sizes, the one with the most turns behind it
+        Then it need not be looked at: of all moments that are the largest at some sizes, the one with the most iterations behind it
         in all loops together is not of that sort, since one of those beside it would be as large.
         """
         step = self.loops[level].growth
@@ -205,19 +207,19 @@ class _Turns:
         return twice == 0 or all(coefficient >= 0 for coefficient in shift(twice).values())
 
 
-def _turns(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Turns]:
+def _iterations(runs: Sequence[Mapping[Kind, _Run]]) -> dict[Kind, _Iterations]:
     """Kinds that every record has."""
-    found: dict[Kind, _Turns] = {}
+    loops: dict[Kind, _Iterations] = {}
     for kind in runs[0]:
         if all(kind in other for other in runs):
             mine = tuple(other[kind] for other in runs)
             levels = len(next(iter(mine[0].moments)))
-            found[kind] = _Turns(mine, tuple(_loop(mine, level) for level in range(levels)))
-    return found
+            loops[kind] = _Iterations(mine, tuple(_loop(mine, level) for level in range(levels)))
+    return loops
 
 
 def _loop(runs: Sequence[_Run], level: int) -> _Loop:
-    counts = [[turns for at, turns in run.turns.items() if len(at) == level] for run in runs]
+    counts = [[n for at, n in run.trip_counts.items() if len(at) == level] for run in runs]
     most = sorted({max(each) for each in counts})
     return _Loop(min(map(min, counts)), max((b - a for a, b in itertools.pairwise(most)), default=0))
 
@@ -236,10 +238,10 @@ def peaks(
     """The moments that can be the peak of ``step``, as closed forms over all records' loop counts."""
     each = [_runs(r, moments(r, step, algebra.parse), sites) for r in records]
     runs = [_labels(kinds) for kinds in each]
-    turns = _turns(each)
+    iterations = _iterations(each)
     shift = Shift(algebra, bounds)
-    dropped, inner = _dropped(turns, shift)
-    shared = [label for label in runs[0] if label[0] in turns and turns[label[0]].comparable(label[1])]
+    dropped, inner = _dropped(iterations, shift)
+    shared = [label for label in runs[0] if label[0] in iterations and iterations[label[0]].comparable(label[1])]
     shared = [label for label in shared if all(label in run for run in runs)]
     _require_deep_enough(runs[-1], shared, inner - dropped)
     shared = [label for label in shared if any(id(run[label]) not in dropped for run in runs)]
@@ -247,19 +249,19 @@ def peaks(
     for label in shared:
         forms.setdefault(tuple(run[label].live for run in runs), label)
     live = {label: interpolate(values) for values, label in forms.items()}
-    kept = undominated(live, shift)
-    parts = [parts_at(record, [run[label].event for label in kept], algebra.parse) for record, run in zip(records, runs, strict=True)]
+    labels = undominated(live, shift)
+    parts = [parts_at(record, [run[label].event for label in labels], algebra.parse) for record, run in zip(records, runs, strict=True)]
     return tuple(
-        Peak(label, live[label], _parts([found[run[label].event] for found, run in zip(parts, runs, strict=True)], algebra, interpolate))
-        for label in kept
+        Peak(label, live[label], _parts([at[run[label].event] for at, run in zip(parts, runs, strict=True)], algebra, interpolate))
+        for label in labels
     )
 
 
-def _dropped(turns: Mapping[Kind, _Turns], shift: Shift) -> tuple[set[int], set[int]]:
+def _dropped(iterations: Mapping[Kind, _Iterations], shift: Shift) -> tuple[set[int], set[int]]:
     """Identities of the moments that need not be looked at, and of all that are between the ends of some loop."""
     dropped: set[int] = set()
     inner: set[int] = set()
-    for turn in turns.values():
+    for turn in iterations.values():
         for run in turn.runs:
             for at, moment in run.moments.items():
                 levels = turn.between(run, at)

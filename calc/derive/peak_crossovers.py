@@ -118,11 +118,11 @@ class _Along:
 
     def _values(self, sizes: Mapping[str, int]) -> list[int]:
         """Every candidate at those sizes."""
-        known = dict(sizes)
+        values = dict(sizes)
         for name in self._forms.names:
-            if name not in known and (text := self._definition(name)) is not None:
-                known[name] = int(evaluate_text(text, sizes))
-        return [self._forms.algebra.value(poly, known) for poly in self._forms.polys]
+            if name not in values and (text := self._definition(name)) is not None:
+                values[name] = int(evaluate_text(text, sizes))
+        return [self._forms.algebra.value(poly, values) for poly in self._forms.polys]
 
     def _size(self, turn: int) -> int:
         return turn * self.step + self.dim.plus
@@ -153,34 +153,34 @@ class _Along:
 
     def _divided(self) -> Iterator[int]:
         """Sizes that must be divisible by this one: declared so, or the whole of a quotient that follows it."""
-        for other in self._dims.values():
-            if other.multiple_of == self.dim.name and other.name != self.dim.name:
-                yield other.value - other.plus
-            match ast.parse(self._definition(other.name) or "0", mode="eval").body:
+        for dim in self._dims.values():
+            if dim.multiple_of == self.dim.name and dim.name != self.dim.name:
+                yield dim.value - dim.plus
+            match ast.parse(self._definition(dim.name) or "0", mode="eval").body:
                 case ast.BinOp(left=ast.Name(id=whole), op=ast.Div(), right=ast.Name(id=part)) if part == self.dim.name:
                     yield self._here[whole]
 
     def _one_by_one(self, whole: int) -> Takeover:
         """Where other sizes must be divisible by this one, there are only so many."""
         among = [n for n in range(1, min(whole, FARTHEST) + 1) if whole % n == 0 and self.sizes(n) is not None]
-        found: list[Reign] = []
+        intervals: list[Reign] = []
         for size in among:
             sizes = self.sizes(size)
             assert sizes is not None  # as asked
             values = self._values(sizes)
-            _extend(found, size, size, self._forms.at[values.index(max(values))])
-        return Takeover(self.dim.name, tuple(found), among=tuple(among))
+            _extend(intervals, size, size, self._forms.at[values.index(max(values))])
+        return Takeover(self.dim.name, tuple(intervals), among=tuple(among))
 
     def _reigns(self, forms: Sequence[Univariate], low: int, high: int) -> list[Reign]:
-        found: list[Reign] = []
+        intervals: list[Reign] = []
         start = low
         while start <= high:
             best = max(range(len(forms)), key=lambda i: (_at(forms[i], start), -i))
-            ends = [_first_above(_minus(forms[other], forms[best]), start, high) for other in range(len(forms)) if other != best]
+            ends = [_first_above(_minus(forms[rival], forms[best]), start, high) for rival in range(len(forms)) if rival != best]
             end = min(ends) - 1
-            _extend(found, self._size(start), self._size(end), self._forms.at[best])
+            _extend(intervals, self._size(start), self._size(end), self._forms.at[best])
             start = end + 1
-        return found
+        return intervals
 
     def _form(self, poly: Poly) -> Univariate:
         """A candidate as a polynomial in the turn, of which the size is ``step`` each; all are scaled alike."""
@@ -257,11 +257,11 @@ def _plus(a: Sequence[Fraction], b: Sequence[Fraction]) -> list[Fraction]:
 
 
 def _times(a: Sequence[Fraction], b: Sequence[Fraction]) -> list[Fraction]:
-    found = [Fraction(0)] * (len(a) + len(b) - 1)
+    coefficients = [Fraction(0)] * (len(a) + len(b) - 1)
     for i, x in enumerate(a):
         for j, y in enumerate(b):
-            found[i + j] += x * y
-    return found
+            coefficients[i + j] += x * y
+    return coefficients
 
 
 def _minus(a: Univariate, b: Univariate) -> Univariate:
@@ -285,12 +285,12 @@ def _cells(form: Univariate, low: int, high: int) -> list[int]:
         return []
     degree = len(form) - 1
     turning = _cells(tuple(c * (degree - i) for i, c in enumerate(form[:-1])), low, high)
-    found = set(turning)
+    cells = set(turning)
     for a, b in pairwise([low, *(n for cell in turning for n in (cell, cell + 1)), high]):
         for side in (-1, 1):
             if b > a and _is(form, side, a) != _is(form, side, b):
-                found.add(_last_alike(form, side, a, b))
-    return sorted(found)
+                cells.add(_last_alike(form, side, a, b))
+    return sorted(cells)
 
 
 def _is(form: Univariate, side: int, x: int) -> bool:

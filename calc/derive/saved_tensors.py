@@ -47,18 +47,18 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
     for number, every in enumerate(rows):
         for i, kept in enumerate(every):
             places.setdefault(replace(kept, shape=(len(kept.shape),), each=0), [[] for _ in rows])[number].append(i)
-    known = analysis.graph.as_basis().values(sizes)
-    for found in places.values():
-        together = [[rows[number][i] for i in every] for number, every in enumerate(found)]
+    values = analysis.graph.as_basis().values(sizes)
+    for positions in places.values():
+        together = [[rows[number][i] for i in every] for number, every in enumerate(positions)]
         if all({*every} == {*together[0]} for every in together):
             continue
         if len({len(every) for every in together}) == 1:
             same = [_interpolated(alike, analysis) for alike in zip(*together, strict=True)]
             together = [same for _ in rows]
-        elif _comes_out_below_0(together, analysis, known):
+        elif _comes_out_below_0(together, analysis, values):
             together = [[_of_several_sizes(together, kept) for kept in every] for every in together]
         for number, general in enumerate(together):
-            for i, kept in zip(found[number], general, strict=True):
+            for i, kept in zip(positions[number], general, strict=True):
                 rows[number][i] = kept
     counts: dict[_Kept, list[int]] = {}
     totals: dict[_Kept, list[Poly]] = {}
@@ -67,7 +67,7 @@ def saved_tensors(analysis: Analysis, sizes: Mapping[str, int]) -> tuple[SavedTe
             row = replace(kept, each=0) if kept.several else kept
             counts.setdefault(row, [0] * len(rows))[number] += 1
             totals.setdefault(row, [analysis.algebra.constant(0)] * len(rows))[number] += kept.each
-    return tuple(_written(kept, number, totals[kept], analysis, known) for kept, number in counts.items())
+    return tuple(_written(kept, number, totals[kept], analysis, values) for kept, number in counts.items())
 
 
 def _interpolated(alike: Sequence[_Kept], analysis: Analysis) -> _Kept:
@@ -174,9 +174,9 @@ class _Reader:
         Autograd says neither. Of several that may be meant, each is taken in turn: ``before`` of them are.
         """
         ran = self._ran.get((saved.op, saved.site), ())
-        found = [place for op in ran for place in _places(op, saved.tensor)]
-        known = _table().get(_base(saved.op), {})
-        likely = [place for place in found if place in known] or found
+        matches = [place for op in ran for place in _places(op, saved.tensor)]
+        reasons = _table().get(_base(saved.op), {})
+        likely = [place for place in matches if place in reasons] or matches
         return likely[min(before, len(likely) - 1)] if likely else ""
 
     def _name(self, tensor: Tensor) -> str:
@@ -199,8 +199,8 @@ def made_by(op: Op, place: int, general: Callable[[str], str]) -> str:
 def _places(op: Op, tensor: Tensor) -> list[str]:
     """Arguments and results of ``op`` that are this tensor: those in this very shape, if any is."""
     given = [(name, value) for name, values in op.args for value in (values if isinstance(values, tuple) else (values,))]
-    found = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
-    mine = [(place, value) for place, value in found if isinstance(value, Tensor) and value.storage == tensor.storage]
+    candidates = [*given, *((f"result {place}", value) for place, value in enumerate(op.outputs))]
+    mine = [(place, value) for place, value in candidates if isinstance(value, Tensor) and value.storage == tensor.storage]
     return [place for place, value in mine if value == tensor] or [place for place, _ in mine]
 
 
@@ -218,11 +218,11 @@ def _plain(name: str) -> str:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    found = tomllib.loads(resources.files("calc").joinpath("data/kept.toml").read_text(encoding="utf-8"))
-    return {name: found[entry["like"]] if "like" in entry else entry for name, entry in found.items()}
+    entries = tomllib.loads(resources.files("calc").joinpath("data/kept.toml").read_text(encoding="utf-8"))
+    return {name: entries[entry["like"]] if "like" in entry else entry for name, entry in entries.items()}
 
 
 def reason(operator: str, argument: str) -> str:
     """Why the backward of ``operator`` reads that argument, or that result."""
-    known = _table().get(operator, {})
-    return str(known.get(argument, known.get("any", IN_GENERAL)))
+    reasons = _table().get(operator, {})
+    return str(reasons.get(argument, reasons.get("any", IN_GENERAL)))

@@ -94,11 +94,11 @@ def by_power(derivation: Derivation) -> Split:
 
 def _stated(derivation: Derivation, names: Iterable[str]) -> list[Quantity]:
     """Those that the step has. What is not stated at all must be nothing, or the parts will not add up to the total."""
-    found = [derivation.quantities[n] for n in names if n in derivation.quantities and not absent(n, derivation.options)]
-    for quantity in found:
+    quantities = [derivation.quantities[n] for n in names if n in derivation.quantities and not absent(n, derivation.options)]
+    for quantity in quantities:
         if quantity.text is None or quantity._evaluator is None:
             raise NapkinError(f"{quantity.name} is unknown: {quantity.unknown or 'it was not derived here'}")
-    return found
+    return quantities
 
 
 class _Line:
@@ -118,23 +118,23 @@ class _Line:
     # -- along the size ----------------------------------------------------------------------------------------------
 
     def split(self) -> Split:
-        found: dict[int, Point] = {}
+        points_by_size: dict[int, Point] = {}
         refused: dict[int, str] = {}
         here, crossover = self.derivation.sizes[self.name], self._crossover()
         for size in self._drawn(here, crossover):
             try:
-                found[size] = self._point(size)
+                points_by_size[size] = self._point(size)
             except NapkinError as error:
                 if size == here:
                     raise
                 refused[size] = str(error)
-        if len(found) < FEWEST:
+        if len(points_by_size) < FEWEST:
             first = next(iter(refused.items()), (here, "there is nothing smaller"))
             return Split(because=f"the closed forms stand at too few other sizes; at {self.name} = {first[0]:,}: {first[1]}")
-        points = tuple(found[size] for size in sorted(found))
+        points = tuple(points_by_size[size] for size in sorted(points_by_size))
         limit = self._limit
         raised = (limit,) if limit and points[-1].size > self.derivation.sizes[limit] else ()
-        if crossover is not None and (crossover not in found or not self._larger(found[crossover])):
+        if crossover is not None and (crossover not in points_by_size or not self._larger(points_by_size[crossover])):
             crossover = None
         return Split(self.name, here, points, crossover, self._sites(), raised, tuple(refused))
 
@@ -149,10 +149,10 @@ class _Line:
         up = AROUND
         while crossover is not None and here * 2**up < crossover and up < FARTHEST:
             up += 1
-        found = {here * 2**i for i in range(up + 1)} | {here // 2**i // unit * unit for i in range(1, AROUND + 1)}
+        drawn = {here * 2**i for i in range(up + 1)} | {here // 2**i // unit * unit for i in range(1, AROUND + 1)}
         if crossover is not None and crossover <= here * 2**up:
-            found |= {crossover}
-        return sorted(size for size in found if size > 0)
+            drawn |= {crossover}
+        return sorted(size for size in drawn if size > 0)
 
     @property
     def _unit(self) -> int:
@@ -192,13 +192,13 @@ class _Line:
 
     def _sites(self) -> tuple[str, ...]:
         """Where products of the highest power run."""
-        found: dict[str, None] = {}
+        sites: dict[str, None] = {}
         for quantity in self._products:
             for term in quantity.terms:
                 powers = [self._power(powers) for _, powers in self._read_at(term.expr, self.derivation.sizes)]
                 if self.highest in powers:
-                    found[term.site] = None
-        return tuple(found)
+                    sites[term.site] = None
+        return tuple(sites)
 
     # -- terms ---------------------------------------------------------------------------------------------------------
 
@@ -303,16 +303,16 @@ class _Line:
 
     def _fractions_at(self, size: Fraction) -> dict[str, int | Fraction]:
         """All sizes with this one at ``size``, and what follows it along with it, whole or not."""
-        found: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self._growth(n)} | {self.name: size}
-        moving = [n for n in self._dims if n not in found]
+        values: dict[str, int | Fraction] = {n: v for n, v in self.derivation.sizes.items() if not self._growth(n)} | {self.name: size}
+        moving = [n for n in self._dims if n not in values]
         while moving:
-            ready = [n for n in moving if all(m in found for m in _names(self._followed(n)))]
+            ready = [n for n in moving if all(m in values for m in _names(self._followed(n)))]
             if not ready:
                 raise NapkinError(f"{', '.join(moving)} follow one another")
             for n in ready:
-                found[n] = evaluate_text(self._followed(n), found)  # type: ignore[arg-type]  # as above
-            moving = [n for n in moving if n not in found]
-        return found
+                values[n] = evaluate_text(self._followed(n), values)  # type: ignore[arg-type]  # as above
+            moving = [n for n in moving if n not in values]
+        return values
 
 
 def _quotient(name: str) -> str:

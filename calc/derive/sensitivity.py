@@ -50,8 +50,8 @@ def shares(quantity: Quantity) -> tuple[Share, ...]:
     if not quantity.value:
         return ()
     terms = [(t.site, t.expr, t.value) for t in quantity.terms] or _roles(quantity)
-    found = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
-    return tuple(sorted(found, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
+    all_shares = [Share(site, expr, value, Fraction(value, quantity.value)) for site, expr, value in terms]
+    return tuple(sorted(all_shares, key=lambda s: (-s.value, s.site))[:LARGEST_SHARES])
 
 
 def _roles(quantity: Quantity) -> list[tuple[str, str, int]]:
@@ -66,22 +66,22 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
     if quantity.text is None or not quantity.value:
         return ()
     occur = {n.id for n in ast.walk(ast.parse(quantity.text, mode="eval")) if isinstance(n, ast.Name)}
-    found: list[Doubling] = []
+    results: list[Doubling] = []
     for dim in derivation.dims:
         if dim.name not in occur or dim.expr is not None:
             continue
         most = derivation.sizes.get(dim.at_most or "")
         if most is not None and 2 * dim.value > most:
-            found.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
+            results.append(Doubling(dim.name, None, f"{dim.name} is at most {dim.at_most} = {most:,}"))
             continue
         try:
             if not _may_be_traced(derivation, dim.name) and not derivation.holds_at({dim.name: 2 * dim.value}):
-                found.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
+                results.append(Doubling(dim.name, None, f"the step runs otherwise at {dim.name} = {2 * dim.value:,}"))
                 continue
-            found.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
+            results.append(Doubling(dim.name, Fraction(quantity.at(**{dim.name: 2 * dim.value}), quantity.value)))
         except NapkinError as error:
-            found.append(Doubling(dim.name, None, str(error)))
-    return tuple(found)
+            results.append(Doubling(dim.name, None, str(error)))
+    return tuple(results)
 
 
 def _may_be_traced(derivation: Derivation, dim: str) -> bool:

@@ -97,8 +97,8 @@ class StepMaker:
     def _size(self) -> Callable[[str], Any]:
         """What a name in a formula is at the sizes of the derivation."""
         outer = self.analysis.fold.outer
-        known = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
-        return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), known))
+        values = {**self.analysis.graph.as_basis().values(self.sizes), **self.sizes}
+        return cache(lambda name: self.sizes[name] if name in self.sizes else outer.value(outer.gen(name), values))
 
     def _outer_value(self, before: Display) -> Poly:
         outer = self.analysis.fold.outer
@@ -136,10 +136,10 @@ class StepMaker:
 
     def _children(self, prefix: str) -> Poly:
         """Number of children of a looped container, in the loop counts."""
-        known = self._counts.get(prefix)
-        if known is None:
-            known = self._counts[prefix] = self._counted_children(prefix)
-        return known
+        count = self._counts.get(prefix)
+        if count is None:
+            count = self._counts[prefix] = self._counted_children(prefix)
+        return count
 
     def _counted_children(self, prefix: str) -> Poly:
         one = self.analysis.algebra.constant(1)
@@ -221,14 +221,14 @@ class StepMaker:
         return tuple(Number(f) if isinstance(f, int) else tree(outer, self.analysis.fold(f)) for f in factors) or (Number(1),)
 
     def _because(self, quantity: str, rules: Sequence[str]) -> str:
-        known = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
+        stated = [rule for r in rules if isinstance(rule := self.analysis.registry.find(r), Rule)]
         if quantity.startswith("bytes_moved"):
             return "distinct elements read plus elements written, times their size"
-        if not known:
+        if not stated:
             return _REASONS.get(quantity, "each tensor once")
-        if len(known) == 1:
-            return _argument(known[0])
-        return "; ".join(dict.fromkeys(_statement(rule) for rule in known))
+        if len(stated) == 1:
+            return _argument(stated[0])
+        return "; ".join(dict.fromkeys(_statement(rule) for rule in stated))
 
     # -- composed quantities and peaks --------------------------------------------------------------------------------
 
@@ -274,9 +274,9 @@ class StepMaker:
         outer = self.analysis.fold.outer
         drawn = ({name: generator.randint(2, 10**4) for name in basis.symbols} for _ in range(_MOST_DRAWN))
         for values in itertools.chain(drawn, (record.sizes for record in self.analysis.graph.certificates)):
-            known = {**values, **basis.sizes(values)}
+            point = {**values, **basis.sizes(values)}
             with contextlib.suppress(ZeroDivisionError):
-                yield {name: outer.value(outer.gen(name), known) for name in outer.names}
+                yield {name: outer.value(outer.gen(name), point) for name in outer.names}
 
 
 # Random sizes at which a maximum is evaluated as it is written and as it is printed.

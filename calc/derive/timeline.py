@@ -26,23 +26,23 @@ _WHERE = "memory.peak"
 
 def timeline(analysis: Analysis, sizes: Mapping[str, int], record: Record | None = None) -> Timeline:
     """Live bytes over the step at ``sizes``, by a ``record`` at these very sizes or by the deepest one there is."""
-    known = analysis.graph.as_basis().values(sizes)
+    values = analysis.graph.as_basis().values(sizes)
     if record is not None:
-        return _timeline(analysis, known, record)
-    longer = unrolled(analysis.graph, analysis.sites, known, _reading(analysis, known))
+        return _timeline(analysis, values, record)
+    longer = unrolled(analysis.graph, analysis.sites, values, _reading(analysis, values))
     if longer is not None:
         with contextlib.suppress(CertificateError):  # it does not hold the derived peak: it is not that of these sizes
-            return _timeline(analysis, known, longer)
+            return _timeline(analysis, values, longer)
     deepest = analysis.graph.records[-1]
-    fewer = {name: deepest.sizes[name] for name in analysis.graph.loops if deepest.sizes[name] != known[name]}
-    return _timeline(analysis, known | fewer, deepest, fewer)
+    fewer = {name: deepest.sizes[name] for name in analysis.graph.loops if deepest.sizes[name] != values[name]}
+    return _timeline(analysis, values | fewer, deepest, fewer)
 
 
 def _timeline(analysis: Analysis, known: Mapping[str, int], record: Record, fewer: Mapping[str, int] | None = None) -> Timeline:
     """Live bytes over the second step of a record at ``known`` values of the basis symbols."""
     read = _reading(analysis, known)
-    found = list(_instants(record, read))
-    peak = max(found, key=lambda i: i.total)  # the first of several
+    instants = list(_instants(record, read))
+    peak = max(instants, key=lambda i: i.total)  # the first of several
     candidates = analysis.peaks[_WHERE]
     derived = max((analysis.algebra.value(p.live, known) for p in candidates), default=peak.total)
     if peak.total != derived:
@@ -54,8 +54,8 @@ def _timeline(analysis: Analysis, known: Mapping[str, int], record: Record, fewe
         operators=sum(op.step == _STEP for op in record.ops),
         peak=peak,
         alive=_alive(record, peak, read, analysis),
-        landmarks=tuple(_landmarks(found)),
-        columns=tuple(_columns(found, phases)),
+        landmarks=tuple(_landmarks(instants)),
+        columns=tuple(_columns(instants, phases)),
         phases=phases,
         allocated=() if fewer else _allocated(record, read, analysis.graph.options),
     )
@@ -170,8 +170,8 @@ def _alive(record: Record, peak: Instant, read: Callable[[Size], int], analysis:
     for storage in alive:
         key = (record.storages[storage].role, names(storage), read(record.storages[storage].nbytes))
         counts[key] = counts.get(key, 0) + 1
-    found = (Alive(role, name, each, number) for (role, name, each), number in counts.items())
-    return tuple(sorted((a for a in found if a.each), key=lambda a: (-a.total, a.role, a.name)))
+    rows = (Alive(role, name, each, number) for (role, name, each), number in counts.items())
+    return tuple(sorted((a for a in rows if a.each), key=lambda a: (-a.total, a.role, a.name)))
 
 
 def _storages_at(record: Record, peak: Instant, read: Callable[[Size], int]) -> list[int]:

@@ -74,10 +74,10 @@ def specialized_document(derivation: Derivation) -> dict[str, Any]:
 
 def symbols_in(text: str) -> list[str]:
     """Dimension names that occur in an expression's text, in order of appearance; function names are none."""
-    found: dict[str, None] = {}
+    symbols: dict[str, None] = {}
     for name in _names(ast.parse(text, mode="eval").body):
-        found[name] = None
-    return list(found)
+        symbols[name] = None
+    return list(symbols)
 
 
 def _names(node: ast.expr) -> Iterator[str]:
@@ -104,13 +104,13 @@ def used_symbols(derivation: Derivation) -> set[str]:
 def dims_document(derivation: Derivation) -> dict[str, Any]:
     """The dimensions that the quantities are written in, with the tied ones."""
     used = used_symbols(derivation)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for dim in derivation.dims:
         if dim.name in used or dim.tied:
-            found[dim.name] = {"meaning": dim.meaning, "value": number(dim.value)}
+            entries[dim.name] = {"meaning": dim.meaning, "value": number(dim.value)}
             if dim.expr is not None:
-                found[dim.name]["expr"] = dim.expr
-    return found
+                entries[dim.name]["expr"] = dim.expr
+    return entries
 
 
 def quantity_document(quantity: Quantity) -> dict[str, Any]:

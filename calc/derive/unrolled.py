@@ -128,8 +128,8 @@ class _Unrolling:
 
     def _place(self, site: str) -> _Place | None:
         if site not in self._placed:
-            found = self._numbered(site)
-            self._placed[site] = found and _Place(found[0], (found[1] - self._starts[found[0]]) // self.layers[found[0]])
+            numbered = self._numbered(site)
+            self._placed[site] = numbered and _Place(numbered[0], (numbered[1] - self._starts[numbered[0]]) // self.layers[numbered[0]])
         return self._placed[site]
 
     def _places_of_ops(self) -> list[_Place | None]:
@@ -144,8 +144,8 @@ class _Unrolling:
 
     def _follow_each_other(self, before: int, after: int, places: Sequence[_Place | None]) -> bool:
         first, second = places[before], places[after]
-        one, other = self.base.ops[before], self.base.ops[after]
-        if first is None or second is None or (one.phase, one.step) != (other.phase, other.step):
+        earlier, later = self.base.ops[before], self.base.ops[after]
+        if first is None or second is None or (earlier.phase, earlier.step) != (later.phase, later.step):
             return False
         return first.container == second.container and abs(first.group - second.group) <= 1
 
@@ -219,10 +219,10 @@ class _Unrolling:
 
     def _site(self, site: str, copy: int) -> str:
         """A path with the number that its layer has in the longer record."""
-        found, place = self._numbered(site), self._place(site)
-        if found is None or place is None or place.group < 0:
+        numbered, place = self._numbered(site), self._place(site)
+        if numbered is None or place is None or place.group < 0:
             return site
-        container, number, rest = found
+        container, number, rest = numbered
         number += self.layers[container] * (copy if place.group == 0 else self.further)
         return ".".join(filter(None, (container, str(number), rest)))
 

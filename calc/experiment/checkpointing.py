@@ -65,8 +65,8 @@ def _run_again(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _blocks(module: nn.Module) -> list[list[nn.Module]]:
     """The blocks of each outermost list."""
-    found = ([part for part in parts if _has_parts(part)] for parts in _outermost(module))
-    return [blocks for blocks in found if blocks]
+    lists = ([part for part in parts if _has_parts(part)] for parts in _outermost(module))
+    return [blocks for blocks in lists if blocks]
 
 
 def _has_parts(module: nn.Module) -> bool:

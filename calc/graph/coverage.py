@@ -64,8 +64,8 @@ class Ledger:
     @property
     def flops(self) -> int | None:
         """FLOPs of the step: unknown while an operator is refused."""
-        found = [row.flops_value for row in self.rows]
-        return sum(n for n in found if n is not None) if None not in found else None
+        counts = [row.flops_value for row in self.rows]
+        return sum(n for n in counts if n is not None) if None not in counts else None
 
     def calls_of(self, kind: str) -> int:
         return sum(row.value for row in self.of(kind))
@@ -76,10 +76,10 @@ class Ledger:
 
     def share_of_flops(self, *rows: CoverageRow) -> Fraction | None:
         """The part of all FLOPs, where these are known and not 0."""
-        found = [row.flops_value for row in rows]
-        if not self.flops or None in found:
+        counts = [row.flops_value for row in rows]
+        if not self.flops or None in counts:
             return None
-        return Fraction(sum(n for n in found if n is not None), self.flops)
+        return Fraction(sum(n for n in counts if n is not None), self.flops)
 
 
 # -- a refusal in words ------------------------------------------------------------------------------------------------

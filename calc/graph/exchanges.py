@@ -46,7 +46,7 @@ _ALL = (
         "cell by cell",
         "that keeps a workspace of as many bytes as suit the processor, which have no closed form",
         True,
-        ("calc/trace/recurrent.py", "calc/measure/recurrent.py"),
+        ("calc/trace/kernels/recurrent.py", "calc/measure/recurrent.py"),
     ),
     Exchange(
         "attention",

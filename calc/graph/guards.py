@@ -156,9 +156,9 @@ def settable(recorded: Sized, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def dimensions(recorded: Sized) -> dict[str, Dim]:
     """The dimensions with their defaults: an expression that held of the recorded values, else the value itself."""
-    known = {d.name: d.value for d in recorded.dims}
+    values = {d.name: d.value for d in recorded.dims}
     return {
-        d.name: Dim(d.expr if d.expr and follows(d, known) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
+        d.name: Dim(d.expr if d.expr and follows(d, values) else d.value, d.meaning, d.multiple_of, d.tied, d.at_most, d.plus, d.decided_at)
         for d in recorded.dims
     }
 

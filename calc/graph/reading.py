@@ -220,9 +220,9 @@ def _size(names: Collection[str]) -> Read[Size]:
     def read(value: Any) -> Size:
         if type(value) in (int, str) and value in seen:
             return value  # type: ignore[no-any-return]  # it is one of those
-        found = text(value) if type(value) is str else number(value)
-        seen.add(found)
-        return found
+        size = text(value) if type(value) is str else number(value)
+        seen.add(size)
+        return size
 
     return read
 
@@ -271,32 +271,32 @@ def _weigh(text: str, node: ast.expr, names: Collection[str], asks: bool, depth:
 
     match node:
         case ast.Constant(value=int() as number) if type(number) is int and number < NUMBER:
-            found = 1, number.bit_length(), False
+            weight = 1, number.bit_length(), False
         case ast.Constant(value=float()) if asks:
-            found = 1, 0, True
+            weight = 1, 0, True
         case ast.Name(id=name):
             if name not in names:
                 _wrong(text, f"an expression in {', '.join(names)}" if names else "a number")
-            found = 1, 63, False
+            weight = 1, 63, False
         case _ if depth > DEPTH:
             _wrong(text, f"an expression of at most {DEPTH} levels")
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            found = inner(operand)
+            weight = inner(operand)
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            found = _power(text, inner(left), right, inner)
+            weight = _power(text, inner(left), right, inner)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
             a, b = inner(left), inner(right)
-            found = a[0] + b[0], max(a[1], b[1]) + 1, a[2] or b[2]
+            weight = a[0] + b[0], max(a[1], b[1]) + 1, a[2] or b[2]
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
             a, b = inner(left), inner(right)
-            found = a[0] * b[0], a[1] + b[1], a[2] or b[2]
+            weight = a[0] * b[0], a[1] + b[1], a[2] or b[2]
         case ast.Call(func=ast.Name(id=function), args=args, keywords=[]) if args:
-            found = _call(text, function, args, asks, inner)
+            weight = _call(text, function, args, asks, inner)
         case _:
             _wrong(text, f"an expression with + - * / // % ** and {', '.join(FUNCTIONS)}")
-    if found[0] > TERMS or found[1] > BITS:
+    if weight[0] > TERMS or weight[1] > BITS:
         _wrong(text, f"an expression of at most {TERMS} terms and {BITS:,} bits")
-    return found
+    return weight
 
 
 def _power(
@@ -315,8 +315,8 @@ _ARGUMENTS = {**dict.fromkeys(DOUBLES, 1), "floor": 1, "ceiling": 1, "Mod": 2, "
 def _call(
     text: str, function: str, args: list[ast.expr], asks: bool, inner: Callable[[ast.expr], tuple[int, int, bool]]
 ) -> tuple[int, int, bool]:
-    known = (*FUNCTIONS, "log", *(DOUBLES if asks else ()))
-    if function not in known or _ARGUMENTS.get(function, len(args)) != len(args):
+    functions = (*FUNCTIONS, "log", *(DOUBLES if asks else ()))
+    if function not in functions or _ARGUMENTS.get(function, len(args)) != len(args):
         _wrong(text, f"an expression with the functions {', '.join(FUNCTIONS)}")
     parts = [inner(arg) for arg in args]
     bits = max(part[1] for part in parts)
@@ -369,9 +369,9 @@ def _graph(data: Any, depth: int) -> Graph:
 
 
 def _dim(value: Any, names: Collection[str]) -> DimRecord:
-    known = {field.name for field in fields(DimRecord)}
+    keys = {field.name for field in fields(DimRecord)}
     for key in value:
-        if key not in known:
+        if key not in keys:
             raise Wrong(f"has {_clipped(key, 40)!r}, which no dimension has")
     expression = _expression(names)
     return DimRecord(
@@ -389,21 +389,21 @@ def _dim(value: Any, names: Collection[str]) -> DimRecord:
 
 def _options(data: Any) -> dict[str, str]:
     """Options by name; those that do not exist are refused as they are elsewhere."""
-    found = _part(data, "options", _mapping(_text, _text))
-    made(**found)
-    return found
+    options = _part(data, "options", _mapping(_text, _text))
+    made(**options)
+    return options
 
 
 def _records(data: Any, key: str, symbols: Collection[str], concrete: bool) -> tuple[Record, ...]:
     """Records, of which there is one at least; in a certificate every symbol is a number."""
     size: Read[Size] = _whole(0) if concrete else _size(symbols)
-    found = _part(data, key, _each(lambda record: _record(record, symbols, size)))
-    if not found:
+    records = _part(data, key, _each(lambda record: _record(record, symbols, size)))
+    if not records:
         raise Wrong(f"has no {key}")
-    for i, record in enumerate(found):
+    for i, record in enumerate(records):
         if concrete and len(record.sizes) < len(symbols):
             raise Wrong(f"lacks {key}[{i}].sizes.{next(name for name in symbols if name not in record.sizes)}")
-    return found
+    return records
 
 
 def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> Record:
@@ -417,10 +417,10 @@ def _record(data: Any, symbols: Collection[str], size: Read[Size]) -> Record:
     row = _row(text, text, _whole(0), text, place, _each(tensor), _each(text), text, _maybe(_whole(0, len(calls))))
 
     def op(value: Any) -> list[Any]:
-        found = row(value)
-        if found[1] not in PHASES:
-            _wrong(found[1], f"a phase: {', '.join(PHASES)}")
-        return found
+        fields_of_op = row(value)
+        if fields_of_op[1] not in PHASES:
+            _wrong(fields_of_op[1], f"a phase: {', '.join(PHASES)}")
+        return fields_of_op
 
     ops = _part(data, "ops", _each(op))
     events = _part(data, "events", _each(_row(_one_of((1, -1), "a change"), storage, _whole(-1))))

@@ -119,7 +119,7 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
         "pins": dict(graph.pins),
-        "held": {name: list(kept) for name, kept in graph.held.items()},
+        "held": {name: list(entry) for name, entry in graph.held.items()},
         "rewrites": graph.rewrites,
         **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
         **({"reads_numbers": True} if graph.reads_numbers else {}),

@@ -17,13 +17,13 @@ from calc.spec import Spec
 
 def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dict[str, str]:
     """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
-    found: dict[str, str] = {}
-    asked, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
+    why: dict[str, str] = {}
+    sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
     for condition in graph.unmet(values):
         names = [n for n in names_in(condition.expr) if n in spec.walked and n in few and values[n] >= few[n]]
-        names = [n for n in names if condition.same_at({**asked, n: few[n]})]  # else it is other sizes that it comes out otherwise by
-        found |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
-    return found
+        names = [n for n in names if condition.same_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
+        why |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
+    return why
 
 
 def _counts(graph: Graph) -> list[Mapping[str, int]]:
@@ -54,8 +54,8 @@ def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
         return may_tell(special.graph, sizes)
     if any(sizes[name] != value for name, (value, _) in graph.held.items()):
         return False
-    asked, tried = graph.as_basis().values(sizes), degenerate(graph)
-    return all(any(condition.told_by(at, asked) for at in tried) for condition in graph.unmet(sizes))
+    requested, tried = graph.as_basis().values(sizes), degenerate(graph)
+    return all(any(condition.told_by(at, requested) for at in tried) for condition in graph.unmet(sizes))
 
 
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
@@ -68,11 +68,11 @@ def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
 def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
     turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
-    asked = graph.as_basis().values(values)
+    requested = graph.as_basis().values(values)
     widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
     loops = [name for name in graph.loops if name not in widths]
-    deep = {**asked, **{name: fewest(_counts(graph), name) for name in loops}}
-    few = {**asked, **{name: min(asked[name], deep[name]) for name in loops}}
+    deep = {**requested, **{name: fewest(_counts(graph), name) for name in loops}}
+    few = {**requested, **{name: min(requested[name], deep[name]) for name in loops}}
     return [few] if few == deep else [deep, few]
 
 
@@ -90,18 +90,18 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
 def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
     of several conditions each may stand alone where they do not together."""
-    unmet, asked = graph.unmet(values), graph.as_basis().values(values)
+    unmet, requested = graph.unmet(values), graph.as_basis().values(values)
     if len(unmet) < 2:
         return []
-    return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, asked) for condition in unmet) < len(unmet)]
+    return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, requested) for condition in unmet) < len(unmet)]
 
 
 def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
     """Degenerate sizes of another kind, which tell whether anything hangs on what the basis symbols ``names`` are compared with: those of a
     certificate, but for these symbols, which are as asked for."""
-    asked = graph.as_basis().values(values)
+    requested = graph.as_basis().values(values)
     turns = {name: fewest(_counts(graph), name) for name in graph.loops}
-    return [{**graph.certificates[0].sizes, **turns, **{name: asked[name] for name in names if asked[name] > 1}}]
+    return [{**graph.certificates[0].sizes, **turns, **{name: requested[name] for name in names if requested[name] > 1}}]
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
@@ -116,8 +116,8 @@ def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Cond
     shallow = [name for name in graph.loops if turns[name] < fewest(_counts(graph), name)]
     unmet = [name for name in shallow if _is_unmet(graph, name, values, turns[name])]
     few, fewer = (dict(_fixed(graph, basis.dimension(name), turns[name], values) for name in names) for names in (unmet, shallow))
-    asked = {name for condition in changed for name in names_in(condition.expr)}
-    about = [name for name, text in graph.basis.items() if asked & set(names_in(text))]
+    compared = {name for condition in changed for name in names_in(condition.expr)}
+    about = [name for name, text in graph.basis.items() if compared & set(names_in(text))]
     some, all_ = (few | _alike(graph, values, names) for names in (about, list(values)))
     attempts = [some | _products(graph, values, changed, some), some, all_, fewer | all_]
     return [attempt for i, attempt in enumerate(attempts) if attempt not in attempts[:i]]
@@ -134,7 +134,7 @@ def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tu
 def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], fixed: Mapping[str, str]) -> dict[str, str]:
     """Dimensions that are a product of two others at ``values`` because a default says so (``k`` is ``d/h``, so ``d`` is ``h*k``), where
     a ``changed`` condition compares the two sides."""
-    found: dict[str, str] = {}
+    products: dict[str, str] = {}
     free = {dim.name for dim in graph.dims if not dim.tied} - fixed.keys()
     for dim in graph.dims:
         whole, sign, part = (dim.expr or "").replace(" ", "").partition("/")
@@ -142,8 +142,8 @@ def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Conditi
             continue
         sides = {name for side in (dim.name, whole, part) for name in names_in(graph.basis[side])}
         if graph.basis[whole] == whole and any(sides <= set(names_in(c.expr)) for c in changed):
-            found[whole] = f"{part}*{dim.name}"
-    return found
+            products[whole] = f"{part}*{dim.name}"
+    return products
 
 
 def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dict[str, str]:
@@ -152,15 +152,15 @@ def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dic
     parts = {dim.name: dim.multiple_of for dim in graph.dims if isinstance(dim.multiple_of, int) and not dim.plus}
     whole = {dim.name: dim.multiple_of for dim in graph.dims}
     first: dict[int, str] = {1: "1"}
-    found: dict[str, str] = {}
+    equal_to: dict[str, str] = {}
     for name in values:
         turns = set(names_in(graph.basis[name])) & set(graph.loops)
         if name not in names or name in tied or turns:
             continue
-        to = str(values[name]) if values[name] == parts.get(name) else _end(found, first.setdefault(values[name], name))
+        to = str(values[name]) if values[name] == parts.get(name) else _end(equal_to, first.setdefault(values[name], name))
         if to != name:
-            found |= {to: name} if _leads(whole, found, name, to) else {name: to}
-    return found
+            equal_to |= {to: name} if _leads(whole, equal_to, name, to) else {name: to}
+    return equal_to
 
 
 def _leads(whole: Mapping[str, int | str | None], found: Mapping[str, str], name: str, to: str) -> bool:
@@ -181,12 +181,12 @@ def _end(found: Mapping[str, str], name: str) -> str:
 
 def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
     """The dimensions that one is a multiple of, that those are multiples of, and so on."""
-    found: list[str] = []
+    divisors: list[str] = []
     part = whole.get(name)
-    while isinstance(part, str) and part not in found:
-        found.append(part)
+    while isinstance(part, str) and part not in divisors:
+        divisors.append(part)
         part = whole.get(part)
-    return found
+    return divisors
 
 
 def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values: Mapping[str, int]) -> dict[str, str]:
@@ -195,15 +195,15 @@ def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values:
     already. Nothing where that brings no more."""
     may = {name for names in spec.gives_way for name in names} - graph.held.keys()
     about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
-    asked, usual = graph.as_basis().values(values), graph.certificates[0].sizes
+    requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
     left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
 
     def by(condition: Condition, symbols: Collection[str]) -> bool:
         """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
-        return not condition.each and condition.same_at({**asked, **{s: usual[s] for s in symbols if s in usual}})
+        return not condition.each and condition.same_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
 
     others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
-    left = [c for c in left if not any(by(c, other) for other in others)] or left  # a batch of one is no reason to fix what it multiplies
+    left = [c for c in left if not any(by(c, single) for single in others)] or left  # a batch of one is no reason to fix what it multiplies
     why: dict[str, str] = {}
     while left:
         blamed = {name: [c for c in left if by(c, symbols & {*names_in(c.expr)})] for name, symbols in about.items()}

@@ -52,14 +52,14 @@ def with_bound(spec: Spec, name: str, loop: str) -> Declared:
 
 def as_recorded(spec: Spec, graph: Graph) -> Spec:
     """``spec`` with what ``graph`` found out about its dimensions."""
-    known = spec.dimensions
+    declared = spec.dimensions
     more = {
-        d.name: replace(known[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in known else _dim(d)
+        d.name: replace(declared[d.name], at_most=d.at_most, multiple_of=d.multiple_of) if d.name in declared else _dim(d)
         for d in graph.dims
-        if d.name not in known or (known[d.name].at_most, known[d.name].multiple_of) != (d.at_most, d.multiple_of)
+        if d.name not in declared or (declared[d.name].at_most, declared[d.name].multiple_of) != (d.at_most, d.multiple_of)
     }
     recorded = {d.name for d in graph.dims}
-    others = {name for name, dim in known.items() if dim.tied and dim.because and name not in recorded}  # found for other sizes
+    others = {name for name, dim in declared.items() if dim.tied and dim.because and name not in recorded}  # found for other sizes
     return replace(spec, dims={n: d for n, d in {**spec.dims, **more}.items() if n not in others}) if more or others else spec
 
 
@@ -76,10 +76,10 @@ def assumptions(spec: Spec) -> list[Assumption]:
 
 def _because(name: str, dim: Dim) -> str:
     number = f"number of {dim.meaning}"
-    other = f"-d {name}=… for another"
+    override = f"-d {name}=… for another"
     if dim.default == dim.at_most:
-        return f"most that the {number} can be; data decide it, and nothing is expected of them; {other}"
-    return f"expected {number}, rounded up, if all choices are equally frequent; data decide it, at most {dim.at_most}; {other}"
+        return f"most that the {number} can be; data decide it, and nothing is expected of them; {override}"
+    return f"expected {number}, rounded up, if all choices are equally frequent; data decide it, at most {dim.at_most}; {override}"
 
 
 def _product(sizes: tuple[int | str, ...]) -> str:

@@ -81,7 +81,7 @@ def gradients(
 
     Raises a ``NapkinError`` where the forward cannot be recorded, or runs an operator without an equation.
     """
-    from calc.trace.program import record_program
+    from calc.trace.forward import record_program
 
     options = options or Options()
     if not options.trains:

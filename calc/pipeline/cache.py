@@ -83,10 +83,10 @@ def _versions() -> tuple[str, ...]:
 
     from calc.pipeline.precomputed import code_here
 
-    found = []
+    versions = []
     for package in ("torch", "transformers"):
         try:
-            found.append(f"{package} {metadata.version(package)}")
+            versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
-            found.append(f"{package} absent")
-    return (*found, code_here())
+            versions.append(f"{package} absent")
+    return (*versions, code_here())

@@ -183,8 +183,8 @@ def _require_room(derived: Mapping[str, int | None]) -> None:
 
 
 def _options(derivation: Derivation) -> Options:
-    known = {f.name for f in fields(Options)}
-    return Options(**{name: value for name, value in derivation.options.items() if name in known})
+    names = {f.name for f in fields(Options)}
+    return Options(**{name: value for name, value in derivation.options.items() if name in names})
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------

@@ -27,12 +27,12 @@ def parsed(text: str) -> tuple[str, list[int]]:
 
 def sizes(name: str, text: str) -> list[int]:
     """The sizes of one dimension, in the order in which they are written."""
-    found: list[int] = []
+    listed: list[int] = []
     for part in text.split(","):
-        found += _part(name, part.strip(), text)
-        if len(found) > _MOST_OF_ONE:
+        listed += _part(name, part.strip(), text)
+        if len(listed) > _MOST_OF_ONE:
             raise BadInputError(f"{name[:40]} has more than {_MOST_OF_ONE:,} sizes: give fewer")
-    return found
+    return listed
 
 
 def _part(name: str, part: str, text: str) -> list[int]:
@@ -57,10 +57,10 @@ def _geometric(name: str, first: int, last: int, factor: Fraction) -> list[int]:
     _in_order(name, first, last, f"{first}..{last}")
     if factor.denominator != 1 or factor < 2:
         raise BadInputError(f"{name[:40]}: a factor is an integer from 2 on, not {factor}: write 1Ki..16Ki×2")
-    found = [first]
-    while found[-1] * int(factor) <= last:
-        found.append(found[-1] * int(factor))
-    return found
+    powers = [first]
+    while powers[-1] * int(factor) <= last:
+        powers.append(powers[-1] * int(factor))
+    return powers
 
 
 def _in_order(name: str, first: int, last: int, part: str) -> None:
@@ -76,10 +76,10 @@ def _size(name: str, text: str) -> int:
 
 
 def _number(name: str, text: str, whole: str) -> Fraction:
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
         raise BadInputError(f"cannot read {whole[:60]!r} as sizes of {name[:40]}: {_FORMS}")
-    digits, decimals, exponent, unit = found.groups(default="")
+    digits, decimals, exponent, unit = match.groups(default="")
     return Fraction(int(digits + decimals) * 10 ** int(exponent or 0) * _SCALE[unit], 10 ** len(decimals))
 
 

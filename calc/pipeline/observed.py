@@ -40,7 +40,7 @@ def at_observed(
     first of several layers needs no gradient for its input.
     """
     both = {step: _Met.of(derivation, sizes, counts) for step, counts in ((1, first), (2, decided))}
-    again = functools.cache(lambda: _or_error(recount))
+    recounted = functools.cache(lambda: _or_error(recount))
     numbers: dict[str, int | None] = {}
     open_: dict[str, str] = {}
     for name, quantity in derivation.quantities.items():
@@ -48,7 +48,7 @@ def at_observed(
         if quantity.text is None:
             continue
         try:
-            numbers[name] = both[1 if name.endswith("first_step") else 2].number(derivation, quantity, again)
+            numbers[name] = both[1 if name.endswith("first_step") else 2].number(derivation, quantity, recounted)
         except NapkinError as error:
             open_[name] = str(error)
     return Observed(numbers, open_)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from calc.derive.analysis import Analysis
     from calc.derive.elsewhere import Traced
     from calc.derive.live_bytes import Timeline
-    from calc.trace.symbols import Near
+    from calc.trace.symbolic_sizes import Near
 
 Progress = Callable[[str], None]
 _Made = tuple[Graph, "Analysis | None"]
@@ -250,7 +250,7 @@ def _traced(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Gra
         return _with_what_is_known(spec, sizes, run)
     except SizesError as error:
         failure = error
-    from calc.trace.real import told
+    from calc.trace.real_run import told
 
     raise told(spec, spec.sizes(unbacked_sizes.given_now(spec, sizes or {})), run.options, failure)
 
@@ -531,7 +531,7 @@ def _near_foreseen(
     """Where to trace the case of ``equal`` dimensions: near the sizes asked for, where comparisons with numbers come out as asked. What
     must divide is no such case."""
     from calc.trace import answered_otherwise
-    from calc.trace.symbols import Near
+    from calc.trace.symbolic_sizes import Near
 
     if not repeated or any(_divides(c) for c in repeated):
         return None
@@ -553,7 +553,7 @@ def _nearer(
     """The graph with the case recorded apart with symbols near the sizes asked for, where what the step compares them with is a number
     between those and the usual ones; nothing where that is no help. What must divide is no such case: it is a multiple. ``more`` are
     further symbols that are compared with numbers, ``attempts`` the dimensions to fix, in turn."""
-    from calc.trace.symbols import Near
+    from calc.trace.symbolic_sizes import Near
 
     changed = graph.unmet(values)
     if (not more and any("Mod(" in condition.expr for condition in changed)) or _own_error(spec, values, options):

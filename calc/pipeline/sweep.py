@@ -116,9 +116,9 @@ def of_model(
         return derive(load(name), options=options, cache=cache, progress=progress)
 
     def count(quantity: str, sizes: Mapping[str, int]) -> int:
-        found = derivation()[quantity]
+        quantity_at = derivation()[quantity]
         progress(f"{quantity} has no closed form: tracing the step at {', '.join(f'{n} = {size}' for n, size in sizes.items())}")
-        return found.at(**sizes)
+        return quantity_at.at(**sizes)
 
     return sweep(form, given, quantities, listed=listed, most=most, trace=trace, cases=cases, count=count)
 
@@ -149,14 +149,14 @@ def sweep(
     grid = _Grid(axes, shape, listed)
     mesh, impossible = _all_sizes(form, grid.spread)
     possible, gaps = grid.gaps(impossible)
-    known = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
-    valid, otherwise = grid.gaps(_unmet(form, mesh) if known else [], possible)
-    values = {name: _evaluated(_known(quantity), mesh, shape, valid) for name, quantity in known.items()}
+    with_forms = {name: quantity for name, quantity in wanted.items() if count is None or not quantity.unknown}
+    valid, otherwise = grid.gaps(_unmet(form, mesh) if with_forms else [], possible)
+    values = {name: _evaluated(_known(quantity), mesh, shape, valid) for name, quantity in with_forms.items()}
     if trace is not None and otherwise:
         assert valid is not None  # there are points at which the form does not hold
         left = np.broadcast_to(True if possible is None else possible, shape) & ~valid
         otherwise = _by_cases(grid, values, valid, left, trace, cases, count)
-    for name in [name for name in wanted if name not in known]:
+    for name in [name for name in wanted if name not in with_forms]:
         assert count is not None  # all quantities were taken for known without it
         values[name], valid, failed = _counted(grid, name, np.ones(shape, dtype=bool) if valid is None else valid, count)
         otherwise += failed
@@ -200,14 +200,14 @@ def _by_cases(
             covered = left if here is None else here
             if not covered[first]:
                 raise DimensionError(next(gap.because for gap in others if gap.first == grid.sizes(first)))
-            counted, found = covered, {}
+            counted, arrays = covered, {}
             for name in values:
                 quantity = form.quantity(name)
                 if count is not None and quantity.unknown:
-                    found[name], counted, failed = _counted(grid, name, counted, count)
+                    arrays[name], counted, failed = _counted(grid, name, counted, count)
                     gaps += failed
                 else:
-                    found[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
+                    arrays[name] = _evaluated(_known(quantity), mesh, grid.shape, covered)
         except NegativeCountError:
             raise  # an error of ours, and no gap
         except NapkinError as error:
@@ -215,7 +215,7 @@ def _by_cases(
             left = left.copy()
             left[first] = False
             continue
-        for name, array in found.items():
+        for name, array in arrays.items():
             values[name] = np.where(covered, array, values[name])
         valid |= counted
         left = left & ~covered
@@ -237,10 +237,10 @@ def sweep_expression(text: str, given: Mapping[str, Sequence[int]], *, listed: b
     shape = tuple(lengths[:1] if listed else lengths)
     require_few(shape, most)
     try:
-        found = evaluate(text, _Grid(axes, shape, listed).spread)
+        array = evaluate(text, _Grid(axes, shape, listed).spread)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadInputError(f"cannot read the expression {text[:60]!r}: write it with + - * / // % ** and names") from None
-    return Sweep(axes, listed, {text: np.broadcast_to(found, shape)}, {text: ""}, None, ())
+    return Sweep(axes, listed, {text: np.broadcast_to(array, shape)}, {text: ""}, None, ())
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
@@ -324,15 +324,15 @@ Trouble = list[tuple[Array, str]]
 def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Array], Trouble]:
     """All dimensions on the mesh, and where one of them cannot be, with the reason. There it stands as 1."""
     table, trouble = dimensions(form), Trouble()
-    found: dict[str, Array] = {}
-    while len(found) < len(table):
+    arrays: dict[str, Array] = {}
+    while len(arrays) < len(table):
         for name, dim in table.items():
             needed = names_in(dim.default) if isinstance(dim.default, str) and name not in given else []
-            if name not in found and all(other in found for other in needed):
-                found[name] = given[name] if name in given else _default(name, dim, found, trouble)
+            if name not in arrays and all(dependency in arrays for dependency in needed):
+                arrays[name] = given[name] if name in given else _default(name, dim, arrays, trouble)
     for name, dim in table.items():
-        trouble += _misfits(name, dim, found)
-    return found, trouble
+        trouble += _misfits(name, dim, arrays)
+    return arrays, trouble
 
 
 def _default(name: str, dim: Dim, found: Mapping[str, Array], trouble: Trouble) -> Array:
@@ -379,12 +379,12 @@ def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[
 def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:
     """The basis symbols on the mesh: quotients beside dimensions, also as closed forms write them (``S / P``). Where a size does not divide
     is a gap."""
-    found = {name: mesh[name] for name in basis.symbols if name in mesh}
+    arrays = {name: mesh[name] for name in basis.symbols if name in mesh}
     for fold in basis.folds:
         part = fold.part if isinstance(fold.part, int) else mesh[fold.part]
-        found[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
-    written = {of: found[name] for name, of in basis.hidden.items()}
-    return {name: found[name] for name in basis.symbols} | written
+        arrays[fold.quotient] = np.maximum((mesh[fold.whole] - fold.plus) // part, 1)
+    written = {of: arrays[name] for name, of in basis.hidden.items()}
+    return {name: arrays[name] for name in basis.symbols} | written
 
 
 # -- where the closed forms stand -----------------------------------------------------------------------------------------
@@ -402,10 +402,10 @@ def _unmet(form: Stored, mesh: Mapping[str, Array]) -> Trouble:
 
 
 def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
-    found: Array = np.ones((), dtype=bool)
+    mask: Array = np.ones((), dtype=bool)
     for name, to in equal.items():
-        found = found & (mesh[name] == evaluate(to, mesh))
-    return found
+        mask = mask & (mesh[name] == evaluate(to, mesh))
+    return mask
 
 
 def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
@@ -422,35 +422,35 @@ def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, s
 
 def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
     """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
-    found: Array = np.zeros((), dtype=bool)
+    mask: Array = np.zeros((), dtype=bool)
     if condition.each:
         names = names_in(condition.expr)
         for at in certified:
-            found = found | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
-        return found
+            mask = mask | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
+        return mask
     here = side(condition.expr, symbols)
     for at in certified:
         if not condition.same_at(at):
             there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})
-            found = found | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
-    return found
+            mask = mask | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
+    return mask
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _evaluated(quantity: StoredQuantity, mesh: Mapping[str, Array], shape: tuple[int, ...], valid: Array | None) -> Array:
-    found = np.empty(shape, dtype=np.int64)
+    results = np.empty(shape, dtype=np.int64)
     for block in _blocks(shape):
         if valid is not None and not np.any(valid[block]):
             continue
         here = {name: _cut(array, block, len(shape)) for name, array in mesh.items()}
         part = _at(quantity, here, True if valid is None else valid[block])
         _require_counts(quantity.name, part, here, True if valid is None else valid[block])
-        if part.dtype == object and found.dtype != object:
-            found = found.astype(object)
-        found[block] = part
-    return found
+        if part.dtype == object and results.dtype != object:
+            results = results.astype(object)
+        results[block] = part
+    return results
 
 
 def _require_counts(name: str, values: Array, mesh: Mapping[str, Array], valid: Array | bool) -> None:
@@ -488,17 +488,17 @@ def _cut(array: Array, block: tuple[slice, ...], directions: int) -> Array:
 def _at(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:
     """The quantity on a part of the mesh, by cases where the step runs otherwise. Where it is not ``valid`` it may be any number."""
     form = quantity.form
-    found = None
+    special = None
     for case in form.cases:
         if quantity.name in case.differing:
             applies = _applies(case.equal, mesh)
             if np.all(applies):
                 return _at(case.form.quantity(quantity.name), mesh, valid)
             if np.any(applies):
-                found = (applies, _at(case.form.quantity(quantity.name), mesh, valid & applies))
+                special = (applies, _at(case.form.quantity(quantity.name), mesh, valid & applies))
                 valid = valid & ~applies
     general = _in_general(quantity, mesh, valid)
-    return general if found is None else np.where(found[0], found[1], general)
+    return general if special is None else np.where(special[0], special[1], general)
 
 
 def _in_general(quantity: StoredQuantity, mesh: Mapping[str, Array], valid: Array | bool) -> Array:

@@ -81,7 +81,7 @@ def names(name: str, value: object, example: str) -> tuple[str, ...]:
     give = f"a list of names, e.g. [{example!r}]"
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         refuse(name, value, give)
-    found = tuple(value)
-    for item in found:
+    items = tuple(value)
+    for item in items:
         instance(f"an item of {name}", item, str, f"a name, e.g. {example!r}")
-    return found
+    return items

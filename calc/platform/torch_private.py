@@ -130,12 +130,12 @@ def __getattr__(name: str) -> Any:
         holder = importlib.import_module(module)
         if not hasattr(holder, theirs):  # a module in it, which nobody has imported yet
             importlib.import_module(f"{module}.{theirs}")
-        found = globals()[name] = getattr(holder, theirs)
+        private = globals()[name] = getattr(holder, theirs)
     except (ImportError, AttributeError):
         tried = ", ".join(TRIED)
         advice = f"Napkin was tried with torch {tried}: pip install 'torch=={TRIED[-1]}.*'"
         raise TorchVersionError(f"torch {torch.__version__} has no {module}.{theirs}, which Napkin needs; {advice}") from None
-    return found
+    return private
 
 
 if untried() and parent_process() is None:

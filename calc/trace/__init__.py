@@ -19,9 +19,9 @@ from calc.options import Options
 from calc.platform.torch_private import torch_version
 from calc.spec import Spec
 from calc.symbolic.basis import Basis, basis_of
-from calc.trace import conditions
+from calc.trace import guards
 from calc.trace.step import Traced, record_step
-from calc.trace.symbols import Near, hints, next_composite
+from calc.trace.symbolic_sizes import Near, hints, next_composite
 
 Progress = Callable[[str], None]
 Recordings = dict[tuple[tuple[str, int], ...], Traced]
@@ -335,10 +335,10 @@ def _graph(
     runs: Sequence[Traced],
     pins: Mapping[str, str],
 ) -> Graph:
-    kept = conditions.kept(runs, pins, spec.dimensions)
-    of_zeros = conditions.of_zeros(kept, runs, basis.symbols)
-    of_values = (*conditions.of_values(runs, pins), *conditions.of_numbers(kept, runs, pins))
-    branches = conditions.branches(kept, runs, pins, basis, spec.dimensions)
+    kept = guards.kept(runs, pins, spec.dimensions)
+    of_zeros = guards.of_zeros(kept, runs, basis.symbols)
+    of_values = (*guards.of_values(runs, pins), *guards.of_numbers(kept, runs, pins))
+    branches = guards.branches(kept, runs, pins, basis, spec.dimensions)
     return Graph(
         model=spec.name,
         source=spec.source,
@@ -362,7 +362,7 @@ def _graph(
         loops=tuple(loops),
         options=options.to_json(),
         assumptions=(*unbacked_sizes.assumptions(spec), *_assumptions(runs, pins, basis), *branches),
-        conditions=(*conditions.of_depths(trip_counts.recorded(attempt, loops)), *kept, *of_zeros, *of_values),
+        conditions=(*guards.of_depths(trip_counts.recorded(attempt, loops)), *kept, *of_zeros, *of_values),
         records=tuple(r.record for r in runs),
         certificates=(),
         provenance=_provenance(),

@@ -1,7 +1,7 @@
-"""Writes down every operator that a training step dispatches, and every birth and death of a storage.
+"""Records every operator that a training step dispatches, and every allocation and free of a storage.
 
-The recorder is a dispatch mode that sits above torch's fake tensors: it sees ATen operators as a real step would run
-them, with symbolic sizes. It keeps no reference to any tensor, so lifetimes are those of the step itself.
+The recorder is a dispatch mode above torch's fake tensors: it sees ATen operators as a real step runs them, with symbolic sizes. It
+holds no reference to any tensor, so lifetimes are those of the step itself.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from calc.errors import TraceError
 from calc.graph.step import AGAIN, Call, Event, Op, Tensor
 from calc.platform.torch_private import DispatchKey, FakeTensor, TorchDispatchMode, current_node, has_kernel, next_node_number
 from calc.symbolic.algebra import log2_ceiling
-from calc.trace import counts, fourier, kernels, ramps, values
-from calc.trace.choices import Choices
-from calc.trace.repeated import Repeats, in_key
-from calc.trace.shadow import Shadows
-from calc.trace.sites import LOSS, OPTIMIZER, TOP, ModulePath
-from calc.trace.symbols import DIVIDING, NUMBERING, read_by_torch
+from calc.trace.kernels import fake_kernels, fourier
+from calc.trace.kernels.result_cache import Repeats, in_key
+from calc.trace.module_paths import LOSS, OPTIMIZER, TOP, ModulePath
+from calc.trace.symbolic_sizes import DIVIDING, NUMBERING, read_by_torch
+from calc.trace.values import affine_indices, data_dependence, true_counts
+from calc.trace.values.constant_propagation import Shadows
+from calc.trace.values.unbacked_sizes import Choices
 
 _DOING = {"forward": "the forward", "backward": "the backward", "optimizer": "the optimizer's step", "zero_grad": "zero_grad"}
 _OF_OPTIMIZERS = ("optimizer", "zero_grad")
@@ -100,8 +101,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             args = (args[0], self._laid_out)
         decided, out = self._decided(func, args, kwargs)
         if not decided:
-            known, answer = self.shadows.answer(func, args)
-            out = answer if known else self.repeats.run(func, args, kwargs, kernels.run)
+            answered, answer = self.shadows.answer(func, args)
+            out = answer if answered else self.repeats.run(func, args, kwargs, fake_kernels.run)
         if not decided or self.choices.of_constants:
             self._follow(func, args, kwargs, out)
         if self.phase and func in _AS_NUMBERS:
@@ -112,10 +113,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             raise read_by_torch()
         if func is _ZEROS:
             self._laid_out = out.numel()
-        values.follow(func, args, kwargs, out)
-        counts.follow(func, args, kwargs, out)
+        data_dependence.follow(func, args, kwargs, out)
+        true_counts.follow(func, args, kwargs, out)
         if self._symbolic:
-            ramps.follow(func, args, kwargs, out)
+            affine_indices.follow(func, args, kwargs, out)
         if func is _LIFT:
             # A constant written in Python. Its fake twin keeps the real one alive, which a real run does not have.
             self.tensor(out, OPTIMIZER if self.phase in _OF_OPTIMIZERS else self.path.current)
@@ -138,10 +139,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _decided(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
         """``(True, result)`` of an operator whose size data decide, or that asks for a value which no data decide."""
-        known, answer = ramps.answer(func, args) if self._symbolic else (False, None)
-        if not known:
-            known, answer = self.choices.answer(func, args)
-        return (known, answer) if known else self.choices.run(func, args, kwargs)
+        answered, answer = affine_indices.answer(func, args) if self._symbolic else (False, None)
+        if not answered:
+            answered, answer = self.choices.answer(func, args)
+        return (answered, answer) if answered else self.choices.run(func, args, kwargs)
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
         operator, names, mutated = self._schema(func)
@@ -157,7 +158,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             written += (("stages", tuple(log2_ceiling(self.size(n)) for n in fourier.lengths(args, out))),)
         site, call = self._site(operator, node, written)
         index = len(self.ops)
-        nbytes = kernels.storage_bytes(func, args, dict(kwargs), out)
+        nbytes = fake_kernels.storage_bytes(func, args, dict(kwargs), out)
         if nbytes is not None:
             self.nbytes[self.storage(out, site)] = self.size(nbytes)
         outputs = tuple(self.tensor(t, site) for t in tensors_in(out))
@@ -216,11 +217,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
 
     def _schema(self, func: Any) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         """Name of an operator, names of its arguments, and of those that it writes over."""
-        found = self._schemas.get(func)
-        if found is None:
+        schema = self._schemas.get(func)
+        if schema is None:
             names = tuple(a.name for a in func._schema.arguments)
-            found = self._schemas[func] = (str(func), names, tuple(name for _, name in values.written(func)))
-        return found
+            schema = self._schemas[func] = (str(func), names, tuple(name for _, name in data_dependence.written(func)))
+        return schema
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -286,12 +287,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         """What a record says of a tensor: storage, shape, dtype, distinct elements."""
         storage, strides = self.storage(value, site), value.stride()
         form = (storage, value.dtype, *map(in_key, value.shape), *map(in_key, strides))
-        known = self._tensors.get(form)
-        if known is None:
+        described = self._tensors.get(form)
+        if described is None:
             shape = tuple(map(self.size, value.shape))
             distinct = _product(s for s, stride in zip(shape, strides, strict=True) if not _is_zero(stride) or _is_zero(s))
-            known = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
-        return known
+            described = self._tensors[form] = Tensor(storage, shape, str(value.dtype).removeprefix("torch."), distinct)
+        return described
 
     def storage(self, value: torch.Tensor, site: str = "") -> int:
         """Index of a tensor's storage; a storage seen for the first time is born now."""
@@ -302,9 +303,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
             )
         untyped = value.untyped_storage()
         key = untyped._cdata
-        known = self._refs.get(key)
-        if known is not None:
-            return known[0]
+        entry = self._refs.get(key)
+        if entry is not None:
+            return entry[0]
         index = len(self.nbytes)
         self.nbytes[index] = self.size(untyped.nbytes())
         self.maker[index] = site

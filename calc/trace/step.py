@@ -23,22 +23,23 @@ from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
 from calc.symbolic.basis import Basis
-from calc.trace import composites, disguise, readings, recurrent
-from calc.trace.aliases import taken_by_strides
-from calc.trace.arithmetic import symbolic_numbers
-from calc.trace.caches import own_results
-from calc.trace.doubles import kept_in_order
-from calc.trace.integers import like_integers
-from calc.trace.keeping import Keeping
-from calc.trace.lines import doing
-from calc.trace.products import by_symbols
+from calc.trace.function_caches import own_results
+from calc.trace.kernels import composites, hide_tracing, recurrent
+from calc.trace.kernels.matmul import by_symbols
+from calc.trace.kernels.operator_overrides import standing_in
+from calc.trace.kernels.result_cache import Repeats
+from calc.trace.kernels.view_aliases import taken_by_strides
+from calc.trace.model_errors import refusing
+from calc.trace.module_paths import OPTIMIZER
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.refusing import refusing
-from calc.trace.remember import remembered
-from calc.trace.repeated import Repeats
-from calc.trace.sites import OPTIMIZER
-from calc.trace.standins import standing_in
-from calc.trace.symbols import SizeEnv, numbers_noted
+from calc.trace.saved_tensors import Keeping
+from calc.trace.source_lines import doing
+from calc.trace.symbolic_sizes import SizeEnv, numbers_noted
+from calc.trace.values import scalar_reads
+from calc.trace.values.doubles import kept_in_order
+from calc.trace.values.integers import like_integers
+from calc.trace.values.size_arithmetic import symbolic_numbers
+from calc.trace.values.size_cache import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _fake(env: SizeEnv | None) -> Iterator[None]:
     arithmetic = env.arithmetic if env is not None else {}
     with (
         mode,
-        disguise.unrecognised(),
+        hide_tracing.unrecognised(),
         _convolving(env),
         kept_in_order(),  # before any of it is remembered
         remembered(arithmetic),
@@ -145,7 +146,7 @@ def _convolving(env: SizeEnv | None) -> Iterator[None]:
     if env is None:
         yield
         return
-    with composites.of_symbols(), disguise.any_kernel(env.aside), like_integers():
+    with composites.of_symbols(), hide_tracing.any_kernel(env.aside), like_integers():
         yield
 
 
@@ -180,7 +181,7 @@ class _Run:
         self.recorder = recorder
         self.options = options
         self.spec = spec
-        with disguise.building(), recurrent.sized(), self._standing_in():
+        with hide_tracing.building(), recurrent.sized(), self._standing_in():
             module, inputs = module_of(spec, sizes, options.checkpointing), inputs_of(spec, sizes)
             self.module, self.inputs = precision.cast(module, inputs, options.precision)
             self.module.train(options.trains)
@@ -199,13 +200,13 @@ class _Run:
         self.read = _READ[certifying]
         if self.optimizer is None:
             return contextlib.nullcontext()
-        return readings.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
+        return scalar_reads.numbers_only(self.optimizer, self.recorder.choices.reading, self.read, certifying)
 
     def _standing_in(self) -> contextlib.AbstractContextManager[None]:
         return standing_in(self.recorder)
 
     def _model_reads(self) -> contextlib.AbstractContextManager[None]:
-        return readings.in_model(self.recorder.choices.reading, self.read)
+        return scalar_reads.in_model(self.recorder.choices.reading, self.read)
 
     def record(self, fixed: Mapping[str, int]) -> Record:
         recorder = self.recorder
@@ -219,7 +220,7 @@ class _Run:
         self._state()  # some optimizers make their state when they are built: it is alive before the first step
         with (
             recorder.path.watch(self.module),
-            disguise.calls_noted(self._noted, recorder.size),
+            hide_tracing.calls_noted(self._noted, recorder.size),
             self._standing_in(),
             _attention(self.options),
         ):

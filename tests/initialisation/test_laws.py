@@ -13,7 +13,7 @@ from calc.mathematics.initialization.fit import expressions
 from calc.mathematics.initialization.moments import GELU, GELU_TANH, RELU, SIGMOID, SILU, TANH, Activation
 from calc.spec import Spec
 from calc.symbolic import laws
-from calc.trace.initial import drawn
+from calc.trace.initialization import drawn
 
 LAWS = {
     "normal": (laws.normal(0.3, 1.7), lambda t: nn.init.normal_(t, 0.3, 1.7)),

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from calc.measure.reference import ReferenceCounter
 from calc.rules.registry import Cost, Operator, Registry, Term, View, cost_of
 from calc.symbolic.algebra import log2_ceiling
-from calc.trace import fourier
+from calc.trace.kernels import fourier
 from calc.units import item_size
 
 aten = torch.ops.aten

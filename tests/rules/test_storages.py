@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 from torch.utils._pytree import tree_leaves, tree_map
 
 from calc.errors import DataDependentError
-from calc.trace import kernels
+from calc.trace.kernels import fake_kernels
 from calc.trace.step import _fake
-from calc.trace.symbols import SizeEnv
+from calc.trace.symbolic_sizes import SizeEnv
 from tests.rules.cases import CASES
 from tests.rules.operators import Case, overload
 
@@ -84,10 +84,10 @@ def results(op: str, case: Case, layout: Callable[[Tensor], Tensor], which: Call
     with FakeTensorMode() as mode:
         fake_args, fake_kwargs = mapped(mode.from_tensor, given)
         try:
-            traced = kernels.run(func, fake_args, fake_kwargs)
+            traced = fake_kernels.run(func, fake_args, fake_kwargs)
         except DynamicOutputShapeException:
             return  # data decide its size: recordings make its result by themselves, and the zoo checks it
-        size = kernels.storage_bytes(func, fake_args, fake_kwargs, traced)
+        size = fake_kernels.storage_bytes(func, fake_args, fake_kwargs, traced)
     old = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)}
     for one, other in zip(tree_leaves(real), tree_leaves(traced), strict=True):
         if isinstance(one, Tensor) and one.untyped_storage()._cdata not in old:
@@ -153,7 +153,7 @@ def test_the_gradients_that_a_kernel_gives_are_traced_whatever_is_asked_for(op: 
             with contextlib.suppress(RuntimeError):  # what a bare gradient of a bias would take is not in every case
                 real = overload(op)(*mapped(torch.clone, tuple(asked.args)))
                 with FakeTensorMode() as mode:
-                    traced = kernels.run(overload(op), mapped(mode.from_tensor, tuple(asked.args)), {})
+                    traced = fake_kernels.run(overload(op), mapped(mode.from_tensor, tuple(asked.args)), {})
                 assert given(real) == given(traced)
 
 
@@ -190,7 +190,7 @@ def symbolic_results(op: str, case: Case, layout: Callable[[Tensor], Tensor], wh
     env = SizeEnv({f"s{n}": n for t in tree_leaves(given) if isinstance(t, Tensor) for n in t.shape if n > 1})
     with _fake(env):
         try:
-            traced = kernels.run(func, *symbolic(env, given))
+            traced = fake_kernels.run(func, *symbolic(env, given))
         except (DynamicOutputShapeException, DataDependentError):
             return
         for one, other in zip(tree_leaves(real), tree_leaves(traced), strict=True):

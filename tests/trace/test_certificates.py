@@ -13,7 +13,7 @@ from torch import nn
 
 import calc
 from calc import Spec, trace
-from calc.trace import doubles
+from calc.trace.values import doubles
 
 FACTORS = (2, 3, 5, 7)
 

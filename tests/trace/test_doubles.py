@@ -14,11 +14,11 @@ import sympy as sp
 import torch
 
 from calc.symbolic import arrays, exact
-from calc.trace import doubles
-from calc.trace.arithmetic import symbolic_numbers
-from calc.trace.doubles import kept_in_order
-from calc.trace.integers import like_integers
-from calc.trace.symbols import SizeEnv
+from calc.trace.symbolic_sizes import SizeEnv
+from calc.trace.values import doubles
+from calc.trace.values.doubles import kept_in_order
+from calc.trace.values.integers import like_integers
+from calc.trace.values.size_arithmetic import symbolic_numbers
 
 ROUND: tuple[Callable[[Any], Any], ...] = (math.floor, math.ceil, round, math.trunc)
 LARGEST = 20_000

@@ -15,7 +15,7 @@ import calc
 from calc import Dim, Spec
 from calc.derive.result import Derivation
 from calc.pipeline.check import FAILED
-from calc.trace.symbols import _write
+from calc.trace.symbolic_sizes import _write
 
 Pieces = Callable[[Tensor, Any], Any]
 

@@ -11,7 +11,7 @@ from torch import nn
 import calc
 from calc import Dim, Spec
 from calc.graph.step import Graph, Tensor
-from calc.trace import products
+from calc.trace.kernels import matmul
 
 
 class Shared(nn.Module):
@@ -39,7 +39,7 @@ def _operators(graph: Graph) -> list[list[tuple[str, str, tuple[Tensor, ...]]]]:
 def test_products_taken_apart_in_python_are_the_same_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a version before 2.12: every operator of the step, forward and backward, but for the kind of a view; every closed form."""
     as_it_is = calc.trace(_spec(), cache=False)
-    monkeypatch.setattr(products, "_KEEPS_SYMBOLS", (99, 0))
+    monkeypatch.setattr(matmul, "_KEEPS_SYMBOLS", (99, 0))
     apart = calc.trace(_spec(), cache=False)
 
     assert _operators(as_it_is) == _operators(apart)

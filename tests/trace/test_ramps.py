@@ -18,10 +18,10 @@ import calc
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.spec import Spec
-from calc.trace.elements import MAKING, RELATIONS, Compared, Known, Triangle, elements_of
+from calc.trace.kernels.result_cache import Repeats
 from calc.trace.recorder import Recorder
-from calc.trace.repeated import Repeats
-from calc.trace.symbols import SizeEnv
+from calc.trace.symbolic_sizes import SizeEnv
+from calc.trace.values.elements import MAKING, RELATIONS, Compared, Known, Triangle, elements_of
 from tests.trace.modules import function
 
 Made = Callable[[Any], Tensor]

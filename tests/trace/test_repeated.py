@@ -14,9 +14,9 @@ from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.basis import basis_of
 from calc.symbolic.exact import evaluate_text
-from calc.trace.repeated import _faked
+from calc.trace.kernels.result_cache import _faked
 from calc.trace.step import Traced, record_step
-from calc.trace.symbols import SizeEnv, hints
+from calc.trace.symbolic_sizes import SizeEnv, hints
 
 
 def _run(spec: Spec, turns: int, like: Traced | None = None) -> Traced:

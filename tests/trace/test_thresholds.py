@@ -17,7 +17,7 @@ from calc.errors import SizesError
 from calc.graph.step import Condition
 from calc.symbolic.basis import basis_of
 from calc.trace import certificate_sizes
-from calc.trace.symbols import Near, hints
+from calc.trace.symbolic_sizes import Near, hints
 
 
 class Deeper(nn.Module):

@@ -13,7 +13,7 @@ from calc.spec import Spec
 
 def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
     """The parameter tensors, grouped by name pattern and shape; those that occur L times belong to the layers."""
-    from calc.trace.bare import bare
+    from calc.trace.meta_module import bare
 
     parameters = bare(spec, sizes).named_parameters()
     counts = Counter((re.sub(r"\.\d+\.", ".*.", name), tuple(parameter.shape)) for name, parameter in parameters)
@@ -22,7 +22,7 @@ def own_tensors(spec: Spec, sizes: Mapping[str, int]) -> tuple[Tensor, ...]:
 
 def own_buffers(spec: Spec, sizes: Mapping[str, int]) -> int:
     """Bytes of the buffers of the module, which no kind of parallelism shards."""
-    from calc.trace.bare import bare
+    from calc.trace.meta_module import bare
 
     return sum(buffer.numel() * buffer.element_size() for buffer in bare(spec, sizes).buffers())
 

@@ -128,11 +128,11 @@ class _Bridge:
                 yield self._correction("not computed", site, before, -missing, (site,), because)
 
     def _by_site(self, wanted: Callable[[Addend], bool]) -> dict[str, Poly]:
-        found: dict[str, Poly] = {}
+        totals: dict[str, Poly] = {}
         for addend, poly in self._polys:
             if wanted(addend):
-                found[addend.site] = found.get(addend.site, self._zero) + poly
-        return found
+                totals[addend.site] = totals.get(addend.site, self._zero) + poly
+        return totals
 
     def _like(self, site: str) -> Addend:
         return next(a for a in self._addends if a.site == site and a.quantity == "flops.forward.matmul")
@@ -152,9 +152,9 @@ class _Bridge:
         return self._correction("dropped", what, self._labelled_sum(shown), total, sites, because)
 
     def _added(self, key: Key, rule: Rational) -> _Correction:
-        found = [(site, coefficient) for site, share in self._shares for k, coefficient in self._monomials(share) if k == key]
+        monomials = [(site, coefficient) for site, share in self._shares for k, coefficient in self._monomials(share) if k == key]
         owners: dict[str, Poly] = {}
-        for site, coefficient in found:
+        for site, coefficient in monomials:
             owners[site] = owners.get(site, self._zero) - self._monomial(key, coefficient)
         total = -self._monomial(key, rule)
         because = "the rule counts it; the exact count has no such term"
@@ -212,9 +212,9 @@ class _Bridge:
         """The sizes of ``texts`` that a default determines, with what they are replaced by, as words: ``; with f = 4·d``."""
         ones = self._common.fixed_to_one(self._derivation)
         names = dict.fromkeys(name for text in texts for name in re.findall(r"[^\W\d]\w*", text) if name in self._derivation.sizes)
-        known = {name: self._common.text(self._common(name)) for name in names if name not in ones}
-        found = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in known.items() if text != name]
-        return f"; with {', '.join(found)}" if found else ""
+        texts_by_name = {name: self._common.text(self._common(name)) for name in names if name not in ones}
+        definitions = [f"{name} = {text.replace('**', '^').replace('*', '·')}" for name, text in texts_by_name.items() if text != name]
+        return f"; with {', '.join(definitions)}" if definitions else ""
 
     def _quantities(self) -> Display:
         trees = []
@@ -247,10 +247,10 @@ class _Bridge:
         return [(tuple(sorted(powers.items())), coefficient) for coefficient, powers in self._common.algebra.terms(poly)]
 
     def _monomial(self, key: Key, coefficient: Rational) -> Poly:
-        found = self._common.algebra.constant(coefficient)
+        monomial = self._common.algebra.constant(coefficient)
         for name, power in key:
-            found *= self._common.algebra.gen(name) ** power
-        return found
+            monomial *= self._common.algebra.gen(name) ** power
+        return monomial
 
     def _labelled_sum(self, parts: Mapping[str, Poly]) -> Display:
         return _sum([Labelled(self._common.tree(poly), label) for label, poly in parts.items()])
@@ -259,11 +259,11 @@ class _Bridge:
 def _by_monomial(
     polys: Sequence[tuple[Addend, Poly]], split: Callable[[Poly], list[tuple[Key, Rational]]]
 ) -> dict[Key, list[tuple[Addend, Rational]]]:
-    found: dict[Key, list[tuple[Addend, Rational]]] = {}
+    addends: dict[Key, list[tuple[Addend, Rational]]] = {}
     for addend, poly in polys:
         for key, coefficient in split(poly):
-            found.setdefault(key, []).append((addend, coefficient))
-    return found
+            addends.setdefault(key, []).append((addend, coefficient))
+    return addends
 
 
 def _left(addends: Sequence[tuple[Addend, Rational]]) -> list[Addend]:

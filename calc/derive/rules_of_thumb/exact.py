@@ -68,8 +68,8 @@ def _other_formats(rule: Rule, derivation: Derivation, name: str) -> list[str]:
     """Formats of the tensors counted in bytes that are not the rule's: a tensor's description begins with its own."""
     if not rule.format or derivation[name].unit is not Unit.BYTE:
         return []
-    found = dict.fromkeys(what.split(" ", 1)[0] for term in derivation[name].terms for what, _ in _parts(term))
-    return [f if f in ITEM_SIZE else "an unknown format" for f in found if f != rule.format]
+    formats = dict.fromkeys(what.split(" ", 1)[0] for term in derivation[name].terms for what, _ in _parts(term))
+    return [f if f in ITEM_SIZE else "an unknown format" for f in formats if f != rule.format]
 
 
 def _parts(term: QuantityTerm) -> tuple[tuple[str, str], ...]:
@@ -105,8 +105,8 @@ class Exact:
 
     def quantities(self) -> list[tuple[int, str, str]]:
         """``(sign, name, closed form)`` of each quantity, in its own unit."""
-        found = [(sign, name, self._derivation[name].text or "0") for sign, name in self._parts]
-        return [*found, *([(1, PARAMETER_BYTES, self._parameters)] if self._parameters else [])]
+        counted = [(sign, name, self._derivation[name].text or "0") for sign, name in self._parts]
+        return [*counted, *([(1, PARAMETER_BYTES, self._parameters)] if self._parameters else [])]
 
     def addends(self) -> Iterator[Addend]:
         """The addends in the rule's unit. A quantity that lists none is one addend of its own."""

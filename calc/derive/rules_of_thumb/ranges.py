@@ -78,8 +78,8 @@ def _accepted(near: _Memo, here: int, low: int, high: int) -> tuple[int, int]:
 
 def _moved(dims: Mapping[str, Dim], name: str, size: int, derivation: Derivation) -> dict[str, int]:
     """All sizes with ``name`` moved and the rest held, except what follows it (``f = 4*d``)."""
-    held = {d.name: d.value for d in derivation.dims if isinstance(dims[d.name].default, int)}
-    return dims_.resolve(dims, {**held, name: size})
+    sizes = {d.name: d.value for d in derivation.dims if isinstance(dims[d.name].default, int)}
+    return dims_.resolve(dims, {**sizes, name: size})
 
 
 def _is_near(sizes: Mapping[str, int], dims: Mapping[str, Dim], expr: str, exact: Exact, derivation: Derivation) -> bool:

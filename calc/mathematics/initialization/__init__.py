@@ -1,6 +1,6 @@
 """What the values of a model look like before the first step: second moments through the graph, from how parameters are drawn.
 
-A program of the forward (``calc.trace.program``) is walked from its draws on; the laws of the draws are read off the model's own
+A program of the forward (``calc.trace.forward``) is walked from its draws on; the laws of the draws are read off the model's own
 initialisers. Sampling real modules (``calc.measure.sampling``) shares no code with it.
 """
 
@@ -70,8 +70,8 @@ def initial(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options
 
     Depth and other loop counts are numbers in the recorded forward; widths are symbols in the expressions.
     """
-    from calc.trace.initial import drawn  # needs torch
-    from calc.trace.program import record_program
+    from calc.trace.forward import record_program
+    from calc.trace.initialization import drawn  # needs torch
 
     options = options or Options()
     values = spec.sizes(dict(sizes or {}))

@@ -91,7 +91,7 @@ def _kind(name: str, rows: Sequence[Row]) -> Kind:
 
 def storage(spec: Spec, sizes: Mapping[str, int] | None = None, options: Options | None = None) -> Storage:
     """The forward of ``spec`` in fp32 at ``sizes``. Raises ``TraceError`` where it cannot be recorded."""
-    from calc.trace.program import record_program  # needs torch
+    from calc.trace.forward import record_program  # needs torch
 
     options = options or Options()
     if options.precision != "fp32":

@@ -38,9 +38,9 @@ def form_of(
     name: str, options: Mapping[str, str] | None = None, *, anew: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Stored:
     """The form of any model that ``calc.models.load`` knows: the stored one, else one derived now, which takes torch and SymPy."""
-    found = None if anew else stored(name, options)
-    if found is not None:
-        return found
+    form = None if anew else stored(name, options)
+    if form is not None:
+        return form
     from calc.options import made as chosen
     from calc.pipeline.precomputed.writing import made
 
@@ -65,8 +65,8 @@ def why_not(name: str, options: Mapping[str, str] | None = None) -> str:
         return f"no closed forms of {name[:60]} are stored" + (" for these options" if _entry(name, None) else "")
     if _here() != entry["sha256"] and not _says_the_same(entry["name"], tuple(entry["rules"]), entry["code"]):
         return "the stored closed forms are of other code than this: python -m calc.pipeline.precomputed.make derives them anew"
-    other = differing(entry["versions"])
-    return f"the stored closed forms are of {other}" if other else ""
+    versions = differing(entry["versions"])
+    return f"the stored closed forms are of {versions}" if versions else ""
 
 
 def names() -> tuple[str, ...]:
@@ -76,17 +76,17 @@ def names() -> tuple[str, ...]:
 
 def _entry(name: str, options: Mapping[str, str] | None) -> dict[str, Any]:
     """The line of the index, or an empty one. Without options, a model's first form is the one of the defaults."""
-    found = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
-    return next(found, {})
+    entries = (e for e in _index()["forms"] if e["name"] == name and (options is None or e["options"] == dict(options)))
+    return next(entries, {})
 
 
 @cache
 def _index() -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+        index: dict[str, Any] = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError:  # before they are first made
         return {"schema": SCHEMA, "sources": [], "code": "", "forms": []}
-    return found
+    return index
 
 
 @cache

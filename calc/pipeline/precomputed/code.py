@@ -83,14 +83,14 @@ def _paths(files: Iterable[Path]) -> list[str]:
 
 def _reached(beginnings: Iterable[Path], skipped: Collection[Path] = ()) -> set[Path]:
     """The files that are found by following imports from ``beginnings``."""
-    found: set[Path] = set()
+    reached: set[Path] = set()
     waiting = [*beginnings]
     while waiting:
         file = waiting.pop()
-        if file not in found and file not in skipped and not file.relative_to(ROOT).as_posix().startswith(APART):
-            found.add(file)
+        if file not in reached and file not in skipped and not file.relative_to(ROOT).as_posix().startswith(APART):
+            reached.add(file)
             waiting += _imported(file)
-    return found
+    return reached
 
 
 @functools.cache

@@ -35,11 +35,11 @@ class StoredQuantity:
     """A quantity of a stored form: a polynomial, or the largest of several moments. ``unknown`` holds the reason where there is none."""
 
     def __init__(self, definition: Definition, form: Stored, entry: Mapping[str, Any]) -> None:
-        known = form.table.polynomials
+        polynomials = form.table.polynomials
         self.definition, self.form = definition, form
         self.unknown: str = entry.get("unknown", "")
-        self.whole: Polynomial | None = known[entry["is"]] if "is" in entry else None
-        self.terms: list[tuple[str, Polynomial, str]] = [(site, known[i], because) for site, i, because in entry.get("terms", ())]
+        self.whole: Polynomial | None = polynomials[entry["is"]] if "is" in entry else None
+        self.terms: list[tuple[str, Polynomial, str]] = [(site, polynomials[i], because) for site, i, because in entry.get("terms", ())]
         self.moments = tuple(_moment(form.table, at, parts) for at, parts in entry.get("moments", ()))
 
     @property
@@ -170,14 +170,14 @@ class Stored:
 
     def quantity(self, name: str) -> StoredQuantity:
         """One quantity by name."""
-        found = self.quantities.get(name)
-        if found is None:
+        match = self.quantities.get(name)
+        if match is None:
             import difflib
 
             near = difflib.get_close_matches(name, self.quantities, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UnknownQuantityError(f"no quantity {name[:60]!r}: there are {', '.join(self.quantities)}{hint}")
-        return found
+        return match
 
     def calls_at(self, sizes: Mapping[str, int]) -> list[tuple[str, int, int]]:
         """(kind, operators, how often they run) of a step at all ``sizes``. Every operator is counted or free, else there were no form."""
@@ -255,5 +255,5 @@ def table_of(data: Mapping[str, Any]) -> Table:
 
 
 def _moment(table: Table, at: str, parts: list[tuple[str, int]]) -> Moment:
-    found = tuple((role, table.polynomials[i]) for role, i in parts)
-    return Moment(at, table.added([p for _, p in found]), found)
+    roles = tuple((role, table.polynomials[i]) for role, i in parts)
+    return Moment(at, table.added([p for _, p in roles]), roles)

@@ -45,14 +45,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m calc.pipeline.precomputed.make", description="Derive the stored closed forms anew.")
     parser.add_argument("names", nargs="*", help="models to derive; none: all. The forms of others are kept as they are")
     parser.add_argument("--all", action="store_true", help="derive those too whose code has not changed in what it means")
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     FOLDER.mkdir(exist_ok=True)
     # Taken before anything of it is run: if a file changes meanwhile, what is written is of the code that was loaded, and is noticed.
     sources = code.sources()
     here = Here(tuple(sources), digest(sources), code.meanings(sources))
     for one in wanted():
-        if not asked.names or one.name in asked.names:
-            before = {} if asked.all else next((line for line in _kept() if line["file"] == one.file), {})
+        if not arguments.names or one.name in arguments.names:
+            before = {} if arguments.all else next((line for line in _kept() if line["file"] == one.file), {})
             _write_index(_brought_up_to_date(one, before, here), here)
 
 
@@ -85,7 +85,7 @@ def _brought_up_to_date(one: Wanted, before: dict[str, Any], here: Here) -> dict
 
 def _write_index(line: dict[str, Any], here: Here) -> None:
     """The index with one line brought up to date, whatever another process has written to it meanwhile."""
-    lines = {kept["file"]: kept for kept in _kept()} | {line["file"]: line}
+    lines = {entry["file"]: entry for entry in _kept()} | {line["file"]: line}
     ordered = [lines[one.file] for one in wanted() if one.file in lines]
     everything = code.combined(here.meanings.values())
     _write(FOLDER / INDEX, json.dumps({"schema": SCHEMA, "sources": here.sources, "code": everything, "forms": ordered}, indent=1))

@@ -17,23 +17,23 @@ LIBRARIES = ("torch", "transformers")
 
 def digest(sources: Iterable[str]) -> str:
     """A digest of files of this package, by their paths in it. A file that is gone makes a digest that no other set has."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for source in sources:
         try:
             with open(os.path.join(ROOT, source), "rb") as file:
                 content = file.read()
         except OSError:
             content = b"\0absent"
-        found.update(f"{source} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+        hasher.update(f"{source} {len(content)}\n".encode() + content)
+    return hasher.hexdigest()
 
 
 def differing(versions: Mapping[str, str]) -> str:
     """The libraries among ``versions`` that are installed here in another one, in words; nothing where all agree or are absent."""
     installed = dict(_installed())
-    other = [f"{name} {version}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
+    recorded = [f"{name} {version}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
     here = [f"{name} {installed[name]}" for name, version in versions.items() if _public(installed.get(name, version)) != _public(version)]
-    return f"{', '.join(other)}, and here is {', '.join(here)}" if other else ""
+    return f"{', '.join(recorded)}, and here is {', '.join(here)}" if recorded else ""
 
 
 def _installed() -> Iterator[tuple[str, str]]:

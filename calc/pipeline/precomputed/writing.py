@@ -74,23 +74,23 @@ def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: boo
     if not ones:
         return graph
     beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options, cache=cache)
-    known = [record.sizes for record in graph.certificates]
-    return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in known)))
+    certified = [record.sizes for record in graph.certificates]
+    return replace(graph, certificates=(*graph.certificates, *(r for r in beside.certificates if r.sizes not in certified)))
 
 
 def analysed(graph: Graph) -> Analysis:
     """The analysis of a graph, with that of its special case; every certificate is met once more, as they come from several recordings."""
-    found = analyse(graph, REGISTRY)
+    analysis = analyse(graph, REGISTRY)
     for record in graph.certificates:
-        found.certify(record)
-    return replace(found, special=analysed(graph.special[0].graph)) if graph.special else found
+        analysis.certify(record)
+    return replace(analysis, special=analysed(graph.special[0].graph)) if graph.special else analysis
 
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
     """Refuse a form that does not say exactly what the derivation says."""
-    found = Stored(data).derivation({})
+    stored_derivation = Stored(data).derivation({})
     for name in derivation:
-        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (found[name], derivation[name]))
+        ours, theirs = (replace(q, terms=_plain(q), _evaluator=None) for q in (stored_derivation[name], derivation[name]))
         if ours != theirs:
             raise NapkinError(f"internal error: the stored form of {data['name']} differs from its derivation in {name}; please report it")
 
@@ -132,7 +132,7 @@ def _standing(name: str, graph: Graph) -> dict[str, Any]:
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
         "conditions": [c.to_json() for c in graph.conditions],
         "certified": [dict(record.sizes) for record in graph.certificates],
-        "held": {name: list(kept) for name, kept in graph.held.items()},
+        "held": {name: list(entry) for name, entry in graph.held.items()},
     }
 
 
@@ -144,10 +144,10 @@ def _case(name: str, special: Special, general: Derivation, analysis: Analysis) 
 
 
 def _by_kind(derivation: Derivation) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    rows: dict[str, list[Any]] = {}
     for row in derivation.coverage:
-        found.setdefault(row.kind, []).append(row)
-    return found
+        rows.setdefault(row.kind, []).append(row)
+    return rows
 
 
 def _quantity(quantity: Quantity, analysis: Analysis, writer: _Writer) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""Functions that remember their results (``functools.lru_cache``), and tables in which a model's files do, as a trace meets them.
+
+What they remember must not pass from one trace to another: a size is a symbol of its own trace, a tensor a fake one, and a real run has
+neither. Sizes are told apart by their expressions here, not by a hash. Only where a result holds tensors does it matter which calls share
+one: there, sizes that are not the same expression are compared, which is a guard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from calc.platform.model_files import FILES, attributes, function_of, remembers, restored
+from calc.platform.torch_private import FakeTensor
+from calc.trace.recorder import tensors_in
+
+_Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+
+@contextlib.contextmanager
+def own_results() -> Iterator[None]:
+    """Context in which a model's functions remember the calls of this trace, and after which neither they nor its tables hold a tensor or
+    a size of it: a real run would meet it under a number, and another trace a tensor that is none of its own."""
+    FILES.names()
+    with _of_this_trace(), restored(FILES.tables, _of_a_trace):
+        yield
+
+
+@contextlib.contextmanager
+def _of_this_trace() -> Iterator[None]:
+    originals = [(owner, name, value) for owner, name in FILES.remembering if remembers(value := attributes(owner).get(name))]
+    made: dict[int, _Remembering] = {}
+    for owner, name, value in originals:
+        original = function_of(value)
+        if id(original) not in made:
+            made[id(original)] = _Remembering(original)
+        function = made[id(original)].function
+        setattr(owner, name, type(value)(function) if isinstance(value, staticmethod | classmethod) else function)
+    try:
+        yield
+    finally:
+        for owner, name, value in originals:
+            setattr(owner, name, value)
+        for remembering in made.values():
+            remembering.forget()
+
+
+def _of_a_trace(value: Any) -> bool:
+    return isinstance(value, FakeTensor | torch.SymInt | torch.SymFloat)
+
+
+class _Remembering:
+    """What one function gave in this trace: for calls with symbolic sizes everything, for others the calls whose result holds tensors."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._results: dict[Any, Any] = {}
+        self._with_tensors: list[tuple[_Arguments, Any]] = []
+
+    @functools.cached_property
+    def function(self) -> Callable[..., Any]:
+        def remembered(*args: Any, **kwargs: Any) -> Any:
+            key = _key((args, kwargs))
+            return self._plain(args, kwargs) if key is None else self._symbolic(key, (args, kwargs))
+
+        functools.update_wrapper(remembered, self._original)
+        for name in ("cache_info", "cache_clear", "cache_parameters"):
+            setattr(remembered, name, getattr(self._original, name))
+        return remembered
+
+    def forget(self) -> None:
+        if self._with_tensors:
+            self._original.cache_clear()
+
+    def _plain(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        computed = self._original.cache_info().misses
+        result = self._original(*args, **kwargs)
+        if tensors_in(result):
+            if not self._with_tensors and self._original.cache_info().misses == computed:  # from before this trace
+                self._original.cache_clear()
+                result = self._original(*args, **kwargs)
+            self._with_tensors.append(((args, kwargs), result))
+        return result
+
+    def _symbolic(self, key: Any, arguments: _Arguments) -> Any:
+        if key not in self._results:
+            same = next((result for earlier, result in self._with_tensors if _equal(arguments, earlier)), None)
+            args, kwargs = arguments
+            result = self._original.__wrapped__(*args, **kwargs) if same is None else same
+            self._results[key] = result
+            if same is None and tensors_in(result):
+                self._with_tensors.append((arguments, result))
+        return self._results[key]
+
+
+def _key(arguments: _Arguments) -> Any:
+    """What tells a call with symbolic sizes from others; nothing where there is none among its arguments."""
+    args, kwargs = arguments
+    values = (args, tuple(kwargs.items()))
+    return _token(values) if _has_sizes(values) else None
+
+
+def _has_sizes(value: Any) -> bool:
+    return any(map(_has_sizes, value)) if isinstance(value, tuple) else isinstance(value, torch.SymInt | torch.SymFloat)
+
+
+def _token(value: Any) -> Any:
+    if isinstance(value, torch.SymInt | torch.SymFloat):
+        return type(value), value.node.expr
+    return tuple(map(_token, value)) if isinstance(value, tuple) else value
+
+
+def _equal(one: _Arguments, other: _Arguments) -> bool:
+    (args, kwargs), (others, named) = one, other
+    return len(args) == len(others) and kwargs.keys() == named.keys() and bool((args, dict(kwargs)) == (others, dict(named)))

@@ -1,0 +1,265 @@
+"""Selects the guards of traced steps that a graph keeps, and those that it lists as assumptions."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import random
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from calc.dimensions import Dim, evaluate, names_in
+from calc.graph.step import Assumption, Condition, Op, Tensor
+from calc.symbolic.basis import Basis
+from calc.symbolic.exact import DOUBLES, FUNCTIONS, evaluate_text, parsed
+from calc.trace.step import Traced
+
+_COUNTS = "the loop counts that were recorded"
+_ANY_COUNT = 2**63
+
+
+def kept(runs: Sequence[Traced], pins: Collection[str], dims: Mapping[str, Dim]) -> list[Condition]:
+    """The guards of all runs, except those about the trip count that a run happens to have."""
+    questions = [(_as_in_every_run(c, run, runs, pins), run) for run in runs for c in run.conditions]
+    guards = {c.expr: c for c, run in questions if c.expr and not _about_one_count(c, run, runs, pins) and not _is_bound(c, run, dims)}
+    return list(guards.values())
+
+
+def _as_in_every_run(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> Condition:
+    """The guard with trip counts divided out, if every run has it with its own trip count: at trip count 3
+    ``(3*k)//g == 1`` and at 4 ``(4*k)//g == 1`` are both ``k == 1``. ``B//g == 1`` and ``g//10 == 0``, without one, stay."""
+    divided = run.divided.get(condition.expr)
+    if divided is not None and all(_divides_itself(divided, other, pins) for other in runs):
+        return divided
+    return condition
+
+
+def _divides_itself(divided: Condition, run: Traced, pins: Collection[str]) -> bool:
+    return any(question == divided and _in_any_turns(expr, divided, run, pins) for expr, question in run.divided.items())
+
+
+_TURNS = (2, 5, 6, 13, 30, 1009, 10**6 + 3)
+
+
+def _in_any_turns(expr: str, divided: Condition, run: Traced, pins: Collection[str]) -> bool:
+    """Whether a guard that contains the run's own trip count equals ``divided`` with any trip count in its place."""
+    names = {*names_in(expr)}
+    loops = sorted(names & {*pins})
+    if len(loops) != 1:
+        return False  # numbers of two loops may be alike
+    (loop,) = loops
+    generator = random.Random(0)
+    for count in _TURNS:
+        general = replace(divided, expr=_own(run.record.sizes[loop]).sub(str(count), expr))
+        for _ in range(8):
+            at = {name: generator.randint(1, 10 ** generator.randint(1, 6)) for name in sorted(names)} | {loop: count}
+            if general.same_at(at) != (not divided.expr or divided.same_at(at)):
+                return False
+    return True
+
+
+def _own(count: int) -> re.Pattern[str]:
+    """A trip count in the text of a guard."""
+    return re.compile(rf"\b{count}\b")
+
+
+def of_values(runs: Sequence[Traced], pins: Collection[str]) -> list[Condition]:
+    """Guards that sizes equal those of the runs, where values were read out of tensors that depend on sizes in an unknown way."""
+    guards: dict[str, Condition] = {}
+    for run in runs:
+        hints = run.repeats.env.hint_of if run.repeats.env is not None else {}
+        for line, names in run.asked.items():
+            expr = " and ".join(f"{name} == {hints[name]}" for name in sorted(names - {*pins}))
+            if expr:
+                guards.setdefault(expr, Condition(expr, True, line, each=True))
+        for line, names in run.by_value.items():
+            # What a table has for a symbol is what it has for no number, and a function of Python's may make any number of one.
+            expr = " and ".join(f"{name} == 0" for name in sorted(names - {*pins}))
+            if expr:
+                guards.setdefault(expr, Condition(expr, True, line, each=True))
+    return list(guards.values())
+
+
+def _at_none(names: Collection[str]) -> str:
+    """A guard that fails at all sizes, so that closed forms need a trace at each size they are evaluated at."""
+    return " and ".join(f"{name} < 1" for name in sorted(names))
+
+
+def of_numbers(kept: Sequence[Condition], runs: Sequence[Traced], pins: Mapping[str, str]) -> list[Condition]:
+    """Guards for sizes without a proof, so that each value of them is traced: those rounded from doubles, and those read as
+    numbers that are no trip counts, since a larger value runs no more operators."""
+    places = {_at_none({*names_in(c.expr)} - {*pins, *DOUBLES, *FUNCTIONS}): c.where for c in kept if _of_doubles(c)}
+    places |= {_at_none([name]): where for name, where in pins.items() if _is_width(name, runs)}
+    return [Condition(expr, True, where, each=True) for expr, where in places.items() if expr]
+
+
+def _of_doubles(condition: Condition) -> bool:
+    """Whether this is what a double is rounded to. A comparison of doubles is a question like others."""
+    return bool({*names_in(condition.expr)} & {*DOUBLES}) and " == " in condition.expr and condition.holds
+
+
+def _is_width(name: str, runs: Sequence[Traced]) -> bool:
+    operators: dict[tuple[int, ...], set[int]] = {}
+    for run in runs:
+        others = tuple(size for another, size in run.record.sizes.items() if another != name)
+        operators.setdefault(others, set()).add(len(run.record.ops))
+    return len(runs) > 1 and all(len(counts) == 1 for counts in operators.values())
+
+
+def _is_bound(condition: Condition, run: Traced, dims: Mapping[str, Dim]) -> bool:
+    """Whether the guard only states a dimension's bound where the bound is a number: ``e <= 5`` in a run of 5 experts."""
+    match = re.fullmatch(r"(\w+) <= (\d+)", condition.expr)
+    if match is None or not condition.holds or match[1] not in dims:
+        return False
+    return run.record.sizes.get(dims[match[1]].at_most or "") == int(match[2])
+
+
+def _about_one_count(condition: Condition, run: Traced, runs: Sequence[Traced], pins: Collection[str]) -> bool:
+    """Whether the count of this run decides the question, and that of another run decides it otherwise: as when torch compares the
+    length of a sequence with the number of its parts. What holds between the counts recorded is for the certificates to say."""
+    names = {*names_in(condition.expr)}
+    if not names & {*pins}:
+        return False
+    generator = random.Random(0)
+    points = [{name: generator.randint(2, 10**6) for name in sorted(names)} for _ in range(8)]
+
+    def as_asked(at: Mapping[str, int]) -> set[bool]:
+        return {condition.same_at({**point, **{name: at[name] for name in pins}}) for point in points}
+
+    if as_asked(run.record.sizes) != {True}:
+        return False
+    if any(as_asked(another.record.sizes) != {True} for another in runs):
+        return True
+    # Each part that is looked at lies within the length: so it is at every larger count, and fewer turns are seen to by themselves.
+    most = dict.fromkeys(pins, _ANY_COUNT)
+    return re.fullmatch(r"\w+ (>|>=|<|<=) \d+", condition.expr) is not None and as_asked(most) == {True}
+
+
+def _asked_of_every_count(condition: Condition, asked: Sequence[tuple[set[str], Mapping[str, int]]], pins: Collection[str]) -> bool:
+    """Whether every run asked this with its own number of turns in it, as torch does where it takes a sequence apart: nobody's branch.
+    ``asked`` are the questions and the counts of each run."""
+    for name in {*names_in(condition.expr)} & {*pins}:
+        for exprs, sizes in asked:
+            own = _own(sizes[name])
+            alike = [(own.sub(str(others[name]), condition.expr), theirs) for theirs, others in asked]
+            if condition.expr in exprs and own.search(condition.expr) and all(text in theirs for text, theirs in alike):
+                return True
+    return False
+
+
+def branches(
+    conditions: Sequence[Condition], runs: Sequence[Traced], pins: Collection[str], basis: Basis, dims: Mapping[str, Dim]
+) -> list[Assumption]:
+    """Guards that evaluate otherwise at some sizes of at least 2 within their bounds: the model, or torch, branches on them."""
+    generator = random.Random(0)
+    tried = [{name: generator.randint(2, 10 ** generator.randint(1, 5)) for name in basis.symbols} for _ in range(40)]
+    points = [_within_bounds(at, basis, dims) for at in tried]
+    asked_by_run = [({c.expr for c in run.conditions}, run.record.sizes) for run in runs]
+    branching = [c for c in conditions if any(not c.same_at(at) for at in points) and not _asked_of_every_count(c, asked_by_run, pins)]
+    return [Assumption(_in_dimensions(c, basis), f"asked at {c.where}; other sizes are recorded apart or refused") for c in branching]
+
+
+def _within_bounds(at: Mapping[str, int], basis: Basis, dims: Mapping[str, Dim]) -> dict[str, int]:
+    bounded = dict(at)
+    for name, dim in dims.items():
+        if dim.at_most and name in bounded:
+            bounded[name] = min(bounded[name], int(evaluate(dim.at_most, basis.sizes(bounded))))
+    return bounded
+
+
+def _in_dimensions(condition: Condition, basis: Basis) -> str:
+    """The condition as it holds, with quotients that are no dimension written as such: ``2*(k/2) <= 256``."""
+    text = condition.expr
+    for name, quotient in basis.hidden.items():
+        text = re.sub(rf"\b{name}\b", f"({quotient})", text)
+    return text if condition.holds else f"not ({text})"
+
+
+# -- sizes that may be 0 -------------------------------------------------------------------------------------------------------
+
+
+def of_zeros(kept: Sequence[Condition], runs: Sequence[Traced], symbols: Sequence[str]) -> list[Condition]:
+    """Whether sizes of tensors are 0, where other sizes may make them so and no ``kept`` question tells: without elements, a tensor takes
+    no operations where closed forms say n - 1, and an expanded one no bytes. Nobody asks for it, so a step has no such questions."""
+    guards: list[Condition] = []
+    for run in runs:
+        at = {**(run.repeats.env.hint_of if run.repeats.env is not None else {}), **run.record.sizes}
+        places: dict[str, str] = {}
+        for op in run.record.ops:
+            for text in _sizes_of(op):
+                places.setdefault(text, f"{op.name} at {op.site}")
+        for text in sorted(places, key=lambda text: (len(text), text)):
+            if _least(parsed(text)) <= 0 and _may_be_zero_unasked(text, [*kept, *guards], symbols):
+                guards.append(Condition(f"{text} != 0", evaluate_text(text, at) != 0, places[text]))
+    return guards
+
+
+def _sizes_of(op: Op) -> Iterator[str]:
+    """The symbolic sizes of an operator's tensors."""
+    values = [value for _, value in op.args]
+    tensors = [t for value in values for t in (value if isinstance(value, tuple) else (value,)) if isinstance(t, Tensor)]
+    for tensor in (*tensors, *op.outputs):
+        yield from (size for size in tensor.shape if isinstance(size, str))
+
+
+def _least(node: ast.expr) -> Fraction | float:
+    """A lower bound of a size, where every symbol in it is at least 1; minus infinity where its form gives none."""
+    match node:
+        case ast.Constant(value=int() as number):
+            return Fraction(number)
+        case ast.Name():
+            return Fraction(1)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return Fraction(-number)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _least(left) + _least(right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant(value=int() as number)):
+            return _least(left) - number
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            a, b = _least(left), _least(right)
+            return a * b if a >= 0 and b >= 0 else -math.inf
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return _least(left) ** power if _least(left) >= 0 else -math.inf
+        case ast.BinOp(left=left, op=ast.Div() | ast.FloorDiv() as op, right=right):
+            quotient = _least_quotient(left, right)
+            return math.floor(quotient) if isinstance(op, ast.FloorDiv) and quotient >= 0 else quotient
+        case ast.Call(func=ast.Name(id="Max"), args=args):
+            return max(map(_least, args))
+        case ast.Call(func=ast.Name(id="Min"), args=args):
+            return min(map(_least, args))
+        case ast.Call(func=ast.Name(id="floor" | "ceiling" as name), args=[size]) if _least(size) >= 0:
+            return math.floor(_least(size)) if name == "floor" else math.ceil(_least(size))
+    return -math.inf
+
+
+def _least_quotient(left: ast.expr, right: ast.expr) -> Fraction | float:
+    least = _least(left)
+    match right:
+        case ast.Constant(value=int() as number) if number > 0 and least >= 0:
+            return least / number
+    return Fraction(0) if least >= 0 and _least(right) > 0 else -math.inf
+
+
+def _may_be_zero_unasked(text: str, asked: Sequence[Condition], symbols: Sequence[str]) -> bool:
+    """Whether a size may be 0 where every question has the answer that was recorded: tried with any of its symbols at 1, and others
+    drawn. One that comes out negative is 0 at sizes that are not tried."""
+    names, generator = [*dict.fromkeys(names_in(text))], random.Random(0)
+    for ones in itertools.product((True, False), repeat=len(names)):
+        for largest in (2, 3, 5, 10, 100, 10**6):
+            at = {name: generator.randint(2, largest) for name in symbols}
+            at |= {name: 1 for name, one in zip(names, ones, strict=True) if one}
+            try:
+                size = evaluate_text(text, at)
+            except ZeroDivisionError:
+                return True
+            if size < 0 or (size == 0 and all(condition.same_at(at) for condition in asked)):
+                return True
+    return "Mod(" in text or "%" in text
+
+
+def of_depths(counts: Mapping[str, Sequence[int]]) -> list[Condition]:
+    """A loop of few turns has no turn between the first and the last, so the closed forms must not be taken for granted there."""
+    return [Condition(f"{name} != {few}", True, _COUNTS) for name, recorded in counts.items() for few in range(1, min(recorded))]

@@ -1,0 +1,152 @@
+"""Composite operators that torch's C++ decomposes with plain numbers, decomposed here with symbolic sizes while a step is traced.
+
+Each replaces one C++ function and runs the same operators in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from calc.platform.torch_private import TorchDispatchMode, no_modes
+from calc.trace.kernels.double_backward import double_backward
+
+aten = torch.ops.aten
+
+
+def _grid_backward(grad: torch.Tensor, size: Sequence[Any], align_corners: bool) -> torch.Tensor:
+    """``affine_grid_generator_backward`` (aten/src/ATen/native/AffineGridGenerator.cpp): the points of a grid meet their gradients.
+
+    Shapes: grad (N, H, W, 2) → (N, 2, 3); with a depth (N, D, H, W, 3) → (N, 3, 4).
+    """
+    count, *places = (size[0], *size[2:])
+    axes = len(places)
+    base = grad.new_empty((count, *places, axes + 1))
+    for i, steps in enumerate(reversed(places)):
+        base.select(-1, i).copy_(_along(_from_minus_one(grad, steps, align_corners), i))  # kept no longer than that
+    base.select(-1, axes).fill_(1)
+    points = 1
+    for place in places:
+        points = points * place
+    theta = base.view(count, points, axes + 1).transpose(1, 2).bmm(grad.reshape(count, points, axes))
+    return theta.transpose(1, 2)
+
+
+def _along(line: torch.Tensor, axes_after: int) -> torch.Tensor:
+    for _ in range(axes_after):
+        line = line.unsqueeze_(-1)
+    return line
+
+
+def _from_minus_one(like: torch.Tensor, steps: Any, align_corners: bool) -> torch.Tensor:
+    if steps <= 1:
+        return torch.zeros((), dtype=like.dtype)
+    line = torch.linspace(-1, 1, steps, dtype=like.dtype)
+    return line if align_corners else line * (steps - 1) / steps
+
+
+def _kron(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """``kron`` (aten/src/ATen/native/LinearAlgebra.cpp): every axis of one beside that of the other, multiplied."""
+    axes = max(one.dim(), other.dim())
+    first, second = ([*[1] * (axes - x.dim()), *x.shape] for x in (one, other))
+    left = aten._unsafe_view(one, [size for a in first for size in (a, 1)])
+    right = aten._unsafe_view(other, [size for b in second for size in (1, b)])
+    result: torch.Tensor = aten._unsafe_view(left * right, [a * b for a, b in zip(first, second, strict=True)])
+    return result
+
+
+def _take_along(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    """``take_along_dim`` (aten/src/ATen/native/TensorAdvancedIndexing.cpp): the other axes are broadcast, then gathered."""
+    if dim is None:
+        return x.view(-1).gather(0, indices.view(-1))
+    dim %= x.dim()
+    source, places = list(x.shape), list(indices.shape)
+    whole = torch.broadcast_shapes([*source[:dim], 1, *source[dim + 1 :]], [*places[:dim], 1, *places[dim + 1 :]])  # type: ignore[no-untyped-call]  # untyped in torch
+    rows, columns = ([*whole[:dim], size, *whole[dim + 1 :]] for size in (places[dim], source[dim]))
+    source_, places_ = x.broadcast_to(columns), indices.broadcast_to(rows)
+    return source_.gather(dim, places_.remainder(x.shape[dim]) if _wraps() else places_)
+
+
+class Names(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes are untyped
+    """The operators that run inside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@functools.cache
+def _wraps() -> bool:
+    """Whether this torch lets ``take_along_dim`` count places from the end, which some releases do not."""
+    with no_modes(), Names() as seen:
+        torch.take_along_dim(torch.zeros(2), torch.zeros(1, dtype=torch.int64), 0)
+    return "aten.remainder.Scalar" in seen.names
+
+
+def _stft(
+    x: torch.Tensor,
+    n_fft: Any,
+    hop_length: Any = None,
+    win_length: Any = None,
+    window: torch.Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> torch.Tensor:
+    """``stft`` (aten/src/ATen/native/SpectralOps.cpp): windows side by side, each times the window's weights, transformed.
+
+    Shapes: x (B, N) or (N) → (B, frequencies, frames), with pairs for complex numbers where these are not asked for.
+    """
+    hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
+    rows = x.unsqueeze(0) if x.dim() == 1 else x
+    if width < n_fft:
+        whole = torch.zeros((n_fft,), dtype=x.dtype if window is None else window.dtype)
+        part = whole.narrow(0, (n_fft - width) // 2, width)
+        part.fill_(1) if window is None else part.copy_(window)
+        window = whole
+    frames = 1 + (rows.shape[1] - (width if align_to_window else n_fft)) // hop
+    rows = rows.as_strided((rows.shape[0], frames, n_fft), (rows.stride(0), hop * rows.stride(1), rows.stride(1)))
+    rows = rows if window is None else rows.mul(window)
+    norm = _BY_ROOT if normalized else _NO_NORM
+    if rows.is_complex():
+        out = aten._fft_c2c(rows, [rows.dim() - 1], norm, True)
+    else:
+        out = aten._fft_r2c(rows, [rows.dim() - 1], norm, True if onesided is None else onesided)
+    out.transpose_(1, 2)
+    if x.dim() == 1:
+        out.squeeze_(0)
+    result: torch.Tensor = out if return_complex else torch.view_as_real(out)
+    return result
+
+
+_NO_NORM, _BY_ROOT = 0, 1
+
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "_convolution_double_backward": double_backward,
+    "affine_grid_generator_backward": _grid_backward,
+    "kron": _kron,
+    "stft": _stft,
+    "take_along_dim": _take_along,
+}
+
+
+@contextlib.contextmanager
+def of_symbols() -> Iterator[None]:
+    """Context in which these operators run on symbolic sizes."""
+    _wraps()  # asked of torch's own, so before ours stands in
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # untyped in torch
+    for name, kernel in _KERNELS.items():
+        library.impl(name, kernel, "AutogradCPU")  # type: ignore[no-untyped-call]  # as above
+    try:
+        yield
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]  # as above

@@ -1,0 +1,113 @@
+"""Runs operators on fake tensors and returns the bytes that real CPU kernels allocate.
+
+A fake kernel allocates what its result's shape says. The real kernels listed here allocate another amount. The test suite compares
+the storages of every operator that has a rule with those of the real kernel, so the list is complete for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from calc.errors import PinnedSizeError
+from calc.platform.torch_private import decomposition_table
+from calc.trace.kernels.grouped_mm import grouped_mm
+from calc.trace.kernels.layouts import laid_out
+from calc.trace.kernels.results import RESULTS
+
+_NO_REDUCTION = 0
+_MEAN = 1
+
+# These reduce their loss in the buffer that held it element by element: the scalar keeps that whole storage.
+_REDUCE_IN_PLACE = frozenset(
+    {
+        torch.ops.aten.mse_loss.default,
+        torch.ops.aten.binary_cross_entropy.default,
+        torch.ops.aten.smooth_l1_loss.default,
+        torch.ops.aten.soft_margin_loss.default,
+    }
+)
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``func`` on fake tensors. Where its own code wants plain numbers for sizes, torch's Python decomposition runs
+    instead: it gives the same result, and the record holds ``func`` either way."""
+    if _only_writes(func, args):
+        return args[0]
+    if func is torch.ops.aten._grouped_mm.default:
+        return grouped_mm(*args, **kwargs)
+    if func is torch.ops.aten.linalg_solve_triangular.default:
+        return _solved(*args, **kwargs)
+    if func is torch.ops.aten.where.self and args[0].dtype is torch.uint8:
+        args = (args[0].bool(), *args[1:])  # the real kernel takes bytes for truths, the fake one does not
+    out = _in_own_format(func, args, _run(func, args, kwargs))
+    explicit = kwargs.get("memory_format") not in (None, torch.preserve_format)
+    return out if explicit else laid_out(func, args, out)
+
+
+# By their fake kernels these have the format that both arguments are promoted to; the real ones have that of this argument.
+_IN_FORMAT_OF = {
+    torch.ops.aten.mse_loss_backward.default: 1,
+    torch.ops.aten.smooth_l1_loss_backward.default: 1,
+    torch.ops.aten.huber_loss.default: 0,
+    torch.ops.aten.soft_margin_loss.default: 0,
+    torch.ops.aten.soft_margin_loss_backward.default: 1,
+}
+
+
+def _in_own_format(func: Any, args: tuple[Any, ...], out: Any) -> Any:
+    """``out`` in the number format that the real kernel gives it, as where a loss in bf16 has a target in fp32."""
+    place = _IN_FORMAT_OF.get(func)
+    if place is None or out.dtype == args[place].dtype:
+        return out
+    return out.new_empty(out.shape, dtype=args[place].dtype)
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if func in RESULTS:
+        return RESULTS[func](*args, **kwargs)
+    try:
+        return func(*args, **kwargs)
+    except (PinnedSizeError, RuntimeError) as error:
+        wants_numbers = isinstance(error, PinnedSizeError) or "concrete integers" in str(error)
+        if not wants_numbers or func not in decomposition_table:
+            raise
+    return decomposition_table[func](*args, **kwargs)
+
+
+def _solved(a: torch.Tensor, b: torch.Tensor, *, left: bool = True, **_: Any) -> torch.Tensor:
+    """A X = B solved for X, column after column, as LAPACK leaves it. Torch's fake kernel wants plain sizes."""
+    *batch, rows, columns = (*a.shape[:-2], *b.shape[-2:])
+    return b.new_empty((*batch, columns, rows)).transpose(-2, -1)
+
+
+# In place, element by element: the result is the first argument. Optimizers run little else.
+_IN_PLACE = frozenset(
+    {
+        torch.ops.aten.add_.Tensor,
+        torch.ops.aten.mul_.Tensor,
+        torch.ops.aten.lerp_.Scalar,
+        torch.ops.aten.addcmul_.default,
+        torch.ops.aten.addcdiv_.default,
+    }
+)
+
+
+def _only_writes(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether ``func`` overwrites its first argument with tensors of the same shape, so that there is nothing to find out."""
+    if func not in _IN_PLACE:
+        return False
+    others = [a for a in args[1:] if isinstance(a, torch.Tensor) and a.dim() > 0]
+    return all(a.dim() == args[0].dim() and all(x == y for x, y in zip(a.shape, args[0].shape, strict=True)) for a in others)
+
+
+def storage_bytes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """Bytes of the storage behind the result of ``func`` where its shape misleads, else ``None``."""
+    if func not in _REDUCE_IN_PLACE:
+        return None
+    names = [a.name for a in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if given.get("reduction", _MEAN) == _NO_REDUCTION:
+        return None
+    return given["self"].numel() * out.element_size()

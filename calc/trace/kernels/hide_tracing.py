@@ -1,0 +1,146 @@
+"""Hides tracing from the model, so that a traced step takes the branches of a real one.
+
+While a step is traced, initializers do nothing (they read sizes as numbers, and their results are not used), a library that asks whether
+it is being traced gets False, and calls with a causal mask are noted before torch decomposes them. Everything is restored afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from calc.graph.step import Call
+from calc.platform.torch_private import FakeTensor, core, foreach_utils, subclasses
+
+
+class _NeverFake:
+    """Stands for ``torch._subclasses.FakeTensor`` where a library looks it up to see whether it is traced."""
+
+
+_INITIALISERS = tuple(n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_"))
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+    """Set attributes of ``owner`` for the time of a block. A partial function takes the name of what it replaces: libraries ask for it.
+
+    What ``owner`` inherits is inherited again afterwards.
+    """
+    own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
+    for name, value in attributes.items():
+        if isinstance(value, functools.partial):
+            functools.update_wrapper(value, getattr(owner, name))
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name in attributes:
+            if name in own:
+                setattr(owner, name, own[name])
+            else:
+                delattr(owner, name)
+
+
+@contextlib.contextmanager
+def building() -> Iterator[None]:
+    """Context for building a module from symbolic sizes: no initialisation."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(nn.init, **dict.fromkeys(_INITIALISERS, _leave_as_it_is)))
+        stack.enter_context(replaced(nn.init, _calculate_fan_in_and_fan_out=lambda tensor: (1, 1)))
+        stack.enter_context(replaced(FakeTensor, __deepcopy__=_copied))
+        for functions in _kept_by_libraries():
+            stack.enter_context(_emptied(functions))
+        yield
+
+
+def _kept_by_libraries() -> list[dict[str, Any]]:
+    """Tables in which a library keeps the initialisers as it found them."""
+    module = sys.modules.get("transformers.initialization")
+    return [] if module is None else [module.TORCH_INIT_FUNCTIONS]
+
+
+@contextlib.contextmanager
+def _emptied(functions: dict[str, Any]) -> Iterator[None]:
+    old = dict(functions)
+    functions.update(dict.fromkeys(old, _leave_as_it_is))
+    try:
+        yield
+    finally:
+        functions.update(old)
+
+
+def _copied(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """A deep copy, as ``nn.TransformerEncoder`` makes of its layer. Torch's own asks a leaf's storage for its address."""
+    if id(tensor) not in memo:
+        copy = tensor.detach().clone()
+        is_parameter = isinstance(tensor, nn.Parameter)
+        memo[id(tensor)] = nn.Parameter(copy, tensor.requires_grad) if is_parameter else copy.requires_grad_(tensor.requires_grad)
+    copied: torch.Tensor = memo[id(tensor)]
+    return copied
+
+
+def _converted(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """``module.to(torch.bfloat16)`` and the like, as torch changes real parameters: the same objects, with other data. Of fake ones it
+    swaps the objects, which what the recording keeps of them forbids."""
+    for part in module.children() if recurse else ():
+        part._apply(change)  # type: ignore[no-untyped-call]  # untyped in torch
+    for parameter in module._parameters.values():
+        if parameter is None:
+            continue
+        with torch.no_grad():
+            parameter.data = change(parameter)
+            if parameter.grad is not None:
+                parameter.grad.data = change(parameter.grad)
+    module._buffers.update({name: buffer if buffer is None else change(buffer) for name, buffer in module._buffers.items()})
+    return module
+
+
+def _leave_as_it_is(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return tensor
+
+
+@contextlib.contextmanager
+def unrecognised() -> Iterator[None]:
+    """Context in which ``isinstance(x, torch._subclasses.FakeTensor)``, asked by a library, is false, clipping gradients takes
+    whole lists of them, and ``module.to`` converts them, as it does real ones."""
+    kinds = [torch.Tensor, subclasses.FakeTensor]
+    with (
+        replaced(subclasses, FakeTensor=_NeverFake),
+        replaced(foreach_utils, _foreach_supported_types=kinds),
+        replaced(nn.Module, _apply=_converted),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def any_kernel(aside: Callable[[], Any]) -> Iterator[None]:
+    """Context in which what torch asks about sizes to choose the fastest kernel of a convolution is asked ``aside``: which of them
+    runs changes neither the operator nor the layout of its result."""
+    select = core._select_conv_backend
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        with aside():
+            return select(*args, **kwargs)
+
+    with replaced(core, _select_conv_backend=chosen):
+        yield
+
+
+@contextlib.contextmanager
+def calls_noted(note: Callable[[Call], Any], size: Callable[[Any], int | str]) -> Iterator[None]:
+    """Context in which each ``scaled_dot_product_attention`` call is reported to ``note`` before it is decomposed."""
+    original = nn.functional.scaled_dot_product_attention
+
+    def attention(query: torch.Tensor, key: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        causal = bool(kwargs.get("is_causal", args[3] if len(args) > 3 else False))
+        with note(Call("scaled_dot_product_attention", causal, size(query.shape[-2]), size(key.shape[-2]))):
+            return original(query, key, *args, **kwargs)
+
+    with replaced(nn.functional, scaled_dot_product_attention=attention):
+        yield

@@ -1,0 +1,221 @@
+"""Caches fake results: layers repeat, and torch infers the shape of every result from scratch.
+
+A result's description depends only on the shapes, strides and dtypes of the arguments. The first time, torch computes it, and a result
+made from the description is compared with it; later calls use the description. Torch computes anything unusual every time (a result with
+aliases that its schema does not declare, a storage larger than its shape).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+import torch
+
+from calc.platform.torch_private import FakeTensor, in_kernel_invocation_manager, throw_on_address, warn_on_address
+from calc.trace.symbolic_sizes import Questions, SizeEnv
+from calc.trace.values.data_dependence import written
+
+_INDEX, _MASKS = torch.ops.aten.index.Tensor, (torch.bool, torch.uint8)
+_NEVER = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """One result: a new tensor, row after row where it is ``dense``, or a view at ``offset`` of the argument with index ``of``."""
+
+    shape: tuple[Any, ...]
+    stride: tuple[Any, ...]
+    dtype: torch.dtype
+    offset: Any
+    of: int | None
+    dense: bool = True
+
+    def make(self, args: tuple[Any, ...], mode: Any) -> FakeTensor:
+        with in_kernel_invocation_manager(mode):
+            if self.of is None and self.dense:
+                made = torch.empty(self.shape, dtype=self.dtype, device="meta")
+            elif self.of is None:
+                made = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
+            else:
+                made = torch.ops.aten.as_strided.default(args[self.of], self.shape, self.stride, self.offset)
+        return _faked(made, mode)
+
+
+_CPU = torch.device("cpu")
+
+
+def _faked(made: torch.Tensor, mode: Any) -> FakeTensor:
+    """``FakeTensor(mode, made, _CPU)``. The constructor makes the first of a run; those after it are given what that one was, in a
+    third of the time."""
+    new = getattr(mode, "napkin_new", None)
+    if new is None:
+        first = FakeTensor(mode, made, _CPU)
+        mode.napkin_new = dict(first.__dict__)
+        return first
+    fake: FakeTensor = torch.Tensor._make_subclass(FakeTensor, made, False, dispatch_device=True, device_for_backend_keys=_CPU)
+    # What becomes of a read of its address.
+    (warn_on_address if mode._allow_unsafe_data_ptr_access else throw_on_address)(fake)
+    fake.__dict__.update(new)
+    return fake
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an operator returns: its first argument (in place), a tensor, or several; with the ``questions`` that it asks of sizes."""
+
+    forms: tuple[_Form, ...]
+    kind: type | None
+    questions: Questions
+
+    def make(self, args: tuple[Any, ...], mode: Any) -> Any:
+        if self.kind is None:
+            return args[0]
+        env = mode.shape_env
+        with env.aside() if isinstance(env, SizeEnv) else contextlib.nullcontext():
+            made = [form.make(args, mode) for form in self.forms]
+        return made[0] if self.kind is torch.Tensor else self.kind(made)
+
+
+class Repeats:
+    """Descriptions of results seen in one run, or in several that have their symbols in common."""
+
+    def __init__(self, env: SizeEnv | None) -> None:
+        self.env = env
+        self._plans: dict[Any, _Plan | None] = {}
+        self._used: set[Any] = set()
+
+    @classmethod
+    def begun(cls, hint_of: Mapping[str, int], turns: Collection[str], like: Repeats | None) -> Repeats:
+        """Those of a run that starts now, in which each question counts that it asks itself: ``like`` where its symbols are the same."""
+        if like is None or like.env is None or not like.env.serves(hint_of, turns):
+            return cls(SizeEnv(hint_of, turns) if hint_of else None)
+        like._used = set()
+        like.env.begin()
+        return like
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[..., Any]) -> Any:
+        """``compute(func, args, kwargs)``, or its like from what it gave for arguments of the same kind."""
+        first = _first_tensor(args)
+        if first is None or (key := _key(func, args, kwargs)) is None:
+            return compute(func, args, kwargs)
+        if key not in self._plans:
+            with self._noted() as questions:
+                out = compute(func, args, kwargs)
+            self._plans[key] = _plan(func, args, out, questions)
+            self._used.add(key)
+            return out
+        plan = self._plans[key]
+        if plan is None:
+            return compute(func, args, kwargs)
+        if self.env is not None and key not in self._used:  # worked out in an earlier run
+            self._used.add(key)
+            self.env.ask(plan.questions)
+        return plan.make(args, first.fake_mode)
+
+    def _noted(self) -> contextlib.AbstractContextManager[Questions]:
+        return self.env.noted() if self.env is not None else contextlib.nullcontext({})
+
+
+def _key(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What decides the form of the results, or nothing where that is not known."""
+    if _by_values(func) and not _takes_rows(func, args):
+        return None
+    try:
+        key = (func, tuple(map(_token, args)), tuple((name, _token(value)) for name, value in kwargs.items()))
+        hash(key)
+    except (TypeError, _Unknown):
+        return None
+    return key
+
+
+@functools.cache
+def _by_values(func: Any) -> bool:
+    """Whether the results of ``func`` may look otherwise by what is in its arguments."""
+    return not _NEVER.isdisjoint(func.tags)
+
+
+def _takes_rows(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether this takes the elements at given places: as many as there are places, which a mask would leave to data."""
+    return func is _INDEX and all(index is None or index.dtype not in _MASKS for index in args[1])
+
+
+class _Unknown(Exception):
+    """An argument whose kind is not described here."""
+
+
+def _token(value: Any) -> Any:
+    if type(value) is FakeTensor:
+        if value.layout is not torch.strided or value.dtype.is_complex:
+            raise _Unknown
+        if value.is_inference() != torch.is_inference_mode_enabled():
+            raise _Unknown  # a view of a parameter is an ordinary tensor in inference mode too, which nothing made here would be
+        offset = value.storage_offset()
+        return (tuple(map(in_key, value.shape)), tuple(map(in_key, value.stride())), value.dtype, in_key(offset))
+    if isinstance(value, torch.Tensor):
+        raise _Unknown
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return (type(value).__name__, value.node._expr)
+    if isinstance(value, list | tuple):
+        return tuple(map(_token, value))
+    return (type(value).__name__, value)
+
+
+def in_key(size: Any) -> Any:
+    """What tells a size from others and can be looked up: the number, or the expression of a symbolic one."""
+    return size if type(size) is int else size.node._expr
+
+
+def _first_tensor(args: tuple[Any, ...]) -> FakeTensor | None:
+    """Of the arguments, or of a list among them."""
+    inside = (t for a in args for t in (a if isinstance(a, list | tuple) else (a,)))
+    return next((t for t in inside if type(t) is FakeTensor), None)
+
+
+def _plan(func: Any, args: tuple[Any, ...], out: Any, questions: Questions) -> _Plan | None:
+    places = [place for place, _ in written(func)]
+    if places:
+        return _Plan((), None, questions) if places == [0] and out is args[0] and len(func._schema.returns) == 1 else None
+    if isinstance(out, torch.Tensor):
+        outs, kind = [out], torch.Tensor
+    elif type(out) in (tuple, list) and all(isinstance(o, torch.Tensor) for o in out):
+        outs, kind = list(out), type(out)
+    else:
+        return None
+    forms = tuple(form for o in outs if (form := _form(o, args)) is not None)
+    if len(forms) < len(outs):
+        return None
+    plans = [_Plan(tuple(replace(form, dense=dense) for form in forms), kind, questions) for dense in (True, False)]
+    return next((plan for plan in plans if _agrees(plan, args, outs)), None)
+
+
+def _form(out: torch.Tensor, args: tuple[Any, ...]) -> _Form | None:
+    if type(out) is not FakeTensor or out.layout is not torch.strided or out.dtype.is_complex or out.device.type != "cpu":
+        return None
+    if out.constant is not None or any(out is a for a in args):
+        return None
+    storage = out.untyped_storage()._cdata
+    of = next((i for i, a in enumerate(args) if type(a) is FakeTensor and a.untyped_storage()._cdata == storage), None)
+    inside = [t for a in args if isinstance(a, list | tuple) for t in a if isinstance(t, torch.Tensor)]
+    if any(t.untyped_storage()._cdata == storage for t in inside):
+        return None
+    return _Form(tuple(out.shape), tuple(out.stride()), out.dtype, out.storage_offset(), of)
+
+
+def _agrees(plan: _Plan, args: tuple[Any, ...], outs: list[torch.Tensor]) -> bool:
+    """Whether what the plan makes is what torch made, down to the storage; results must not share one among themselves."""
+    made = plan.make(args, outs[0].fake_mode)  # type: ignore[attr-defined]  # they are fake tensors
+    several = [made] if isinstance(made, torch.Tensor) else made
+    own = [o.untyped_storage()._cdata for o, form in zip(outs, plan.forms, strict=True) if form.of is None]
+    return len(set(own)) == len(own) and all(
+        _token(a) == _token(b) and _same(in_key(a.untyped_storage().nbytes()), in_key(b.untyped_storage().nbytes()))
+        for a, b in zip(several, outs, strict=True)
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a == b or bool(sp.expand(sp.sympify(a) - sp.sympify(b)) == 0)

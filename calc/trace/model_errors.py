@@ -1,0 +1,65 @@
+"""Reports an exception of a model while its step is traced as one line that says where; Napkin's own errors pass unchanged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import traceback
+from collections.abc import Iterator
+
+from calc.errors import DataDependentError, NapkinError, SizesError, TraceError, text_of
+from calc.platform.torch_private import DataDependentOutputException, DynamicOutputShapeException, untried
+from calc.spec import Spec
+from calc.trace.source_lines import raising_line
+from calc.trace.symbolic_sizes import SizeEnv
+
+
+@contextlib.contextmanager
+def refusing(spec: Spec, env: SizeEnv | None) -> Iterator[None]:
+    """Turns whatever the model raises into one line that says where."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of any type: a model's own code may raise SystemExit or GeneratorExit
+        known = _napkin_error(error)
+        if known is not None:
+            raise known from None
+        where = raising_line(error)
+        if isinstance(error, DataDependentOutputException | DynamicOutputShapeException) or "data-dependent" in text_of(error).lower():
+            raise DataDependentError(
+                f"{spec.name} takes a size or a branch from the data in a tensor at {where}: no closed form follows; "
+                "make it depend on sizes only"
+            ) from None
+        if "saved tensor hooks" in text_of(error):
+            raise TraceError(
+                f"{spec.name} calls torch.func.grad, vjp or a kin of theirs at {where}: torch gives no account of what autograd keeps"
+                " there; take the gradient with torch.autograd.grad, or leave that part out"
+            ) from None
+        if os.environ.get("NAPKIN_DEBUG"):
+            traceback.print_exc()
+        first = _first_words(error)
+        said = env.named(first) if env is not None else first
+        out = _MULTIPLES if env is not None and _DIVIDES.search(said) else ""
+        new = f"; {untried()}" if untried() else ""
+        raise SizesError(f"{spec.name} raised {type(error).__name__} at {where}: {said}{out}{new}") from None
+
+
+# What is raised where a size does not divide another: sizes that are symbols divide only those that are declared to be multiples of them.
+_DIVIDES = re.compile(r"divisib|\bdivide|is invalid for input of size|split_with_sizes expects")
+_MULTIPLES = '; declare what a size must be a multiple of: "d": Dim(64, multiple_of="h"), or multiple_of=8'
+
+
+def _first_words(error: BaseException) -> str:
+    """The first line of a message, with the next one where it only announces that."""
+    lines = [line.strip() for line in text_of(error).splitlines()] or ["no message"]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:200]
+
+
+def _napkin_error(error: BaseException | None) -> NapkinError | None:
+    while error is not None:
+        if isinstance(error, NapkinError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,79 @@
+"""The module path of an operator: the module whose forward is running."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+TOP = "(model)"
+LOSS = "(loss)"
+OPTIMIZER = "(optimizer)"
+
+
+class ModulePath:
+    """The stack of running modules, kept by torch's global forward hooks."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._stack: list[str] = []
+        self._again: list[str] = []
+
+    @property
+    def current(self) -> str:
+        return self._stack[-1] if self._stack else LOSS
+
+    @property
+    def inside(self) -> bool:
+        """Whether a module of the model is running."""
+        return bool(self._stack)
+
+    def watch(self, module: nn.Module) -> _Watch:
+        """Context in which forwards of ``module`` and its parts move the path. A shared part keeps its first name."""
+        for name, part in module.named_modules():
+            self._names.setdefault(id(part), name or TOP)
+            if getattr(part.forward, "runs_again", False):
+                self._again.append(name)
+        return _Watch(self)
+
+    def run_again(self, site: str) -> str:
+        """The part around ``site`` that the backward runs again, where the option of checkpointing chose one: its own operators run
+        in no call of a module then."""
+        return next((name for name in self._again if site == name or site.startswith(f"{name}.")), site)
+
+    @contextlib.contextmanager
+    def within(self, part: str) -> Iterator[None]:
+        """Context that stands for a part of the running module that is no module itself: a layer of an LSTM."""
+        above = self.current
+        self._stack.append(part if above == TOP else f"{above}.{part}")
+        try:
+            yield
+        finally:
+            self._stack.pop()
+
+    def enter(self, module: nn.Module, _inputs: Any) -> None:
+        self._stack.append(self._names.get(id(module), self.current))
+
+    def leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
+        self._stack.pop()
+
+
+class _Watch:
+    def __init__(self, path: ModulePath) -> None:
+        self._path = path
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> None:
+        hooks = torch.nn.modules.module
+        self._handles = [
+            hooks.register_module_forward_pre_hook(self._path.enter),
+            hooks.register_module_forward_hook(self._path.leave, always_call=True),
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._path._stack.clear()

@@ -1,0 +1,98 @@
+"""Whether a module that raises under symbolic tracing also raises without it: runs it once on real tensors at small sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+
+import torch
+
+from calc.errors import NapkinError, SizesError, UndecidedSizeError
+from calc.experiment import optimizers
+from calc.options import Options
+from calc.platform.torch_private import FakeTensorMode
+from calc.spec import Sizes, Spec
+from calc.trace import again, step
+from calc.trace.function_caches import own_results
+from calc.trace.model_errors import refusing
+
+# A run is for an error message: no more parameters and elements of inputs than take a moment.
+_MOST_PARAMETERS, _MOST_ELEMENTS = 20_000_000, 2_000_000
+
+_OF_SIZES = (
+    'to mend the spec, declare what that line needs of a size ("d": Dim(64, multiple_of="h"), or Dim("d/h", tied=True) for one that follows'
+    " from others), or give the size as a plain number in build"
+)
+_OF_VALUES = "with plain numbers for sizes too, so it needs values, which a trace lacks; write it with operators of torch, or leave it out"
+
+
+def told(spec: Spec, asked: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
+    """``error`` with whose it is: the module's own, in its own words, or one that only symbolic tracing brings about.
+
+    The module runs at the sizes ``asked`` for, or at those that the spec names for checks. Where both are too large for that, ``error`` is
+    as it was.
+    """
+    if not str(error).startswith(f"{spec.name} raised "):
+        return error
+    for sizes in ({**asked}, _to_check(spec, asked)):
+        if sizes is not None and _is_small(spec, sizes):
+            own = _raised(spec, sizes, options)
+            return own if isinstance(own, SizesError) else error if own is not None else _by_tracing(spec, sizes, options, error)
+    return error
+
+
+def _by_tracing(spec: Spec, sizes: Mapping[str, int], options: Options, error: SizesError) -> SizesError:
+    said, _, declare = str(error).partition("; declare ")
+    at = ", ".join(f"{name}={value}" for name, value in sizes.items())
+    mend = f"declare {declare}" if declare else _OF_SIZES if _traces(spec, sizes, options) else _OF_VALUES
+    return SizesError(f"{said} (under symbolic tracing; the module itself runs at {at}); {mend}")
+
+
+def _traces(spec: Spec, sizes: Mapping[str, int], options: Options) -> bool:
+    """Whether the step can be traced with numbers for all sizes."""
+    try:
+        again(spec, {}, sizes, {}, options)
+    except UndecidedSizeError:
+        return True
+    except NapkinError:
+        return False
+    return True
+
+
+def _to_check(spec: Spec, asked: Mapping[str, int]) -> dict[str, int] | None:
+    tied = {name for name, dim in spec.dimensions.items() if dim.tied}
+    return spec.sizes({**{n: v for n, v in asked.items() if n not in tied}, **spec.check_at}) if spec.check_at else None
+
+
+def _is_small(spec: Spec, sizes: Mapping[str, int]) -> bool:
+    """Whether a run takes no time worth naming. What cannot be built without memory is run only at the sizes for checks."""
+    try:
+        quiet, same_random = contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[])
+        with FakeTensorMode(allow_non_fake_inputs=True), own_results(), quiet, same_random:
+            n = Sizes(**sizes)
+            parameters = sum(p.numel() for p in spec.build(n).parameters())
+            elements = sum(t.numel() for t in spec.inputs(n) if isinstance(t, torch.Tensor))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # of any type; the step that is recorded says it
+        return all(sizes[name] == value for name, value in spec.check_at.items()) and bool(spec.check_at)
+    return bool(parameters <= _MOST_PARAMETERS and elements <= _MOST_ELEMENTS)
+
+
+def _raised(spec: Spec, sizes: Mapping[str, int], options: Options) -> NapkinError | None:
+    """What the module raises in a forward and, where it is trained, in the rest of the step; nothing where it runs."""
+    try:
+        with refusing(spec, None), contextlib.redirect_stdout(sys.stderr), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            n = Sizes(**sizes)
+            module, inputs = step.module_of(spec, n, options.checkpointing), step.inputs_of(spec, n)
+            module.train(options.trains)
+            with contextlib.nullcontext() if options.trains else torch.no_grad():
+                result = step.result_of(spec, module, inputs, options)
+                if options.trains and result.requires_grad:
+                    result.backward()
+                    optimizers.build(options, spec, module, [*module.parameters()]).step()
+    except NapkinError as error:
+        return error
+    return None

@@ -1,0 +1,134 @@
+"""The tensors that autograd saves in the forward for the backward.
+
+Most pass torch's saved-tensor hooks. Two kinds do not: tensors that a hand-written function stores as attributes of its context, which are
+read off the autograd graph; and tensors that only a closure in the graph holds (the arguments of recomputed layers), which are allocated
+when the forward returns and freed with the graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from calc.graph.step import Saved, Tensor
+from calc.trace.module_paths import LOSS
+from calc.trace.recorder import Recorder, last_node_number, tensors_in
+
+_BY_CLOSURE = "a function that the graph holds"
+_UNKNOWN = "custom autograd function"
+_CHECKPOINT = "torch.utils.checkpoint"
+_FUNCTION_FILE = torch.autograd.function.__file__
+_CHECKPOINT_FILE = torch.utils.checkpoint.__file__  # it saves arguments without a node of their own
+
+
+class _Held:
+    """What a saved-tensor hook hands to autograd in place of the tensor: alive exactly as long as autograd holds it."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+class Keeping:
+    """Watches one forward: ``watching`` around it, ``returned`` after it, ``dropped`` when its graph is, ``found`` at the very end."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._packed: list[tuple[weakref.ref[_Held], Tensor, str, str | None, int]] = []
+        self._found: list[Saved] = []
+        self._open: set[int] = set()
+        self._replaced: set[int] = set()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        self._before = set(self._recorder.alive)
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor):
+            yield
+
+    def _pack(self, value: torch.Tensor) -> _Held:
+        # Detached, since a saved result that kept its graph would keep itself alive; unrecorded, since no real step does it.
+        recorder = self._recorder
+        phase, recorder.phase = recorder.phase, ""
+        held = _Held(value.detach())
+        recorder.phase = phase
+        site = recorder.path.current
+        # The operator that the node is of may not have run yet: it is looked up by the node's number when the forward has returned.
+        function = _CHECKPOINT if _saving() == _CHECKPOINT_FILE else None
+        self._packed.append((weakref.ref(held), recorder.tensor(value, site), site, function, last_node_number()))
+        return held
+
+    def returned(self, loss: torch.Tensor) -> None:
+        """The forward has returned: what hooks and contexts hold is known, the rest that is alive stays open."""
+        recorder, functions = self._recorder, _handwritten(loss.grad_fn)
+        names = {number: _name(node) for number, node in functions.items()}
+        for ref, tensor, site, function, number in self._packed:
+            if ref() is not None:
+                of, op, _ = recorder.sources.get(number, (LOSS, _UNKNOWN, None))
+                own = function or names.get(number)
+                self._found.append(Saved(tensor, site, own) if own else Saved(tensor, of, op))
+        self._packed.clear()
+        for number, node in functions.items():
+            for value in tensors_in(getattr(node, "__dict__", {})):
+                if recorder.knows(value):
+                    site = recorder.sources.get(number, (LOSS, "", None))[0]
+                    self._found.append(Saved(recorder.tensor(value, site), site, str(names[number])))
+        known = {saved.tensor.storage for saved in self._found}
+        self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
+
+    def dropped(self) -> None:
+        """The step is over and its graph is gone: what went with it, the graph held."""
+        gone = self._open - self._recorder.alive
+        self._found += [self._by_closure(index) for index in sorted(gone)]
+        self._open -= gone
+
+    def found(self) -> tuple[Saved, ...]:
+        """Everything that was kept. What lives in a circle of references goes when those are looked for, after the last step:
+        no earlier, since a run that does not look for them keeps it. What the module itself kept and replaced is not autograd's."""
+        waiting = self._open & self._recorder.alive
+        if waiting:
+            gc.collect()
+            self._found += [self._by_closure(index) for index in sorted(waiting - self._recorder.alive)]
+        return tuple(self._found)
+
+    def _by_closure(self, index: int) -> Saved:
+        made = next(t for op in self._recorder.ops for t in op.outputs if t.storage == index)
+        return Saved(made, self._recorder.maker[index], _BY_CLOSURE)
+
+
+def _saving() -> str:
+    """The file whose code saves a tensor now: torch 2.11's checkpoint does it by a function of its own, others by a hook."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename == _FUNCTION_FILE:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def _handwritten(root: Any) -> dict[int, Any]:
+    """The nodes of hand-written functions in a graph, by their number."""
+    seen: set[Any] = set()
+    waiting, nodes = [root], {}
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if _name(node) is not None:
+            nodes[node._sequence_nr()] = node
+        waiting += [parent for parent, _ in node.next_functions]
+    return nodes
+
+
+def _name(node: Any) -> str | None:
+    """Name of the hand-written function that a node is of."""
+    cls = getattr(node, "_forward_cls", None)
+    if cls is None:
+        return None
+    return _CHECKPOINT if cls.__module__ == _CHECKPOINT else str(cls.__name__)

@@ -1,0 +1,552 @@
+"""Symbolic sizes: torch's ``SymInt`` over SymPy, with our own answer to every question asked about a size.
+
+Torch's ``ShapeEnv`` answers such a question (a *guard*) by reasoning over ranges and may quietly replace a symbol by a
+number. Here the answer is read off the hints, and the question is written down: it is an assumption of the derivation.
+A size that is read as one number (``range(n)``, ``int(n)``) is refused with the line that read it; it is never replaced. Only a
+size that is known to be the turns of a loop may be read, and only as a polynomial: it is its number of turns in this run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import random
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import sympy as sp
+import torch
+
+from calc.dimensions import names_in
+from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
+from calc.graph.step import Condition
+from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
+from calc.symbolic.basis import Basis
+from calc.symbolic.exact import evaluate_text
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.source_lines import user_line
+
+_SMALLEST, _LARGE_ENOUGH = 11, 61
+_BOUNDED = (2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Symbols that are compared with numbers: their hints must lie near the sizes asked for. ``exactly``: at them, primes or not."""
+
+    symbols: frozenset[str]
+    exactly: bool = False
+
+
+def hints(
+    basis: Basis,
+    sizes: Mapping[str, int],
+    turn: int = 0,
+    shift: int = 0,
+    bounded: Mapping[str, int] | None = None,
+    products: Sequence[str] | None = None,
+    near: Near | None = None,
+    following: Callable[[int], int] = sp.nextprime,
+) -> dict[str, int]:
+    """Distinct primes for the symbols, in the order of their values at ``sizes``, so comparisons come out alike.
+
+    They are small, but no smaller than the constants that models cut off or pad by (a kernel of 7, a patch of 16), as far
+    as the sizes asked for allow. ``turn`` gives further sets, for certificates: no symbol has the same prime twice. ``shift``
+    gives further ones that stay small, so many primes along (back, if negative). Those ``bounded`` by a count of turns, or by a
+    number, are no larger. With ``products``, a symbol is also larger than each dimension made of smaller ones (f than d = h*k), and
+    than those ``products`` of dimensions that are smaller (d than g*k). The symbols of ``near``, and all that are smaller, are as near to
+    their values as distinct primes can be, or as distinct numbers can: torch takes equal ones for one symbol, and 1 for none. Instead of
+    primes they are what ``following`` gives.
+    """
+    values = basis.values(sizes)
+    bounded = bounded or {}
+    close = max((values[name] for name in near.symbols if name in values), default=0) if near else 0
+    primes: dict[str, int] = {}
+    start = _SMALLEST
+    for _ in range(abs(shift)):
+        start = int(sp.nextprime(start) if shift > 0 else sp.prevprime(start))
+    # A size that data decide is at most what it is chosen from, which it may equal at these sizes.
+    for name in sorted(values, key=lambda n: (values[n], n not in basis.decided)):
+        if name in bounded:
+            continue  # set below
+        last = max(primes.values(), default=0)
+        if products is not None:
+            last = max(last, *_made_of(basis, products, primes, below=values[name], values=values), 0)
+        if near and values[name] <= close:
+            nearest = max(last, values[name] - 1, 1)
+            primes[name] = nearest + 1 if near.exactly else int(sp.nextprime(nearest))
+            continue
+        at = max(last, start, min(values[name], _LARGE_ENOUGH) if not shift else 0)
+        for _ in range(turn + 1):
+            at = int(following(at))
+        primes[name] = at
+    return {name: primes[name] if name in primes else min(_BOUNDED[(turn or shift) % 2], bounded[name]) for name in values}
+
+
+_FACTORS = (2, 3, 5, 7)
+
+
+def next_composite(n: int) -> int:
+    """The next number with three of the four smallest primes in it: what is rounded otherwise at multiples, no prime tells."""
+    while True:
+        n += 1
+        if sum(n % factor == 0 for factor in _FACTORS) >= 3:
+            return n
+
+
+def _made_of(basis: Basis, products: Sequence[str], known: Mapping[str, int], below: int, values: Mapping[str, int]) -> list[int]:
+    """What the dimensions and ``products`` made of the ``known`` symbols are, of those that are really smaller than ``below``."""
+    factors = ([f"({basis.define[name]})" for name in product.split("*")] for product in products)
+    texts = [text for text in (*basis.define.values(), *map("*".join, factors)) if set(names_in(text)) <= known.keys()]
+    return [int(evaluate_text(text, known)) for text in texts if evaluate_text(text, values) < below]
+
+
+# What a size's text consists of; anything else is a function of values.
+_KNOWN = re.compile(r"\b(?:floor|ceiling|Max|Min|Mod)\b|\b[A-Za-z_]\w*\b(?!\()|[\d\s()*/+,-]")
+
+# A condition may also be about doubles made of sizes.
+_ASKED = re.compile(rf"\b(?:float|int|round|sqrt|log2)\b|\d\.\d|\de[+-]?\d|%|{_KNOWN.pattern}")
+
+# What was asked of sizes, with the answer and the line that asked.
+Questions = Mapping[Any, tuple[Any, str]]
+
+_runs = itertools.count()
+
+
+# From where torch's own code, after 2.13, reads the sizes of a tensor as numbers (TensorImpl::sizes); before, it dispatches aten.size.
+_OF_TENSORS = "SymbolicShapeMeta.cpp"
+# Methods of a symbolic double that give a plain number.
+_TO_PLAIN = frozenset({"__float__", "__hash__", "as_integer_ratio", "hex", "is_integer"})
+
+
+def read_by_torch() -> ReadByTorchError:
+    """The refusal of a step in which torch's own code reads sizes as numbers."""
+    return ReadByTorchError(
+        f"torch reads the sizes of a tensor as numbers at {user_line()}: what it decides by them cannot be seen, so no closed form"
+        " follows; write that part with other operators"
+    )
+
+
+@contextlib.contextmanager
+def numbers_noted(env: SizeEnv | None) -> Iterator[None]:
+    """Context in which sizes that torch's own code reads as numbers, within a step, are refused; in steps of autograd of which nothing
+    hangs on them they are answered. Lines that read a double made of sizes are noted."""
+    if env is None:
+        yield
+        return
+    guard, guard_double = SymNode.guard_int, SymNode.guard_float
+
+    def guard_int(node: Any, file: str, line: int) -> int:
+        if file.endswith(_OF_TENSORS) and env.recording() and type(current_node()).__name__ not in (NUMBERING, DIVIDING):
+            raise read_by_torch()
+        return int(guard(node, file, line))
+
+    def guard_float(node: Any, file: str, line: int) -> float:
+        if _is_read_outside_torch(sys._getframe(1)):
+            env.note_by_value(node.expr)
+        return float(guard_double(node, file, line))
+
+    with replaced(SymNode, guard_int=guard_int, guard_float=guard_float):
+        yield
+
+
+def _is_read_outside_torch(frame: FrameType | None) -> bool:
+    """Whether Python code that is not torch's turns a symbolic double into a plain one: torch makes scales and bounds of them, no sizes."""
+    if frame is None or frame.f_code.co_name not in _TO_PLAIN:
+        return False  # an operator takes it for a number in a tensor
+    while frame is not None and frame.f_code.co_filename == torch.__file__:
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch"
+
+
+class SizeEnv(ShapeEnv):
+    """Symbols for a basis. ``asked`` maps each question to its answer and the line that asked; ``turns`` may be read as numbers.
+    ``by_value`` has the lines that hash a size, or read a double made of sizes, and of which symbols, ``shares`` what a line was told that
+    read half of the turns, say: the share of this run, rounded. Where the step is no polynomial in the turns, that is why."""
+
+    def __init__(self, hint_of: Mapping[str, int], turns: Collection[str] = ()) -> None:
+        super().__init__()
+        self.hint_of = dict(hint_of)
+        self.arithmetic: dict[Any, Any] = {}
+        self.recording: Callable[[], bool] = lambda: False
+        self.turns = turns
+        self._noted: dict[Any, tuple[Any, str]] | None = None
+        self.names: dict[sp.Symbol, str] = {}
+        self._aside: dict[Any, tuple[Any, str]] | None = None
+        self._said_aside: dict[Any, tuple[Any, str]] = {}
+        self._at: dict[sp.Symbol, sp.Integer] = {}
+        self._texts: dict[sp.Expr, int | str] = {}
+        self.begin()
+        self.symbols: dict[str, torch.SymInt] = {name: self._make(name, hint) for name, hint in hint_of.items()}
+
+    def _make(self, name: str, hint: int) -> torch.SymInt:
+        source = ConstantSource(f"napkin_{name}")
+        made = self.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None)
+        self.names[made] = name
+        self._at[made] = sp.Integer(hint)
+        node = self.create_symintnode(made, hint=hint)
+        assert isinstance(node, torch.SymInt)
+        return node
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def serves(self, hint_of: Mapping[str, int], turns: Collection[str]) -> bool:
+        """Whether a run with these symbols can have the ones that are here. Turns that may be read are other numbers in every run."""
+        return not turns and not self.turns and self.hint_of == hint_of
+
+    def begin(self) -> None:
+        """Start of a run: nothing was asked in it yet."""
+        self.asked: dict[Any, tuple[Any, str]] = {}
+        self._written: dict[Any, Condition | None] = {}
+        self.by_value: dict[str, frozenset[str]] = {}
+        self.shares: list[PinnedSizeError] = []
+        self._hash = hash((SizeEnv, next(_runs)))
+
+    def looked_up_by(self, size: torch.SymInt) -> int:
+        """The hash of all sizes in this run, so that no table has a result of another run for them. The line that hashes one is noted: what
+        it finds beside sizes may be otherwise at others."""
+        self.note_by_value(size.node.expr)
+        return self._hash
+
+    def note_by_value(self, expr: Any) -> None:
+        """Note that the line which is running goes by the number that ``expr`` is: at other sizes that is another one."""
+        if self._aside is None and expr.free_symbols:
+            self._note(user_line(), expr)
+
+    def _note(self, line: str, expr: Any) -> None:
+        self.by_value[line] = self.by_value.get(line, frozenset()) | self._names(expr)
+
+    # -- guards ---------------------------------------------------------------------------------------------------
+
+    def evaluate_sym_node(self, sym_node: Any, size_oblivious: bool = False, fallback_value: bool | None = None) -> Any:
+        return self._answer(sym_node.expr, pinned=sym_node.pytype is int)
+
+    def evaluate_expr(self, orig_expr: Any, *_: Any, **__: Any) -> Any:
+        return self._answer(orig_expr, pinned=False)
+
+    def _maybe_evaluate_static(self, expr: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]  # torch wraps its own in a cache
+        """What torch asks when it would rather not guard (is this slice the whole?). A real run knows, so it is answered."""
+        return self._answer(expr, pinned=False)
+
+    def _answer(self, expr: Any, pinned: bool) -> Any:
+        expr = _settled(expr)
+        questions = self.asked if self._aside is None else self._aside
+        entry = questions.get(expr)
+        if entry is None:
+            if not expr.free_symbols:
+                return expr
+            if not expr.free_symbols <= self._at.keys():
+                raise DataDependentError(
+                    f"a size is taken from the data in a tensor, asked for at {user_line()}: no closed form follows; "
+                    "make it depend on sizes"
+                )
+            if pinned and type(current_node()).__name__ in (NUMBERING, DIVIDING):
+                return expr.xreplace(self._at)
+            if pinned and not (self._names(expr) <= {*self.turns} and _is_polynomial(expr)):
+                if self._settles(expr):
+                    self._answer(sp.Eq(expr, expr.xreplace(self._at)), pinned=False)
+                elif self._is_share_of_turns(expr):
+                    self.shares.append(self._pinned(expr))
+                else:
+                    raise self._pinned(expr)
+            entry = questions[expr] = (expr.xreplace(self._at), user_line())
+        if self._noted is not None and self._aside is None:
+            self._noted[expr] = entry
+        return entry[0]
+
+    def _is_share_of_turns(self, expr: Any) -> bool:
+        """Whether a size is the turns of one loop, divided by numbers and rounded: in a run with so many turns it is a number like them."""
+        parts = expr.atoms(FloorDiv)
+        return (
+            len(expr.free_symbols) == 1
+            and self._names(expr) <= {*self.turns}
+            and all(part.args[1].is_Integer for part in parts)
+            and (bool(parts) and _is_polynomial(expr.xreplace({part: sp.Integer(1) for part in parts})))
+        )
+
+    def take(self, question: Any) -> None:
+        """Write down what is so at the hints; what cannot be written down is a size read as a number."""
+        if _condition(question, self.names) is None:
+            raise self._pinned(question.lhs)
+        self._answer(question, pinned=False)
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[dict[Any, tuple[Any, str]]]:
+        """Context whose questions are in the dictionary that it gives, those that were asked before included."""
+        outer, self._noted = self._noted, {}
+        try:
+            yield self._noted
+        finally:
+            self._noted = outer
+
+    def ask(self, questions: Questions) -> None:
+        """Write down ``questions`` of an earlier run that this run asks as well."""
+        for expr, entry in questions.items():
+            self.asked.setdefault(expr, entry)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Context in which questions are answered and not written down: they are ours, about a result already worked out."""
+        self._aside = self._said_aside
+        try:
+            yield
+        finally:
+            self._aside = None
+
+    def _settles(self, expr: Any) -> bool:
+        """Whether an integer expression is the same number at most sizes, as a count of pieces of a quarter each is 4 but for few elements.
+        Taken as that number, it is a question whether it is."""
+        generator = random.Random(0)
+        points = [{s: sp.Integer(generator.randint(2, 10**6)) for s in self._at} for _ in range(8)]
+        return all(expr.xreplace(at) == expr.xreplace(self._at) for at in points)
+
+    def _pinned(self, expr: Any) -> PinnedSizeError:
+        names = self._names(expr)
+        name = min(names - {*self.turns} or names)
+        where = user_line()
+        counts = len(expr.free_symbols) == 1 and _is_polynomial(expr)
+        self.text(expr)  # what is no function of sizes is told as such
+        said = f"the size {_write(expr, self.names)} was read as one number at {where}"
+        return PinnedSizeError(name, where, said, counts, self._pairs(expr) if expr.atoms(FloorDiv) else None)
+
+    def _pairs(self, expr: Any) -> list[tuple[str, str | int]]:
+        """What may be divided by what in the rounded quotients of ``expr``."""
+        pairs: list[tuple[str, str | int]] = []
+        for whole, part in (call.args for call in sorted(expr.atoms(FloorDiv), key=str)):
+            if part.is_Integer or part in self.names:
+                by = int(part) if part.is_Integer else self.names[part]
+                pairs += [(name, by) for name in sorted(self._names(whole)) if name != by]
+        return pairs
+
+    def made_of(self, value: Any) -> frozenset[str]:
+        """The symbols in a value that is a size, or made of sizes."""
+        return frozenset(self._names(value.node.expr)) if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else frozenset()
+
+    def _names(self, expr: Any) -> set[str]:
+        return {self.names.get(s, str(s)) for s in expr.free_symbols}
+
+    def conditions(self) -> list[Condition]:
+        """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
+        if len(self._written) != len(self.asked):
+            self._written = {}
+            for expr, (answer, line) in self.asked.items():
+                text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
+                self._written[expr] = None if text is None else Condition(text, bool(answer), line)
+                if text is None and answer in (sp.true, sp.false):
+                    self._note(line, expr)
+        return [condition for condition in self._written.values() if condition is not None]
+
+    def divided(self) -> dict[str, Condition]:
+        """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
+        in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
+        self.conditions()
+        guards = {}
+        for expr, (answer, line) in self.asked.items():
+            condition = self._written[expr]
+            whole = self._divided(expr)
+            if condition is not None and whole != expr:
+                text = "" if whole == answer else _condition(whole, self.names)
+                if text is not None:
+                    guards[condition.expr] = Condition(text, condition.holds, line)
+        return guards
+
+    # -- writing sizes --------------------------------------------------------------------------------------------
+
+    def size(self, value: Any) -> int | str:
+        """A size as records hold it: an ``int``, or the text of its expression in the basis symbols."""
+        if isinstance(value, int):
+            return value
+        return self.text(value.node.expr)
+
+    def named(self, message: str) -> str:
+        """A message of torch with its symbols called by the names of ours."""
+        for symbol, name in self.names.items():
+            message = re.sub(rf"\b{symbol}\b", name, message)
+        return message
+
+    def text(self, expr: sp.Expr) -> int | str:
+        written = self._texts.get(expr)
+        if written is None:
+            written = _write(self._divided(_settled(expr)), self.names)
+            if isinstance(written, str) and _KNOWN.sub("", written).strip():
+                name = min(self.names[s] for s in expr.free_symbols if s in self.names)
+                where = user_line()
+                raise PinnedSizeError(name, where, f"the size {written}, made at {where}, has no closed form")
+            self._texts[expr] = written
+        return written
+
+    def _divided(self, expr: sp.Expr) -> sp.Expr:
+        """``expr`` with the turns of a loop as the numbers they are in this run wherever something is divided: a size that is a
+        multiple of them may be divided by the number read of them (groups of channels)."""
+        numbers = {s: self._at[s] for s, name in self.names.items() if name in self.turns}
+        if not numbers or not expr.free_symbols & numbers.keys():
+            return expr
+        return expr.replace(lambda e: type(e).__name__ in _DIVISIONS, lambda e: e.xreplace(numbers))
+
+    def at_hints(self, expr: sp.Expr) -> int:
+        """What an expression is at the hints."""
+        return int(expr.xreplace(self._at))
+
+    def hint(self, value: Any) -> Any:
+        """The number a symbolic value has at the hints; other values as they are."""
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            answer = value.node.expr.xreplace(self._at)
+            return int(answer) if isinstance(value, torch.SymInt) else bool(answer) if isinstance(value, torch.SymBool) else float(answer)
+        return value
+
+
+def _is_polynomial(expr: Any) -> bool:
+    return bool(expr.is_polynomial(*expr.free_symbols))
+
+
+_RELATIONS = {"Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
+# Steps of autograd that read sizes as numbers, and of which no other operator and no other size hangs on that. One reads how many
+# elements to number, and the recorder numbers as many as there are symbols for; the other divides by a count of elements
+# (as_strided_backward and batchnorm_double_backward in torch/csrc/autograd/FunctionsManual.cpp).
+NUMBERING, DIVIDING = "AsStridedBackward0", "NativeBatchNormBackwardBackward0"
+_DIVISIONS = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod"}
+_LOGIC = {"And": " and ", "Or": " or "}
+
+
+def _condition(e: Any, names: Mapping[sp.Symbol, str]) -> str | None:
+    """A condition as text, or nothing where it is about values rather than sizes (the sign of a scale, say)."""
+    kind = type(e).__name__
+    if kind in _RELATIONS:
+        sides = [_text(_rounded_up(side), names) for side in e.args]
+        return None if any(_ASKED.sub("", side).strip() for side in sides) else f"{sides[0]} {_RELATIONS[kind]} {sides[1]}"
+    parts = [_condition(part, names) for part in e.args]
+    if not parts or None in parts:
+        return None
+    known = [f"({part})" for part in parts]
+    return f"not {known[0]}" if kind == "Not" else _LOGIC[kind].join(known) if kind in _LOGIC else None
+
+
+def _write(expr: sp.Expr, names: Mapping[sp.Symbol, str]) -> int | str:
+    if expr.is_Integer:
+        return int(expr)
+    return _text(_rounded_up(expr), names)
+
+
+@functools.lru_cache(maxsize=65536)
+def _settled(e: Any) -> Any:
+    """``e`` with quotients that are whole but for a rest which is less than the divisor at all sizes as what they are: the pieces that
+    ``k*n`` elements are split into, ``floor((k*n + k - 1)/k)``, are n."""
+    whole = {call: _quotient(*call.args) for call in e.atoms(FloorDiv)}
+    return e.xreplace({call: quotient for call, quotient in whole.items() if quotient is not None})
+
+
+def _quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
+    whole = _whole_quotient(numerator, denominator)
+    if whole is not None:
+        return whole
+    terms = sp.Add.make_args(sp.expand(numerator))
+    parts = {term: part for term in terms if (part := _whole_quotient(term, denominator)) is not None}
+    rest = sp.Add(*(term for term in terms if term not in parts))
+    if never_below_one(rest + 1) and never_below_one(denominator - rest):
+        return sp.Add(*parts.values())
+    if never_below_one(-rest) and never_below_one(denominator + rest + 1):
+        return sp.Add(*parts.values(), -1)
+    return None
+
+
+# ``-(-n // k)``, as Python rounds up, is no difference: its terms have no sign but their own.
+_CEILING = sp.Function("CeilDiv", integer=True)
+
+
+@functools.lru_cache(maxsize=65536)
+def _rounded_up(e: Any) -> Any:
+    """``e`` with quotients of what is negative, rounded down, written as those of what is positive, rounded up."""
+    below = {call: -_CEILING(-call.args[0], call.args[1]) for call in e.atoms(FloorDiv) if _is_below_nought(call.args[0])}
+    return e.xreplace(below) if below else e
+
+
+def _is_below_nought(e: Any) -> bool:
+    return all(term.could_extract_minus_sign() for term in sp.Add.make_args(e))
+
+
+# Doubles made of sizes, as ``calc.symbolic.exact`` reads them: with Python's own arithmetic, in the order in which the step runs it.
+_OF_DOUBLES = {
+    "ToFloat": "float", "TruncToInt": "int", "FloorToInt": "floor", "CeilToInt": "ceiling", "RoundToInt": "round",
+    "OpaqueUnaryFn_sqrt": "sqrt", "OpaqueUnaryFn_log2": "log2",
+    "Plus": "+", "Minus": "-", "Times": "*", "Quotient": "//", "Rest": "%", "FloatTrueDiv": "/", "FloatPow": "**",
+}  # fmt: skip
+
+
+def _text(e: Any, names: Mapping[sp.Symbol, str]) -> str:
+    if e.is_Symbol:
+        return names.get(e, str(e))
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Rational:
+        return f"{e.p}/{e.q}"
+    if e.is_Float:
+        return repr(float(e))
+    args = [_text(a, names) for a in e.args]
+    kind = type(e).__name__
+    if e.is_Add:
+        return "(" + " + ".join(args) + ")"
+    if e.is_Mul:
+        return "*".join(a if _atomic(a) else f"({a})" for a in args)
+    if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+        return f"({args[0]})**{args[1]}"
+    match kind:
+        case "FloorDiv" | "CleanDiv":
+            whole = _whole_quotient(*e.args)
+            return f"floor(({args[0]})/({args[1]}))" if whole is None else _text(whole, names)
+        case "CeilDiv":
+            return f"ceiling(({args[0]})/({args[1]}))"
+        case "CeilToInt" | "TruncToInt" | "FloorToInt" | "RoundToInt" | "ToFloat" | "OpaqueUnaryFn_sqrt" | "OpaqueUnaryFn_log2":
+            return f"{_OF_DOUBLES[kind]}({args[0]})"
+        case "IntTrueDiv":  # as Python divides whole numbers: exactly, and then rounded once
+            return f"float(({args[0]})/({args[1]}))"
+        case "Plus" | "Minus" | "Times" | "Quotient" | "Rest" | "FloatTrueDiv" | "FloatPow":
+            return f"({args[0]}) {_OF_DOUBLES[kind]} ({args[1]})"
+        case "Mod" | "PythonMod":
+            return f"Mod({args[0]}, {args[1]})"
+        case "Max" | "Min":
+            return _max_of_sizes(e, args, kind)
+        case "floor" | "ceiling":
+            return f"{kind}({args[0]})"
+    return f"{kind}({', '.join(args)})"
+
+
+@functools.lru_cache(maxsize=65536)
+def _whole_quotient(numerator: Any, denominator: Any) -> sp.Expr | None:
+    """The quotient where it is a whole number at all sizes, as s where a view splits s**2 into s and the rest."""
+    if not denominator.free_symbols <= numerator.free_symbols or not numerator.free_symbols:
+        return None
+    quotient = sp.cancel(numerator / denominator)
+    symbols = sorted(numerator.free_symbols, key=str)
+    whole = quotient.is_polynomial(*symbols) and all(c.is_Integer for c in sp.Poly(quotient, *symbols).coeffs())
+    return quotient if whole else None
+
+
+def _atomic(text: str) -> bool:
+    return text.isidentifier() or text.isdigit() or text.startswith("(")
+
+
+def _max_of_sizes(e: Any, args: list[str], kind: str) -> str:
+    """``Max(1, n)`` is n where n is never less. Torch writes it where a stride must not be 0."""
+    if kind == "Max":
+        rest = [(a, t) for a, t in zip(e.args, args, strict=True) if a != 1]
+        if len(rest) == 1 and never_below_one(rest[0][0]):
+            return rest[0][1]
+    return f"{kind}({', '.join(args)})"
+
+
+def never_below_one(e: Any) -> bool:
+    """Whether an expression of sizes, which are at least 1, is at least 1: it is where all are 1, and falls with none of them."""
+    e = _rounded_up(_settled(e))
+    e = e.xreplace({call: sp.S.One for call in e.atoms(_CEILING) if all(map(never_below_one, call.args))})  # each is at least that
+    if any(part.could_extract_minus_sign() and not part.is_number for added in e.atoms(sp.Add) for part in added.args):
+        return False
+    for call in e.atoms(sp.Function):
+        kind = type(call).__name__
+        if kind != "CleanDiv" and (kind != "FloorDiv" or call.args[1].free_symbols):
+            return False
+    return bool(e.subs(dict.fromkeys(e.free_symbols, 1)) >= 1)

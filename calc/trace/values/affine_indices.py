@@ -1,0 +1,352 @@
+"""Affine indices: integer tensors ``first + step*i`` along one axis, in symbolic sizes, such as position ids.
+
+A library asks position ids whether they exceed a length or restart. Constant propagation answers that at the hint sizes alone; an affine
+index answers it at all sizes. The answer is either the same everywhere or a guard about sizes (``T > 4096``), which the graph keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from calc.platform.torch_private import FakeTensor
+from calc.trace.symbolic_sizes import never_below_one
+from calc.trace.values.causal_masks import by_triangles, is_square_of
+from calc.trace.values.data_dependence import WHOLE, given_to, name_of, written
+from calc.trace.values.elements import (
+    MAKING,
+    RELATIONS,
+    AffineIndex,
+    Compared,
+    Known,
+    Triangle,
+    elements_of,
+    is_zero_or_one,
+    making,
+    note_elements,
+    same,
+    whole,
+)
+
+_TAKING_APART = ("unbind", "split", "split_with_sizes")
+_READ = torch.ops.aten._local_scalar_dense.default
+
+
+def answer(func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+    """``(True, value)`` where ``func`` reads a tensor's one element and that is known: a number made of sizes, as the length of a sequence
+    that is not padded, or a truth. Where that depends on sizes, this asks about them."""
+    elements = elements_of(args[0]) if func is _READ and args[0].dtype in (*WHOLE, torch.uint8) else None
+    if elements is None or isinstance(elements, Triangle):
+        return False, None
+    if args[0].dtype is torch.uint8:  # bytes are known where they are 0 or 1
+        return (True, elements.first) if isinstance(elements, AffineIndex) and elements.first in (0, 1) else (False, None)
+    if args[0].dtype is not torch.bool:
+        return (True, elements.first) if isinstance(elements, AffineIndex) else (False, None)
+    if isinstance(elements, Compared):
+        return True, bool(RELATIONS[elements.relation](elements.ramp.first, elements.other))
+    return True, bool(elements.first)
+
+
+def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note what ``out`` is known to be, where that follows."""
+    name = name_of(func)
+    if name in (*_TAKING_APART, "sort"):
+        of_all = _plain(args[0])
+        if of_all is not None and not of_all.step:
+            for part in out if name != "sort" else out[:1]:
+                note_elements(part, of_all)
+        return
+    if name not in MAKING or type(out) is not FakeTensor or (written(func) and name != "masked_fill_"):
+        return
+    elements = MAKING[name](given_to(func, args, kwargs), out)
+    if elements is not None:
+        note_elements(out, elements)
+
+
+def _axis(given: Mapping[str, Any], dims: int) -> int:
+    """The axis that an operator is about, counted from the last."""
+    dim = given.get("dim", 0)
+    return int(dim if dim < 0 else dim - dims)
+
+
+def _rising(first: Any, step: int, axis: int, length: Any) -> AffineIndex:
+    """An affine index; a number if it has one element or equal ones."""
+    return AffineIndex(first, step, axis, length) if step and not same(length, 1) else AffineIndex(first)
+
+
+def _plain(value: Any) -> AffineIndex | None:
+    """The affine index of ``value``; None if it has none or holds a comparison with one."""
+    elements = elements_of(value)
+    return elements if isinstance(elements, AffineIndex) else None
+
+
+# -- sources of affine indices ------------------------------------------------------------------------------------------------
+
+
+@making("arange")
+def _numbered(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    start, step = given.get("start", 0), given.get("step", 1)
+    return _rising(start, step, -1, out.shape[0]) if whole(start, given["end"]) and type(step) is int else None
+
+
+@making("zeros", "zeros_like", "new_zeros")
+def _zeros(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
+    return AffineIndex(0)
+
+
+@making("ones", "ones_like", "new_ones")
+def _ones(_: Mapping[str, Any], out: torch.Tensor) -> AffineIndex:
+    return AffineIndex(1)
+
+
+@making("full", "full_like", "new_full", "scalar_tensor")
+def _filled(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
+    value = given.get("fill_value", given.get("s"))
+    if out.dtype is torch.bool:
+        return AffineIndex(int(bool(value))) if isinstance(value, int | float) else None
+    if isinstance(value, float) and math.isinf(value) and out.dtype.is_floating_point:
+        return Triangle(0, value, value)
+    return AffineIndex(value) if whole(value) else None
+
+
+# -- the same elements, elsewhere -----------------------------------------------------------------------------------------
+
+
+@making("clone", "detach", "alias", "lift_fresh", "expand")
+def _kept(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+    """What is expanded along an axis is a number there."""
+    elements = elements_of(given["self"])
+    return elements if not isinstance(elements, Triangle) or is_square_of(given["self"], out) else None
+
+
+@making("_to_copy")
+def _cast(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+    """In another format, numbers stay what they are where it holds them: zero and one in each, all in the longest."""
+    elements, source = elements_of(given["self"]), given["self"].dtype
+    if isinstance(elements, Triangle) and out.dtype is torch.bool:
+        return Triangle(elements.diagonal, int(elements.above != 0), int(elements.below != 0))
+    if isinstance(elements, Triangle):
+        return elements if out.dtype.is_floating_point or {elements.above, elements.below} <= {0, 1} else None
+    if out.dtype is source or not isinstance(elements, AffineIndex):
+        return elements if out.dtype is source else None
+    positions = source in WHOLE and out.dtype is torch.int32  # of elements in memory, and lengths
+    return elements if is_zero_or_one(elements) or out.dtype is torch.int64 or positions else None
+
+
+@making("unsqueeze", "squeeze", "view", "_unsafe_view", "_reshape_alias")
+def _shaped(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+    """Axes of one element come and go. (A view may also be of the same bytes in another format.)"""
+    elements = elements_of(given["self"]) if out.dtype is given["self"].dtype else None
+    if isinstance(elements, Triangle):
+        return None
+    if isinstance(elements, Compared):
+        moved = _moved(elements.ramp, given["self"], out)
+        return None if moved is None else replace(elements, ramp=moved)
+    return None if elements is None else _moved(elements, given["self"], out)
+
+
+def _moved(ramp: AffineIndex, before: torch.Tensor, after: torch.Tensor) -> AffineIndex | None:
+    """``ramp`` along the axis of ``after`` that is the one of ``before``: None where axes behind it are joined or split."""
+    if not ramp.step:
+        return ramp
+    here, there = ([axis for axis in range(-1, -1 - t.dim(), -1) if not same(t.shape[axis], 1)] for t in (before, after))
+    place = here.index(ramp.axis) if ramp.axis in here else len(there)
+    alike = [same(before.shape[a], after.shape[b]) for a, b in zip(here, there, strict=False)]
+    return replace(ramp, axis=there[place]) if place < len(there) and all(alike[: place + 1]) else None
+
+
+@making("permute", "transpose", "t", "flip", "roll", "index_select", "index", "gather")
+def _moved_about(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    """Elements that are all the same are so in other places."""
+    ramp = _plain(given["self"])
+    return ramp if ramp is not None and not ramp.step else None
+
+
+@making("repeat")
+def _repeated(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    ramp = _plain(given["self"])
+    return ramp if ramp is None or not ramp.step or same(given["repeats"][ramp.axis], 1) else None
+
+
+@making("slice")
+def _cut(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
+    if ramp is None or not ramp.step or axis != ramp.axis:
+        return ramp
+    start, by = given.get("start") or 0, given.get("step", 1)
+    if not isinstance(start, int) or start < 0 or by != 1:
+        return None
+    return _rising(ramp.first + ramp.step * start, ramp.step, axis, out.shape[axis])
+
+
+@making("select")
+def _picked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    ramp, axis, at = _plain(given["self"]), _axis(given, given["self"].dim()), given["index"]
+    if ramp is None or not ramp.step:
+        return ramp
+    if axis != ramp.axis:
+        return replace(ramp, axis=ramp.axis + (axis > ramp.axis))
+    return AffineIndex(ramp.first + ramp.step * (at if at >= 0 else ramp.length + at)) if isinstance(at, int) else None
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+@making("cat")
+def _joined(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    """Pieces of which each goes on where the one before it ends."""
+    axis = _axis(given, out.dim())
+    pieces = [
+        (piece, t.shape[axis]) for t in given["tensors"] if (piece := _plain(t)) is not None and (not piece.step or piece.axis == axis)
+    ]
+    if len(pieces) < len(given["tensors"]):
+        return None
+    first = at = pieces[0][0].first
+    step = next((ramp.step for ramp, _ in pieces if ramp.step), 0)
+    for ramp, length in pieces:
+        if not same(ramp.first, at) or (ramp.step != step and not same(length, 1)):
+            return None
+        at = at + step * length
+    return _rising(first, step, axis, out.shape[axis])
+
+
+@making("add")
+def _sum(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    return _of_both(given, 1) if out.dtype is not torch.bool else None
+
+
+@making("sub")
+def _difference(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    return _of_both(given, -1)
+
+
+def _of_both(given: Mapping[str, Any], sign: int) -> AffineIndex | None:
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if given.get("alpha", 1) != 1 or left is None or right is None or (left.step and right.step and left.axis != right.axis):
+        return None
+    long = left if left.step else right
+    return _rising(left.first + sign * right.first, left.step + sign * right.step, long.axis, long.length)
+
+
+@making("mul")
+def _product(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if left is None or right is None or (left.step and right.step) or out.dtype is torch.bool:
+        return None
+    long, number = (left, right.first) if left.step else (right, left.first)
+    if not long.step:
+        return AffineIndex(long.first * number)
+    return _rising(long.first * number, long.step * number, long.axis, long.length) if isinstance(number, int) else None
+
+
+@making("floor_divide", "div")
+def _quotient(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    """Of equal elements, rounded down: what a length is after a layer that takes every other place."""
+    left, right = _plain(given["self"]), _plain(given["other"])
+    if left is None or right is None or left.step or right.step or given.get("rounding_mode", "floor") != "floor" or same(right.first, 0):
+        return None
+    return AffineIndex(left.first // right.first) if out.dtype in WHOLE else None
+
+
+@making("cumsum")
+def _added_up(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    ramp, axis = _plain(given["self"]), _axis(given, out.dim())
+    if ramp is None or ramp.step or not isinstance(ramp.first, int):
+        return None
+    return _rising(ramp.first, ramp.first, axis, out.shape[axis])
+
+
+@making("sum")
+def _summed(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    """Of equal elements: as often as there are."""
+    ramp, source = _plain(given["self"]), given["self"]
+    if ramp is None or ramp.step or out.dtype is torch.bool:
+        return None
+    axes = given.get("dim") or range(source.dim())
+    return AffineIndex(math.prod((source.shape[axis] for axis in axes), start=ramp.first))
+
+
+@making("max", "amax")
+def _largest(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    return _end(given, 1)
+
+
+@making("min", "amin")
+def _least(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | None:
+    return _end(given, 0)
+
+
+def _end(given: Mapping[str, Any], which: int) -> AffineIndex | None:
+    ramp = _plain(given["self"])
+    if ramp is None or "dim" in given or "other" in given or not _has_elements(given["self"]):
+        return None
+    return AffineIndex(ramp.ends()[which])
+
+
+# -- comparisons ----------------------------------------------------------------------------------------------------------
+
+
+def _comparing(relation: str) -> Callable[[Mapping[str, Any], torch.Tensor], Known | None]:
+    def make(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+        sides = [(given[name], elements_of(given[name])) for name in ("self", "other")]
+        if any(isinstance(elements, Triangle) for _, elements in sides):
+            return by_triangles(sides[0], sides[1], out, lambda a, b: int(RELATIONS[relation](a, b)))
+        left, right = _plain(given["self"]), _plain(given["other"])
+        if left is None or right is None:
+            return None
+        if right.step:
+            difference = _of_both(given, -1)
+            return None if difference is None else _told(difference, relation, 0)
+        return _told(left, relation, right.first)
+
+    return make
+
+
+def _told(ramp: AffineIndex, relation: str, other: Any) -> AffineIndex | Compared:
+    """Truths about a number are themselves numbers."""
+    if not ramp.step and isinstance(ramp.first, int) and isinstance(other, int):
+        return AffineIndex(int(RELATIONS[relation](ramp.first, other)))
+    return Compared(ramp, relation, other)
+
+
+MAKING.update({relation: _comparing(relation) for relation in RELATIONS})
+
+
+@making("any")
+def _anywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
+    return _of_all(given, largest_decides=("gt", "ge"))
+
+
+@making("all")
+def _everywhere(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Compared | None:
+    return _of_all(given, largest_decides=("lt", "le"))
+
+
+def _of_all(given: Mapping[str, Any], largest_decides: Sequence[str]) -> AffineIndex | Compared | None:
+    """The truth about the element that decides: if any is greater, the largest is; if all are, the least is."""
+    truth = elements_of(given["self"])
+    if truth is None or "dim" in given or not _has_elements(given["self"]):
+        return None
+    if (
+        isinstance(truth, AffineIndex)
+        and not truth.step
+        and (truth.first in (0, 1) or (given["self"].dtype in WHOLE and type(truth.first) is int))
+    ):
+        return AffineIndex(int(truth.first != 0))
+    if isinstance(truth, Triangle) or given["self"].dtype is not torch.bool:
+        return None
+    if isinstance(truth, AffineIndex):
+        return truth if not truth.step else None
+    if truth.ramp.step and truth.relation in ("eq", "ne"):
+        return None
+    least, largest = truth.ramp.ends()
+    return _told(AffineIndex(largest if truth.relation in largest_decides else least), truth.relation, truth.other)
+
+
+def _has_elements(value: torch.Tensor) -> bool:
+    """Asked where some sizes would leave none."""
+    return all(size >= 1 if isinstance(size, int) else never_below_one(size.node.expr) or bool(size >= 1) for size in value.shape)

@@ -1,0 +1,100 @@
+"""Causal masks: matrices with one number on and after a diagonal and another before it.
+
+A library compares its input mask with one of its own to choose a kernel. Such masks are the same at all sizes, and so is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from calc.trace.values.elements import EXACT, AffineIndex, Compared, Known, Triangle, elements_before, elements_of, making, same
+
+
+def _of_upper(number: Any, diagonal: int) -> Triangle:
+    """What ``triu`` leaves of ``number`` everywhere."""
+    return Triangle(diagonal, number, 0)
+
+
+def _of_lower(number: Any, diagonal: int) -> Triangle:
+    """What ``tril`` leaves of it."""
+    return Triangle(diagonal + 1, 0, number)
+
+
+@making("triu")
+def _upper(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
+    return _triangle(_of_upper, given)
+
+
+@making("tril")
+def _lower(given: Mapping[str, Any], out: torch.Tensor) -> Triangle | None:
+    return _triangle(_of_lower, given)
+
+
+def _triangle(make: Callable[[Any, int], Triangle], given: Mapping[str, Any]) -> Triangle | None:
+    triangle, diagonal = _as_triangle(elements_of(given["self"])), given.get("diagonal", 0)
+    return make(triangle.above, diagonal) if triangle is not None and triangle.is_one_number and type(diagonal) is int else None
+
+
+_OPPOSITE = {"gt": "le", "le": "gt", "ge": "lt", "lt": "ge", "eq": "ne", "ne": "eq"}
+
+
+@making("logical_not", "bitwise_not")
+def _negated(given: Mapping[str, Any], out: torch.Tensor) -> Known | None:
+    compared = elements_of(given["self"])
+    if isinstance(compared, Compared):
+        return replace(compared, relation=_OPPOSITE[compared.relation])
+    triangle = _as_triangle(compared)
+    if triangle is None or given["self"].dtype is not torch.bool:
+        return None
+    return _number(replace(triangle, above=1 - triangle.above, below=1 - triangle.below))
+
+
+@making("masked_fill", "masked_fill_")
+def _masked(given: Mapping[str, Any], out: torch.Tensor) -> AffineIndex | Triangle | None:
+    mask, filled, value = given["mask"], given["self"], given["value"]
+    if not isinstance(value, int | float) or value not in EXACT:
+        return None
+    value = int(bool(value)) if out.dtype is torch.bool else value
+    elements = elements_before(filled) if filled is out else elements_of(filled)
+    return by_triangles((mask, elements_of(mask)), (filled, elements), out, lambda hidden, kept: value if hidden else kept)
+
+
+def _of_both(one: Triangle, other: Triangle, make: Callable[[Any, Any], Any]) -> Triangle | None:
+    """What ``make`` gives element by element, where both change at the same diagonal."""
+    if one.diagonal != other.diagonal and not one.is_one_number and not other.is_one_number:
+        return None
+    diagonal = other.diagonal if one.is_one_number else one.diagonal
+    return Triangle(diagonal, make(one.above, other.above), make(one.below, other.below))
+
+
+def by_triangles(
+    one: tuple[Any, Any], other: tuple[Any, Any], out: torch.Tensor, make: Callable[[Any, Any], Any]
+) -> AffineIndex | Triangle | None:
+    """What ``make`` gives of two values, each with what is known of it, where both are triangles or numbers."""
+    first, second = _as_triangle(one[1]), _as_triangle(other[1])
+    if first is None or second is None:
+        return None
+    if any(not triangle.is_one_number and not is_square_of(value, out) for value, triangle in ((one[0], first), (other[0], second))):
+        return None
+    combined = _of_both(first, second, make)
+    return None if combined is None else _number(combined)
+
+
+def _as_triangle(known: Known | None) -> Triangle | None:
+    """A number everywhere is a triangle of equal halves."""
+    if isinstance(known, AffineIndex):
+        return Triangle(0, known.first, known.first) if not known.step and isinstance(known.first, int) else None
+    return known if isinstance(known, Triangle) else None
+
+
+def _number(known: Triangle) -> AffineIndex | Triangle:
+    return AffineIndex(known.above) if known.is_one_number and isinstance(known.above, int) else known
+
+
+def is_square_of(value: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether the last two axes are those of ``out``: none of them is spread."""
+    return value.dim() >= 2 and all(same(value.shape[axis], out.shape[axis]) for axis in (-1, -2))

@@ -1,0 +1,212 @@
+"""Constant propagation: real values of tensors that depend only on sizes and constants, so that branches on them are taken correctly.
+
+Position ids, causal masks and an optimizer's step counter are such tensors; a library asks about them
+(``(diff(positions) != 1).any()``), which a symbolic run cannot answer. Each gets a *shadow*: the same operator run on real
+tensors at the hint sizes. A tensor that depends on parameters or data has no shadow, and a branch on it is refused; a write of such values
+through any view removes the shadow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from calc.errors import DataDependentError
+from calc.platform.torch_private import FakeTensor, no_dispatch, tree_map
+from calc.trace.source_lines import user_line
+from calc.trace.values.data_dependence import WHOLE, overwritten
+
+_LARGEST, _LARGEST_WHOLE = 1 << 16, 1 << 24  # a mask of positions has as many elements as pairs of them
+_RANDOM = torch.Tag.nondeterministic_seeded
+_ASKS = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default}
+_FILLING = {f"aten::{name}" for name in ("ones_like", "zeros_like", "full_like", "new_ones", "new_zeros", "new_full")}
+_UNSET = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
+
+
+class Shadows:
+    """Shadows live on the fake tensors themselves, so they die with them. ``answers`` notes each line that read a value, which, and why it
+    is that; ``asked`` those where it is made of symbols, and of which: at other sizes it may be another one. (The symbols are noted on
+    storages, since views share what is written.)"""
+
+    def __init__(self, hint: Callable[[Any], Any], symbols: Callable[[Any], frozenset[str]] | None, turns: Collection[str] = ()) -> None:
+        self._hint = hint
+        self._symbols = symbols
+        self._turns = frozenset(turns)
+        self.answers: dict[str, tuple[str, str]] = {}
+        self.asked: dict[str, frozenset[str]] = {}
+        self.only_copied = False
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[None]:
+        """Context in which values are read only to be written into another tensor: nothing hangs on them yet."""
+        self.only_copied = True
+        try:
+            yield
+        finally:
+            self.only_copied = False
+
+    def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """``(True, value)`` where ``func`` asks a shadowed tensor for its value; ``(False, None)`` for other operators."""
+        if func not in _ASKS:
+            return False, None
+        if not all(has_shadow(a) for a in args if isinstance(a, torch.Tensor)):
+            raise DataDependentError(
+                f"the step reads a value out of a tensor at {user_line()}: it depends on the data, so no closed form follows; "
+                "make the branch depend on sizes, or give the two cases as two models"
+            )
+        with no_dispatch():
+            value = func(*tree_map(self._real, args))
+        if self.only_copied:
+            return True, value
+        made_of = self._made_of(args)
+        if made_of:
+            self.asked[user_line()] = made_of | self.asked.get(user_line(), made_of)
+        # An optimizer's step counter is asked for each parameter: one number a step, not a branch, so not an assumption.
+        elif isinstance(value, bool) or func is not torch.ops.aten._local_scalar_dense.default:
+            self.answers[user_line()] = str(value), "it depends on constants only; evaluated for real"
+        return True, value
+
+    def counted(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
+        """``count`` of the values of ``x``, where constants alone decide them, the same at all sizes, or the turns of this run do."""
+        if not isinstance(x, FakeTensor) or not has_shadow(x) or self.symbols_of((x,)):
+            return None
+        with no_dispatch():
+            return count(self._real(x))
+
+    def has_count(self, x: torch.Tensor, known: Any, count: Callable[[torch.Tensor], int]) -> bool:
+        """Whether the values of ``x`` are known at the hints, where ``known`` is their ``count`` at all sizes."""
+        if not isinstance(x, FakeTensor) or not has_shadow(x):
+            return False
+        with no_dispatch():
+            return bool(count(self._real(x)) == self._hint(known))
+
+    def symbols_of(self, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
+        """The symbols, but for turns, that the values in ``tensors`` are made of; none where data are among what decides them."""
+        return self._made_of(tensors) - self._turns if all(map(has_shadow, tensors)) else frozenset()
+
+    def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Give the results of ``func`` their shadows, or take the shadow of what it overwrote with unknown values."""
+        if func in _ASKS:
+            return
+        sizes: tuple[Any, ...] = ()
+        if func._schema.name in _FILLING and not has_shadow(args[0]):  # of its first argument it takes the sizes, and no values
+            sizes, args = tuple(args[0].shape), (self._blank(args[0]), *args[1:])
+        if _is_arbitrary(func) or not _known(args) or not _known(kwargs.values()):
+            for tensor in overwritten(func, args, kwargs):
+                tensor.untyped_storage().napkin_unknown = True  # type: ignore[attr-defined]  # the attribute is ours, on torch's storage
+            return
+        if not self._small(out):
+            return
+        with no_dispatch():
+            real = func(*tree_map(self._real, args), **{k: self._device(v) for k, v in tree_map(self._real, dict(kwargs)).items()})
+        _attach(out, real)
+        made_of = self._made_of((args, sizes, tuple(kwargs.values())))
+        if made_of:
+            results = out if isinstance(out, list | tuple) else (out,)
+            for tensor in (*overwritten(func, args, kwargs), *(t for t in results if isinstance(t, torch.Tensor))):
+                storage = tensor.untyped_storage()
+                storage.napkin_made_of = made_of | getattr(storage, "napkin_made_of", made_of)  # type: ignore[attr-defined]  # as above
+
+    def _made_of(self, values: Iterable[Any]) -> frozenset[str]:
+        """The symbols that ``values`` depend on: those of numbers, and those that the storages of tensors were written with."""
+        symbols: frozenset[str] = frozenset()
+        if self._symbols is None:
+            return symbols
+        for value in values:
+            if isinstance(value, list | tuple):
+                symbols |= self._made_of(value)
+            elif isinstance(value, torch.Tensor):
+                symbols |= getattr(value.untyped_storage(), "napkin_made_of", symbols)
+            else:
+                symbols |= self._symbols(value)
+        return symbols
+
+    def _small(self, out: Any) -> bool:
+        # What works in place on lists returns nothing.
+        tensors = out if isinstance(out, list | tuple) else [] if out is None else [out]
+        return all(isinstance(t, torch.Tensor) and self._hinted_numel(t) <= _most(t.dtype) for t in tensors)
+
+    def _hinted_numel(self, tensor: torch.Tensor) -> int:
+        count = 1
+        for size in tensor.shape:
+            count *= self._hint(size)
+        return count
+
+    def _blank(self, like: torch.Tensor) -> torch.Tensor:
+        """A real tensor with the sizes and the type of ``like``, and one element in memory."""
+        with no_dispatch():
+            return torch.empty((), dtype=like.dtype).expand([self._hint(size) for size in like.shape])
+
+    def _real(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return getattr(value, "napkin_shadow", (value,))[0]
+        return self._hint(value)
+
+    @staticmethod
+    def _device(value: Any) -> Any:
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def _most(dtype: torch.dtype) -> int:
+    return _LARGEST_WHOLE if dtype in WHOLE else _LARGEST
+
+
+@functools.cache
+def _is_arbitrary(func: Any) -> bool:
+    """Whether no run has the values that another has."""
+    return _RANDOM in func.tags or func._schema.name in _UNSET
+
+
+def _known(values: Iterable[Any]) -> bool:
+    """Whether every tensor in ``values`` has a shadow, or is a real one."""
+    return all(_known(v) if isinstance(v, list | tuple) else not isinstance(v, torch.Tensor) or has_shadow(v) for v in values)
+
+
+def has_shadow(value: Any) -> bool:
+    """Whether the values of ``value`` are known: it is a real tensor, or one whose shadow still holds."""
+    if not isinstance(value, FakeTensor):
+        return True
+    shadow = value.__dict__.get("napkin_shadow")
+    if shadow is None:
+        return False
+    storage = value.untyped_storage()
+    return shadow[1] == storage._cdata and not hasattr(storage, "napkin_unknown")
+
+
+def constant_values(value: torch.Tensor) -> torch.Tensor | None:
+    """The values of a tensor, as a real one, where constants alone decide them: the same at all sizes."""
+    if not has_shadow(value) or hasattr(value.untyped_storage(), "napkin_made_of"):
+        return None
+    real: torch.Tensor = getattr(value, "napkin_shadow", (value,))[0]
+    return real
+
+
+def attach_values(out: torch.Tensor, real: torch.Tensor) -> None:
+    """Let ``real`` have the values of ``out``, which was made of constants alone."""
+    _attach(out, real)
+
+
+def made_from(out: torch.Tensor, parts: Sequence[Any], known: bool) -> None:
+    """Note that the values in ``out`` are those of ``parts``, tensors and doubles made of sizes among them: known where these are, and made
+    of the same sizes."""
+    storage = out.untyped_storage()
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    made_of = frozenset[str]().union(*(getattr(t.untyped_storage(), "napkin_made_of", ()) for t in tensors))
+    made_of = made_of.union(*(part.node.shape_env.made_of(part) for part in parts if isinstance(part, torch.SymFloat)))
+    if made_of:
+        storage.napkin_made_of = made_of  # type: ignore[attr-defined]  # ours, as above
+    if not known or not all(map(has_shadow, tensors)):
+        storage.napkin_unknown = True  # type: ignore[attr-defined]  # ours, as above
+
+
+def _attach(out: Any, real: Any) -> None:
+    if isinstance(out, torch.Tensor) and isinstance(real, torch.Tensor):
+        if isinstance(out, FakeTensor):
+            out.napkin_shadow = real, out.untyped_storage()._cdata  # type: ignore[attr-defined]  # ours, on torch's tensor
+    elif isinstance(out, list | tuple):
+        for o, r in zip(out, real, strict=True):
+            _attach(o, r)

@@ -1,0 +1,333 @@
+"""Bounds and expected shares of data-dependent values: the range of an integer, and how often a mask is true.
+
+A router chooses one of E experts. If all are chosen equally often (balanced routing), a mask that compares the choice with one expert is
+true once in E times, and a comparison with expert E is never true. These facts are stored on the fake tensors; they give a data-dependent
+size its expected value and never specialize it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import sympy as sp
+import torch
+
+from calc.platform.torch_private import FakeTensor
+
+aten = torch.ops.aten
+WHOLE = (torch.int64, torch.int32, torch.bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """Whole numbers from 0 to ``count`` - 1, each expected equally often."""
+
+    count: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The last axis holds places in a tensor: entry j is below ``counts[j]``."""
+
+    counts: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OneIn:
+    """Truth values (or 0 and 1): true ``share`` times in as many as the product of ``ways``. ``within`` says where else than at the
+    end of an axis: a number marked in more places than it can be."""
+
+    ways: tuple[Any, ...]
+    share: Fraction = Fraction(1)
+    within: Within | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Along ``axis`` nothing but zeros from place ``below`` on."""
+
+    axis: int
+    below: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Numbers spread evenly between 0 and 1."""
+
+
+NEVER = OneIn((), Fraction(0))
+ALWAYS = OneIn((), Fraction(1))
+
+_CARRYING = frozenset(
+    """view _unsafe_view _reshape_alias permute transpose t expand unsqueeze squeeze clone _to_copy detach detach_ alias slice select index
+    index_select gather split split_with_sizes unbind flip repeat roll
+    lift_fresh take""".split()  # noqa: SIM905  # names of operators
+)
+_MAKING: dict[str, Callable[..., Any]] = {}
+
+
+def registering(table: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """A decorator that puts a function into ``table`` under the names of operators."""
+
+    def naming(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def put(make: Callable[..., Any]) -> Callable[..., Any]:
+            table.update(dict.fromkeys(names, make))
+            return make
+
+        return put
+
+    return naming
+
+
+_making = registering(_MAKING)
+
+
+def known_of(value: Any, name: str = "napkin_known", writes: int = 0) -> Any:
+    """What is known of a fake tensor's values under ``name``, or nothing: what is written over, through whichever view, is forgotten.
+    With ``writes``, what was known so many writes ago."""
+    fact, of = getattr(value, name, (None, None))
+    return fact if fact is not None and of == contents(value, writes) else None
+
+
+def note(out: Any, known: Any, name: str = "napkin_known") -> None:
+    """Note under ``name`` that ``known`` holds of ``out``, or of each tensor in it."""
+    if known is None:
+        return
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, FakeTensor):
+            setattr(tensor, name, (known, contents(tensor)))  # ours, on torch's tensor
+
+
+def contents(tensor: torch.Tensor, writes: int = 0) -> tuple[int, int]:
+    """Something else once the values of ``tensor`` may be others: its storage was written over, or exchanged (``.data =``). It is what
+    it was ``writes`` writes ago."""
+    return tensor.untyped_storage()._cdata, writes_to(tensor) - writes
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """How often the storage behind ``tensor`` was written over. Torch counts that too, but not in inference mode."""
+    return getattr(tensor.untyped_storage(), "napkin_writes", 0)
+
+
+@functools.cache
+def written(func: Any) -> tuple[tuple[int, str], ...]:
+    """Place and name of each argument that ``func`` writes over."""
+    return tuple((i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
+
+
+def overwritten(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors that ``func`` writes over, of those that it is given."""
+    for place, name in written(func):
+        value = args[place] if place < len(args) else kwargs.get(name)
+        yield from (t for t in (value if isinstance(value, list | tuple) else (value,)) if isinstance(t, torch.Tensor))
+
+
+@functools.cache
+def name_of(func: Any) -> str:
+    return str(func._schema.name).removeprefix("aten::")
+
+
+def given_to(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names; those at their defaults are left out."""
+    return {**{a.name: v for a, v in zip(func._schema.arguments, args, strict=False)}, **kwargs}
+
+
+def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """Note what follows for the results of ``func``; forget what was known of a tensor that it overwrites."""
+    if written(func):
+        for tensor in overwritten(func, args, kwargs):
+            tensor.untyped_storage().napkin_writes = writes_to(tensor) + 1  # type: ignore[attr-defined]  # ours, as above
+        return
+    if args and hasattr(args[0], "napkin_pick"):
+        _carry_pick(args[0], out)
+    name = name_of(func)
+    if name in _MAKING:
+        _MAKING[name](given_to(func, args, kwargs), out)
+    elif args and name in _CARRYING and known_of(args[0]) is not None:
+        _carry(name, args, kwargs, out)
+
+
+_numbers = itertools.count(1)
+
+
+def mark_picked(part: torch.Tensor) -> None:
+    """Note that ``part`` is one of several parts of a tensor, and that data decide which: no other is known to be the same."""
+    part.napkin_pick = next(_numbers)  # type: ignore[attr-defined]  # ours, as above
+
+
+def _carry_pick(part: torch.Tensor, out: Any) -> None:
+    storage = part.untyped_storage()._cdata
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata == storage:
+            tensor.napkin_pick = part.napkin_pick  # type: ignore[attr-defined]  # ours, as above
+
+
+def _carry(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> None:
+    """The same values in another place: columns are told apart where the last axis is taken apart."""
+    fact = known_of(args[0])
+    if isinstance(fact, OneIn) and fact.within is not None and name not in ("clone", "detach", "_to_copy", "alias"):
+        fact = replace(fact, within=_permuted(fact.within, args[1]) if name == "permute" else None)
+    if not isinstance(fact, Columns):
+        note(out, fact if name != "_to_copy" or _keeps(fact, out.dtype) else None)
+        return
+    last = args[0].dim() - 1
+    axis = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    if name == "select" and axis in (last, -1):
+        which = args[2]
+        note(out, Below(fact.counts[which if isinstance(which, int) else 0]) if len(fact.counts) == 1 or isinstance(which, int) else None)
+    elif name == "unbind" and axis in (last, -1):
+        for tensor, count in zip(out, fact.counts, strict=True):
+            note(tensor, Below(count))
+    elif name == "squeeze" and len(fact.counts) == 1:
+        note(out, Below(fact.counts[0]))
+    elif name in ("clone", "detach") or (name in ("select", "unbind", "slice") and axis not in (last, -1)):
+        note(out, fact)
+
+
+def _permuted(within: Within, order: Any) -> Within:
+    return replace(within, axis=[d % len(order) for d in order].index(within.axis))
+
+
+def within_of(value: Any) -> Within | None:
+    """Beyond which place along an axis a tensor holds nothing but zeros, as far as that is known."""
+    values = known_of(value)
+    return values.within if isinstance(values, OneIn) else values if isinstance(values, Within) else None
+
+
+def places_in(value: torch.Tensor) -> tuple[Any, ...]:
+    """How many places along each axis may hold something else than zero."""
+    within = within_of(value)
+    return tuple(within.below if within is not None and i == within.axis else size for i, size in enumerate(value.shape))
+
+
+def _keeps(known: Any, dtype: torch.dtype) -> bool:
+    """Whether values of which ``known`` holds are the same as elements of that type."""
+    if isinstance(known, Below):
+        return dtype in (torch.int32, torch.int64)
+    return isinstance(known, OneIn) or dtype.is_floating_point
+
+
+# -- where such values come from ------------------------------------------------------------------------------------------
+
+
+@_making("topk", "sort")
+def _chosen(given: Mapping[str, Any], out: Any) -> None:
+    source = given["self"]
+    at = given.get("dim", -1)
+    note(out[1], Below(source.shape[at]) if isinstance(at, int) and source.dim() else None)
+
+
+@_making("max", "min")
+def _largest(given: Mapping[str, Any], out: Any) -> None:
+    if isinstance(out, tuple):
+        _chosen(given, out)
+
+
+@_making("argmax", "argmin", "argsort")
+def _best(given: Mapping[str, Any], out: Any) -> None:
+    at = given.get("dim")
+    note(out, Below(given["self"].shape[at]) if isinstance(at, int) and given["self"].dim() else None)
+
+
+@_making("multinomial")
+def _drawn(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["self"].shape[-1]))
+
+
+@_making("randint")
+def _uniform(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["high"]) if given.get("low", 0) == 0 else None)
+
+
+@_making("randperm")
+def _shuffled(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Below(given["n"]))
+
+
+@_making("rand", "rand_like")
+def _even(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Even())
+
+
+@_making("_unique2", "unique_consecutive", "unique_dim")
+def _different(given: Mapping[str, Any], out: Any) -> None:
+    note(out[0], known_of(given["self"]))
+
+
+@_making("nonzero")
+def _places(given: Mapping[str, Any], out: Any) -> None:
+    note(out, Columns(places_in(given["self"])))
+
+
+@_making("sum")
+def _summed(given: Mapping[str, Any], out: Any) -> None:
+    """A sum along other axes is zero where all of its addends are."""
+    within, source = within_of(given["self"]), given["self"]
+    axes = given.get("dim")
+    if within is None or not axes:
+        return
+    gone = {axis % source.dim() for axis in axes}
+    if within.axis not in gone:
+        left = 0 if given.get("keepdim", False) else sum(axis < within.axis for axis in gone)
+        note(out, replace(within, axis=within.axis - left))
+
+
+# -- questions about them -------------------------------------------------------------------------------------------------
+
+
+@_making("eq")
+def _equal(given: Mapping[str, Any], out: Any) -> None:
+    left, right = given["self"], given["other"]
+    values = known_of(left) or known_of(right)
+    if isinstance(values, Below):
+        note(out, NEVER if at_least(right, values.count) else OneIn((values.count,)))
+    elif isinstance(values, OneIn) and isinstance(right, int) and right == 1:
+        note(out, values)
+
+
+@_making("ne", "gt")
+def _true(given: Mapping[str, Any], out: Any) -> None:
+    values = known_of(given["self"])
+    nothing = isinstance(given["other"], int) and given["other"] == 0
+    note(out, values if isinstance(values, OneIn | Within) and nothing else None)
+
+
+@_making("_is_all_true")
+def _checked(given: Mapping[str, Any], out: Any) -> None:
+    """Torch's own check of arguments (of a distribution, say), which raises where it fails: a step that runs has passed it."""
+    note(out, ALWAYS)
+
+
+@_making("lt", "le")
+def _share(given: Mapping[str, Any], out: Any) -> None:
+    share = given["other"]
+    if isinstance(known_of(given["self"]), Even) and isinstance(share, float) and 0 < share <= 1:
+        note(out, OneIn((), Fraction(repr(share))))
+
+
+@_making("bernoulli")
+def _tossed(given: Mapping[str, Any], out: Any) -> None:
+    share = given.get("p")
+    note(out, OneIn((), Fraction(repr(share))) if isinstance(share, float) and 0 < share <= 1 else None)
+
+
+@_making("logical_and", "bitwise_and")
+def _both(given: Mapping[str, Any], out: Any) -> None:
+    left, right = known_of(given["self"]), known_of(given["other"])
+    if isinstance(left, OneIn) and isinstance(right, OneIn):
+        note(out, OneIn((*left.ways, *right.ways), left.share * right.share))
+
+
+def at_least(value: Any, count: Any) -> bool:
+    """Whether ``value`` is ``count`` or more at all sizes."""
+    if not isinstance(value, int | torch.SymInt):
+        return False
+    if isinstance(value, int) and isinstance(count, int):
+        return value >= count
+    left, right = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (value, count))
+    return bool((left - right).is_Integer and left - right >= 0)

@@ -1,0 +1,119 @@
+"""What holds of a tensor's elements at all sizes: an affine index, a comparison with one, or a triangular matrix.
+
+Constant propagation has the elements at the hint sizes alone. What is stored here holds at all sizes, so a branch on it is a guard about
+sizes or the same everywhere. ``affine_indices`` and ``causal_masks`` have the rules that propagate it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+import torch
+
+from calc.trace.values.data_dependence import WHOLE, known_of, note, registering
+
+EXACT = (0, 1, float("inf"), float("-inf"))  # what every floating-point format holds as it is
+RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AffineIndex:
+    """Elements ``first + step*i`` at place i of an axis of that ``length``, and the same along all others.
+
+    The axis is counted from the last (-1), so that it stays the same where axes are added in front. Numbers may be made of sizes.
+    """
+
+    first: Any
+    step: int = 0
+    axis: int = -1
+    length: Any = 1
+
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the largest element."""
+        last = self.first + self.step * (self.length - 1) if self.step else self.first
+        return (last, self.first) if self.step < 0 else (self.first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Truth values: whether ``relation`` (greater, say) holds between each element of ``ramp`` and the number ``other``."""
+
+    ramp: AffineIndex
+    relation: str
+    other: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Triangle:
+    """Elements of the last two axes: ``above`` where column - row >= ``diagonal``, ``below`` elsewhere."""
+
+    diagonal: int
+    above: Any
+    below: Any
+
+    @property
+    def is_one_number(self) -> bool:
+        return bool(self.above == self.below)
+
+
+Known = AffineIndex | Compared | Triangle
+
+_NOTED = "napkin_elements"
+
+# For each operator, what is known of its result, given its arguments by name.
+MAKING: dict[str, Callable[[Mapping[str, Any], torch.Tensor], Known | None]] = {}
+making = registering(MAKING)
+
+
+def elements_of(value: Any) -> Known | None:
+    """What a tensor is known to be; a number is the same everywhere."""
+    if whole(value):
+        return AffineIndex(value)
+    if isinstance(value, float):
+        return AffineIndex(int(value)) if value.is_integer() else None
+    return known_of(value, _NOTED)  # type: ignore[no-any-return]  # what is noted under that name
+
+
+def elements_before(value: torch.Tensor) -> Known | None:
+    """What was known of a tensor until the one operator that has just written it over."""
+    return known_of(value, _NOTED, writes=1)  # type: ignore[no-any-return]  # as above
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two numbers are the same at all sizes."""
+    left, right = (v.node.expr if isinstance(v, torch.SymInt) else sp.Integer(v) for v in (a, b))
+    return bool(sp.expand(left - right) == 0)
+
+
+def whole(*values: Any) -> bool:
+    return all(isinstance(v, int | torch.SymInt) and not isinstance(v, bool) for v in values)
+
+
+def note_elements(out: torch.Tensor, known: Known) -> None:
+    """Note what ``out`` is known to be, where its format holds such elements as they are."""
+    if out.dtype in WHOLE or _is_held(known, out.dtype):
+        note(out, known, _NOTED)
+
+
+def _is_held(known: Known, dtype: torch.dtype) -> bool:
+    if isinstance(known, Triangle):
+        return known.above in EXACT and known.below in EXACT
+    if not dtype.is_floating_point:
+        return is_zero_or_one(known)  # -1 is 255 as a byte
+    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and abs(known.first) <= 256
+
+
+def is_zero_or_one(known: Known) -> bool:
+    """Whether this is one of the numbers that every format holds."""
+    return isinstance(known, AffineIndex) and not known.step and isinstance(known.first, int) and known.first in (0, 1)

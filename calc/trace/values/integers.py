@@ -1,0 +1,153 @@
+"""Symbolic sizes as the integers that Python code takes them for.
+
+``isinstance(size, int)`` is true wherever a model's code, a library of its, or a layer of torch asks: a size that is taken for something
+else leads into another branch, or to an error. Only torch's symbolic machinery must see its own classes. A size can also be formatted,
+hashed, and taken apart by ``divmod``.
+
+A hash cannot be a function of a symbol's value, and a table may hold numbers beside sizes. All sizes of a trace have one hash, so two of
+them in a table are compared, which is a guard; whether a number in the table equals the size is only known at the sizes of each trace, so
+the line that hashes is kept with those that read values (``SizeEnv.by_value``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.symbolic_sizes import SizeEnv
+
+_PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+# Layers and optimizers are written for integers; the rest of torch tells sizes from integers by their classes, and so does this package.
+_WRITTEN_FOR_INTEGERS = ("torch.nn.", "torch.optim.", "torch.distributions.", "torch.backends.", "calc.models.")
+_TELLS_APART = ("torch", "sympy", "calc")
+_OF_ABSTRACT_CLASSES = ("abc", "typing", "numbers")
+
+
+@contextlib.contextmanager
+def like_integers() -> Iterator[None]:
+    """Context in which symbolic sizes are instances of ``int`` (other symbolic values of ``float`` and ``bool``), hashed and formatted."""
+    methods = {
+        "__hash__": _hash,
+        "__format__": _formatted,
+        "__repr__": functools.partialmethod(_written, torch.SymInt.__repr__),
+        "__divmod__": lambda self, other: (self // other, self % other),
+        "__rdivmod__": lambda self, other: (other // self, other % self),
+        "__invert__": lambda self: -self - 1,
+        "__and__": functools.partialmethod(_masked, torch.SymInt.__and__),
+        "__floor__": _itself,
+        "__ceil__": _itself,
+        "__trunc__": _itself,
+        "__round__": _rounded,
+        "real": property(_itself),
+        "numerator": property(_itself),
+        "imag": 0,
+        "denominator": 1,
+    }
+    added = [name for name in methods if not hasattr(torch.SymInt, name)]
+    for name in added:
+        setattr(torch.SymInt, name, None)  # to be replaced, and put back
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(replaced(torch.SymInt, **methods))
+            for kind, python_type in _PYTHON_TYPES.items():
+                stack.enter_context(_instances_of(kind, python_type))
+            yield
+    finally:
+        for name in added:
+            delattr(torch.SymInt, name)
+
+
+@contextlib.contextmanager
+def _instances_of(kind: type, python_type: type) -> Iterator[None]:
+    """Context in which objects of ``kind`` say that they are of ``python_type``, which is what ``isinstance`` goes by where the types
+    differ. A class cannot be told so by assignment, which would change the class of the class."""
+    (attributes,) = gc.get_referents(kind.__dict__)
+    attributes["__class__"] = property(functools.partial(_class, kind, python_type))
+    _forget_looked_up(kind)
+    try:
+        yield
+    finally:
+        del attributes["__class__"]
+        _forget_looked_up(kind)
+
+
+def _forget_looked_up(kind: type) -> None:
+    """Make Python look up the attributes of ``kind`` anew: it remembers them until one is assigned."""
+    kind.__doc__ = kind.__doc__
+
+
+def _class(kind: type, python_type: type, _: Any) -> type:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in _OF_ABSTRACT_CLASSES:
+        frame = frame.f_back
+    return kind if frame is not None and _tells_apart(frame.f_globals.get("__name__", "")) else python_type
+
+
+@functools.cache
+def _tells_apart(module: str) -> bool:
+    return module.partition(".")[0] in _TELLS_APART and not f"{module}.".startswith(_WRITTEN_FOR_INTEGERS)
+
+
+def _itself(size: Any) -> Any:
+    return size
+
+
+def _rounded(size: torch.SymInt, digits: int | None = None) -> Any:
+    """To tens or hundreds, the size is read as a number."""
+    return size if digits is None or digits >= 0 else builtins.round(builtins.int(size), digits)
+
+
+def _hash(size: torch.SymInt) -> int:
+    env, expr = size.node.shape_env, size.node.expr
+    if not isinstance(env, SizeEnv) or not expr.free_symbols:
+        return hash(builtins.int(expr))
+    return env.looked_up_by(size)
+
+
+class _Text(str):
+    """A size as text: its expression. A name or a message made of it reads no number; who measures it or compares it does."""
+
+    def __new__(cls, text: str, read: Callable[[], None]) -> _Text:
+        made = super().__new__(cls, text)
+        made._read = read
+        return made
+
+    _read: Callable[[], None]
+
+    def __len__(self) -> int:
+        self._read()
+        return super().__len__()
+
+    def __eq__(self, other: object) -> bool:
+        self._read()
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        self._read()
+        return super().__hash__()
+
+
+def _formatted(size: torch.SymInt, _: str) -> str:
+    """Whatever the form."""
+    return str(size)
+
+
+def _written(size: torch.SymInt, original: Callable[[Any], str]) -> str:
+    env, text = size.node.shape_env, original(size)
+    return _Text(text, functools.partial(env.note_by_value, size.node.expr)) if isinstance(env, SizeEnv) else text
+
+
+def _masked(size: torch.SymInt, original: Callable[..., Any], mask: Any) -> Any:
+    """``size & 7`` is the remainder by 8."""
+    if type(mask) is int and mask >= 0 and mask & (mask + 1) == 0:
+        return size % (mask + 1)
+    return original(size, mask)

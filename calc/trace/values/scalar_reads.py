@@ -1,0 +1,128 @@
+"""Scalars that are read out of tensors and only used in arithmetic or logged: a norm that scales an update, a loss in a log.
+
+They affect no size unless a branch or a size depends on them. In a traced step, ``.item()`` of a data-dependent floating tensor returns a
+number that cannot be compared, truncated or used as a truth value: each of these is refused, by name. In the file of the optimizer's
+class, ``max`` and ``min`` of such a number and a bound may return either: the traces that make the closed forms take the number, those
+that certify them take the bound, so a bound that costs less (a multiplication by 1 costs none) is noticed. The two also read different
+numbers, and disagree where one escapes through a function of Python's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Never
+
+import torch
+
+from calc.errors import DataDependentError
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.source_lines import user_line
+from calc.trace.values.constant_propagation import has_shadow
+
+_LARGEST = ("max", "min")
+# Who is stepping now, where an optimizer is.
+_stepping: list[str] = []
+
+
+class Reading(float):
+    """A value read out of data. What is calculated with it is another, whatever the other number."""
+
+    def _again(self, *_: Any) -> Reading:
+        return Reading(float.__float__(self))
+
+    def _refused(self, *_: Any) -> Never:
+        raise DataDependentError(
+            f"{_stepping[-1] if _stepping else 'the step'} branches on a value that it reads out of a tensor, at {user_line()}: it depends"
+            " on the data, so no closed form follows; choose between tensors instead, with torch.where"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _again
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _again
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _again
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refused
+    __bool__ = __int__ = __trunc__ = __floor__ = __ceil__ = __round__ = _refused
+    __hash__ = float.__hash__
+
+
+Asking = Callable[[float, str], AbstractContextManager[None]]
+
+
+def in_model(reading: Asking, value: float) -> AbstractContextManager[None]:
+    """Context in which a model and its loss read ``value`` wherever they read a floating number out of data. ``reading(value, who)`` is a
+    context in which the operator that reads one is answered so."""
+    return _items(reading, value)
+
+
+@contextlib.contextmanager
+def numbers_only(optimizer: Any, reading: Asking, value: float, bounded: bool) -> Iterator[None]:
+    """Context in which ``optimizer.step()`` reads ``value`` wherever it reads a number out of data. ``reading`` is that
+    of ``in_model``. ``bounded``: the larger or smaller of it and a bound is the bound."""
+    step = optimizer.step
+    own = vars(optimizer).get("step")
+
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        _stepping.append("the optimizer")
+        try:
+            with _items(reading, value, type(optimizer).__name__), _largest(type(optimizer), bounded):
+                return step(*args, **kwargs)
+        finally:
+            _stepping.pop()
+
+    optimizer.step = stepping
+    try:
+        yield
+    finally:
+        if own is None:
+            del optimizer.step
+        else:
+            optimizer.step = own
+
+
+def _items(reading: Asking, value: float, who: str = "") -> AbstractContextManager[None]:
+    original = torch.Tensor.item
+
+    def item(self: torch.Tensor) -> Any:
+        if has_shadow(self) or not self.dtype.is_floating_point:
+            return original(self)
+        with reading(value, who or f"the step at {user_line()}"):
+            return Reading(original(self))
+
+    return replaced(torch.Tensor, item=item)
+
+
+@contextlib.contextmanager
+def _largest(kind: type, bounded: bool) -> Iterator[None]:
+    """``max`` and ``min`` as the files of the optimizer's classes see them."""
+    own = [(names, {n: names[n] for n in _LARGEST if n in names}) for names in _files(kind)]
+    for names, old in own:
+        names.update({n: _of_readings(old.get(n, getattr(builtins, n)), bounded) for n in _LARGEST})
+    try:
+        yield
+    finally:
+        for names, old in own:
+            for n in _LARGEST:
+                names.pop(n, None)
+            names.update(old)
+
+
+def _files(kind: type) -> list[dict[str, Any]]:
+    """The names that the methods of a class see, and those of the optimizers that it extends."""
+    functions = [
+        inspect.unwrap(f) for c in kind.__mro__ if c not in (object, torch.optim.Optimizer) for f in vars(c).values() if callable(f)
+    ]
+    return list({id(f.__globals__): f.__globals__ for f in functions if hasattr(f, "__globals__")}.values())
+
+
+def _of_readings(function: Callable[..., Any], bounded: bool) -> Callable[..., Any]:
+    def chosen(*numbers: Any, **options: Any) -> Any:
+        read = [number for number in numbers if isinstance(number, Reading)]
+        if not read:
+            return function(*numbers, **options)
+        bounds = [number for number in numbers if not isinstance(number, Reading)]
+        return function(bounds) if bounded and bounds else read[0]
+
+    return chosen

@@ -1,0 +1,298 @@
+"""``int(size)``, ``float(size)`` and ``math.sqrt(size)`` as models write them, on symbolic sizes.
+
+Python's own must return plain numbers, so ``int(width * 0.25)`` would read the width as one number. While a model is built and
+run, its own files (and two of torch's) see an ``int``, a ``float`` and a ``math`` that leave symbolic sizes symbolic. A number that
+comes out of a size and never becomes one (an attention scale) does no harm; one that does become a size again must be written in
+closed form, or the size it came from is read as a number after all.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import math
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import sympy as sp
+import torch
+
+from calc.platform.model_files import FILES
+from calc.platform.torch_private import sym_log2
+from calc.trace.kernels.hide_tracing import replaced
+from calc.trace.symbolic_sizes import SizeEnv
+
+_ELEMENT_TYPE = re.compile(r"(?:\bdtype\s*=\s*|\.(?:to|type|view)\((?:[^()\n]*,)?\s*)(int|float)\s*[,)]")
+
+
+class _LooksLike(type):
+    """A type in whose place a model's files see another: what ``isinstance`` and comparisons of types say of it stays the same, and sizes
+    are of it too."""
+
+    stands_for: type
+    symbolic: tuple[type, ...] = ()
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, (cls.stands_for, *cls.symbolic))
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return other is cls or issubclass(other, (cls.stands_for, *cls.symbolic))
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.stands_for
+
+    def __hash__(cls) -> builtins.int:
+        return hash(cls.stands_for)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.stands_for, name)
+
+
+class _Int(metaclass=_LooksLike):
+    """What a model's files call ``int``."""
+
+    stands_for, symbolic = builtins.int, (torch.SymInt,)
+
+    def __new__(cls, value: Any = 0, *base: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return value
+        if isinstance(value, torch.SymFloat):
+            return math.trunc(value)
+        return builtins.int(value, *base)
+
+
+class _Float(metaclass=_LooksLike):
+    """What a model's files call ``float``."""
+
+    stands_for, symbolic = builtins.float, (torch.SymFloat,)
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.item()  # which stays the number that it is said to be
+        return _symbolic_float(value) if _is_symbolic(value) else builtins.float(value)
+
+
+_MEANT: Mapping[type, type] = {
+    **{kind: kind for kind in (builtins.int, builtins.float, bool)},
+    torch.SymInt: builtins.int,
+    torch.SymFloat: builtins.float,
+    torch.SymBool: bool,
+}
+
+
+class _Type:
+    """What a model's files call ``type``: that of a size is ``int``, as the file sees it. Its attributes are those of ``type``
+    (``type.__hash__(cls)`` in a metaclass), except for operators, which Python looks up in this class."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+
+    def __call__(self, value: Any, *parts: Any, **options: Any) -> Any:
+        if parts or options:
+            return type(value, *parts, **options)
+        kind = type(value)
+        if kind not in _MEANT:
+            return self if kind is type else kind
+        return object.__getattribute__(self, "_names").get(_MEANT[kind].__name__, _MEANT[kind])
+
+    def __instancecheck__(self, value: object) -> bool:
+        return isinstance(value, type)
+
+    def __subclasscheck__(self, other: type) -> bool:
+        return issubclass(other, type)
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return (type,)
+
+    def __getitem__(self, kind: Any) -> Any:
+        return type[kind]
+
+    def __or__(self, other: Any) -> Any:
+        return type | other
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> builtins.int:
+        return hash(type)
+
+    def __getattribute__(self, name: str) -> Any:
+        return getattr(type, name)
+
+
+class _Math(ModuleType):
+    """What a model's files call ``math``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(math, name)
+
+    @staticmethod
+    def sqrt(x: Any) -> Any:
+        root = _whole_root(x)
+        return _symbolic_float(root) if root is not None else torch.sym_sqrt(x) if _is_symbolic(x) else math.sqrt(x)
+
+    @staticmethod
+    def log2(x: Any) -> Any:
+        return _log2(x) if _is_symbolic(x) else math.log2(x)
+
+    @staticmethod
+    def log(x: Any, *base: Any) -> Any:
+        if not _is_symbolic(x):
+            return math.log(x, *base)
+        return _log2(x) * (math.log(2) / (math.log(*base) if base else 1.0))
+
+    @staticmethod
+    def gcd(*numbers: Any) -> Any:
+        return functools.reduce(_common_divisor, numbers, 0) if any(map(_is_symbolic, numbers)) else math.gcd(*numbers)
+
+    @staticmethod
+    def isqrt(n: Any) -> Any:
+        root = _whole_root(n)
+        return math.isqrt(n) if root is None else root
+
+
+def _symbolic_float(x: Any) -> Any:
+    return torch.sym_float(x)  # type: ignore[no-untyped-call]  # untyped in torch
+
+
+def _log2(x: Any) -> Any:
+    return sym_log2(_symbolic_float(x))
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, torch.SymInt | torch.SymFloat)
+
+
+_MATH = _Math("math")
+# What a model's files see in place of a function of Python's, by whatever name: the table goes by identity, since a module holds anything.
+_INSTEAD: dict[int, Any] = {id(math): _MATH} | {
+    id(getattr(math, name)): getattr(_MATH, name) for name in vars(_Math) if not name.startswith("_") and hasattr(math, name)
+}
+# NumPy asks an object that it does not know for a method of the function's name. Torch's sizes have none of these.
+_AS_METHODS = [(kind, name) for kind in (torch.SymInt, torch.SymFloat) for name in ("sqrt", "log", "log2")]
+
+
+class _Range(metaclass=_LooksLike):
+    """What a model's files call ``range``. How many turns of several at a time a size makes is no polynomial in it."""
+
+    stands_for = builtins.range
+
+    def __new__(cls, *bounds: Any) -> Any:
+        if len(bounds) == 3 and any(map(_is_symbolic, bounds)) and bounds[2] not in (1, -1):
+            start, stop, step = bounds
+            count = (stop - start + step - 1) // step if step > 0 else (start - stop - step - 1) // -step
+            return builtins.range(start, start + step * builtins.int(count), step)
+        return builtins.range(*bounds)
+
+
+def _common_divisor(one: Any, other: Any) -> Any:
+    """The greatest common divisor of two sizes, where it is one at all sizes: what is left of them has none, or is 1."""
+    size = one if isinstance(one, torch.SymInt) else other
+    if not isinstance(size, torch.SymInt):
+        return math.gcd(one, other)
+    a, b = (n.node.expr if isinstance(n, torch.SymInt) else sp.Integer(n) for n in (one, other))
+    divisor = sp.gcd(a, b)
+    left = [sp.cancel(n / divisor) for n in (a, b)]
+    if 1 in left or not any(n.free_symbols for n in left):
+        return _size(divisor * sp.gcd(*left), size.node.shape_env)
+    return math.gcd(one, other)
+
+
+def _whole_root(size: Any) -> Any:
+    """The root of a size that is a square, or nothing."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    root = sp.sqrt(sp.factor(size.node.expr))
+    return _size(root, size.node.shape_env) if root.is_polynomial(*root.free_symbols) else None
+
+
+def _index(value: Any) -> Any:
+    """``operator.index``."""
+    return value if isinstance(value, torch.SymInt) else value.__index__()
+
+
+def _size(expr: Any, env: SizeEnv) -> Any:
+    return env.create_symintnode(sp.expand(expr), hint=env.at_hints(sp.expand(expr)))
+
+
+def _length(value: Any) -> Any:
+    """What a model's files call ``len``. Python's own must return a plain number."""
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
+
+
+_INSTEAD[id(operator.index)] = _index
+_BUILTINS: Mapping[str, Any] = {"int": _Int, "float": _Float, "range": _Range, "len": _length}
+# What torch's own layers calculate with sizes: the bound of Bilinear's weights, the scale of attention that returns its weights.
+_OF_TORCH: Mapping[ModuleType, tuple[str, ...]] = {
+    torch.nn.modules.linear: ("math",),
+    torch.nn.functional: ("math", "float"),
+}
+_MISSING = object()
+for _name, _kind in _BUILTINS.items():
+    _kind.__name__ = _name  # as ``type(x).__name__`` says it
+
+
+@contextlib.contextmanager
+def symbolic_numbers() -> Iterator[None]:
+    """Context in which ``int``, ``float``, ``range``, ``len`` and ``math`` in a model's files, and NumPy's functions, keep sizes as
+    symbols."""
+    changed: list[tuple[dict[str, Any], str, Any]] = []
+    modules = FILES.names()
+    for names in modules:
+        taken = _element_types(names["__file__"])
+        changed += [(names, name, stands_in) for name, stands_in in _BUILTINS.items() if name not in names and name not in taken]
+        changed += [(names, "type", None)] if "type" not in names else []
+    changed += [(names, name, _INSTEAD[id(value)]) for names, name, value in _from_python(modules)]
+    changed += [(vars(file), name, _MATH if name == "math" else _BUILTINS[name]) for file, seen in _OF_TORCH.items() for name in seen]
+    before = [(names, name, names.get(name, _MISSING)) for names, name, _ in changed]
+    for names, name, stands_in in changed:
+        names[name] = stands_in
+    for names in modules:
+        if names.get("type", _MISSING) is None:
+            names["type"] = _Type(names)  # of the types that the file sees by now
+    for kind, name in _AS_METHODS:
+        setattr(kind, name, getattr(_MATH, name))
+    power = torch.SymInt.__rpow__
+    torch.SymInt.__rpow__ = _power_of_a_number  # type: ignore[method-assign]  # put back below
+    try:
+        with replaced(operator, index=_index):
+            yield
+    finally:
+        for names, name, old in before:
+            if old is _MISSING:
+                names.pop(name, None)
+            else:
+                names[name] = old
+        torch.SymInt.__rpow__ = power  # type: ignore[method-assign]  # as it was
+        for kind, name in _AS_METHODS:
+            delattr(kind, name)
+
+
+def _power_of_a_number(exponent: torch.SymInt, base: Any) -> Any:
+    """``2 ** size`` grows beyond any polynomial: the size is read as a number."""
+    return base ** builtins.int(exponent)
+
+
+@functools.cache
+def _element_types(file: str) -> frozenset[str]:
+    """Which of ``int`` and ``float`` a file hands to torch as an element type: torch takes Python's own there and nothing else."""
+    try:
+        source = Path(file).read_text(encoding="utf-8", errors="replace")
+    except OSError:  # a module without its source
+        return frozenset()
+    return frozenset(_ELEMENT_TYPE.findall(source))
+
+
+def _from_python(loaded: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], str, Any]]:
+    """The functions of Python that ``loaded`` files have by names of their own (``from math import sqrt``)."""
+    if _NAMED[0] is not loaded:
+        _NAMED[:] = loaded, [(names, name, value) for names in loaded for name, value in [*names.items()] if id(value) in _INSTEAD]
+    return [(names, name, value) for names, name, value in _NAMED[1] if names.get(name) is value]
+
+
+_NAMED: list[Any] = [None, []]  # of so many files the names were gone through last

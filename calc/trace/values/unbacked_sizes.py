@@ -1,0 +1,306 @@
+"""Data-dependent (unbacked) sizes: how many elements a mask selects, how many tokens a router sends to an expert.
+
+Each is a dimension of its own, identified by the source lines that lead to it. A trace that meets one without a dimension stops and
+reports its upper bound and expected value; tracing starts again with the dimension declared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from types import FrameType
+from typing import Any
+
+import torch
+
+from calc.errors import DataDependentError, PinnedSizeError, TraceError, UndecidedSizeError
+from calc.platform.torch_private import current_node
+from calc.trace.source_lines import is_foreign, user_line
+from calc.trace.values import asserts, sequence_lengths
+from calc.trace.values.constant_propagation import Shadows, has_shadow
+from calc.trace.values.data_dependence import ALWAYS, NEVER, Below, OneIn, at_least, known_of, places_in, writes_to
+from calc.trace.values.true_counts import count_of
+
+aten = torch.ops.aten
+_ASKS = (aten._local_scalar_dense.default, aten.is_nonzero.default)
+_PUTS = (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default, aten._unsafe_index_put.default)
+
+
+class Choices:
+    """The sizes that data decide in one run. ``sizes`` has that of each known place, symbolic or a number; ``met`` those that come one
+    after the other at a place, where they are not all alike."""
+
+    def __init__(
+        self,
+        sizes: Mapping[str, Any],
+        write: Callable[[Any], int | str],
+        storage: Callable[[torch.Tensor], int],
+        met: Mapping[str, Sequence[int]],
+        shadows: Shadows,
+        building: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._sizes = sizes
+        self._shadows = shadows
+        self._building = building
+        self.of_constants = False
+        self._met = {place: iter(counts) for place, counts in met.items()}
+        self._write = write
+        self._storage = storage
+        self._of_values: dict[tuple[Any, ...], Any] = {}
+        self._only_picking = False
+        self._finite = False
+        self._number: float | None = None
+        self.readers: dict[str, None] = {}
+
+    @contextlib.contextmanager
+    def picking(self) -> Iterator[None]:
+        """Context in which a value read from data only picks one of several alike, or is only checked: any will do."""
+        before, self._only_picking = self._only_picking, True
+        try:
+            yield
+        finally:
+            self._only_picking = before
+
+    @contextlib.contextmanager
+    def no_overflow(self) -> Iterator[None]:
+        """Context in which a gradient scaler that asks whether gradients overflowed is told no."""
+        self._finite = True
+        try:
+            yield
+        finally:
+            self._finite = False
+
+    @contextlib.contextmanager
+    def reading(self, value: float, who: str) -> Iterator[None]:
+        """Context in which a number that ``who`` reads from data is ``value``: nothing but arithmetic is made of it."""
+        before, self._number = self._number, value
+        self.readers[who] = None
+        try:
+            yield
+        finally:
+            self._number = before
+
+    def answer(self, func: Any, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """``(True, value)`` where ``func`` asks for a value that needs no data to be known."""
+        if func not in _ASKS or has_shadow(args[0]):
+            return False, None
+        if self._shadows.only_copied:  # any will do
+            return True, args[0].dtype.is_floating_point * 0.5
+        if self._number is not None:
+            return True, self._number
+        if self._finite:
+            return True, 0.0  # of a gradient scaler: no gradient has overflowed
+        truth = known_of(args[0])
+        if truth in (NEVER, ALWAYS):
+            return True, truth == ALWAYS
+        if self._only_picking and not args[0].dtype.is_floating_point:
+            return True, 0
+        return self._checked() if args[0].dtype is torch.bool else (False, None)
+
+    def _checked(self) -> tuple[bool, Any]:
+        """``(True, value)`` where a value is read only to be checked: the one that raises nothing."""
+        value = asserts.required()
+        if value is None:
+            return False, None
+        self._shadows.answers[user_line()] = str(value), "at any other the step raises an error"
+        return True, value
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bool, Any]:
+        """``(True, result)`` of an operator whose result has a size that data decide; ``(False, None)`` of others."""
+        make = _RESULTS.get(func)
+        if make is None or (func is aten.index.Tensor and not _masks(args[1])):
+            return False, None
+        self.of_constants = False
+        return True, make(self, *args, **kwargs)
+
+    def chosen(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """How many elements the masks of an ``index_put`` choose, or nothing where there is no mask, or none that decides a size."""
+        masks = _masks(args[1]) if func in _PUTS else []
+        return self.count(masks[0]) if masks and not _fills(*args, **kwargs) else None
+
+    def count(self, x: torch.Tensor, what: str = "true") -> Any:
+        """How many elements of ``x`` are true, or what else data decide. The same values have the same count."""
+        constant = count_of(x) if what == "true" else None
+        if constant is not None:
+            self.of_constants = self._shadows.has_count(x, constant, _COUNTS[what])
+        elif user_place() not in self._sizes:
+            constant = self.constant_count(x, _COUNTS[what])
+        if constant is not None:
+            return constant
+        if self._building() and self._shadows.symbols_of((x,)):
+            raise self.refused("how many elements are chosen", x)  # no data decide how a module is built
+        layout = (*x.shape, *x.stride(), x.storage_offset())
+        key = (what, self._storage(x), writes_to(x), getattr(x, "napkin_pick", 0), *map(self._write, layout))
+        place = user_place() if self._met else ""
+        if place in self._met:
+            self._of_values[key] = self._next(place)
+        elif key not in self._of_values:
+            self._of_values[key] = self._count(x, what)
+        return self._of_values[key]
+
+    def constant_count(self, x: torch.Tensor, count: Callable[[torch.Tensor], int]) -> int | None:
+        """``count`` of the values of ``x`` where constants alone decide them, else nothing."""
+        constant = self._shadows.counted(x, count)
+        self.of_constants = constant is not None
+        return constant
+
+    def refused(self, what: str, *tensors: torch.Tensor) -> TraceError:
+        """What to raise for a size that the values in ``tensors`` decide: values that sizes alone decide are a reading of those sizes."""
+        symbols = self._shadows.symbols_of(tensors)
+        if symbols:
+            where = user_line()
+            return PinnedSizeError(min(symbols), where, f"values made of {', '.join(sorted(symbols))} decide a size at {where}: {what}")
+        return DataDependentError(f"the size of a result depends on the data in a tensor at {user_line()}: {what} has no closed form")
+
+    def _next(self, place: str) -> int:
+        for count in self._met[place]:
+            return count
+        raise TraceError(f"the real run came to {place} fewer times")
+
+    def _count(self, x: torch.Tensor, what: str) -> Any:
+        place = user_place()
+        if not place:
+            raise DataDependentError(
+                f"a size is taken from the data in a tensor in {user_line()}: no line of the model's decides it, so it has no name;"
+                " choose by position, or multiply by the mask"
+            )
+        match = place if place in self._sizes else self._passed_before(place)
+        if match is None:
+            raise UndecidedSizeError(place, user_line(), tuple(map(self._write, places_in(x))), *self._expected(x, what))
+        return self._sizes[match]
+
+    def _passed_before(self, place: str) -> str | None:
+        """The place in the forward that a part of it, run again in the backward, comes to: who called that part is not known then."""
+        if current_node() is None:
+            return None
+        places = [candidate for candidate in self._sizes if candidate.startswith(f"{place} < ")]
+        return places[0] if len(places) == 1 else None
+
+    def _expected(self, x: torch.Tensor, what: str) -> tuple[tuple[int | str, ...], Fraction]:
+        """Of how many elements one is expected to be chosen, and the share where it is no such fraction; 0 where nothing is known."""
+        odds = known_of(x)
+        if what != "true" or not isinstance(odds, OneIn):
+            return (), Fraction(0)
+        return tuple(self._write(way) for way in odds.ways), odds.share
+
+
+_COUNTS: dict[str, Callable[[torch.Tensor], int]] = {
+    "true": lambda x: int(x.count_nonzero()),
+    "different": lambda x: len(x.unique()),  # type: ignore[no-untyped-call]  # untyped in torch
+    "different runs": lambda x: len(x.unique_consecutive()),  # type: ignore[no-untyped-call]  # as above
+}
+
+
+def _masks(indices: Any) -> list[torch.Tensor]:
+    return [i for i in indices if isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8)]
+
+
+def _fills(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *_: Any, **__: Any) -> bool:
+    """Whether one number goes where one mask says: torch looks at all of the mask, and finds no positions."""
+    return not accumulate and values.dim() == 0 and len([i for i in indices if i is not None]) == len(_masks(indices)) == 1
+
+
+def _nonzero(choices: Choices, mask: torch.Tensor) -> torch.Tensor:
+    return mask.new_empty((mask.dim(), choices.count(mask)), dtype=torch.int64).t()
+
+
+def _masked_select(choices: Choices, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """A mask that is spread over further axes chooses as often as they are long."""
+    whole = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]  # untyped in torch
+    own = (*[1] * (len(whole) - mask.dim()), *mask.shape)
+    times = [size for size, mine in zip(whole, own, strict=True) if isinstance(mine, int) and mine == 1]
+    return x.new_empty((math.prod(times, start=choices.count(mask)),))
+
+
+def _index(choices: Choices, x: torch.Tensor, indices: Any) -> Any:
+    """A mask stands for the positions that it chooses; several choose alike, for their positions are taken together."""
+    positions: list[Any] = []
+    chosen = choices.count(_masks(indices)[0])
+    for index in indices:
+        if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8):
+            positions += [index.new_empty((chosen,), dtype=torch.int64) for _ in range(index.dim())]
+        else:
+            positions.append(index)
+    return aten.index.Tensor(x, positions)
+
+
+def _unique(choices: Choices, x: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    shape = (choices.count(x, "different"),)
+    inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
+    return x.new_empty(shape), inverse, x.new_empty(shape if return_counts else (0,), dtype=torch.int64)
+
+
+def _unique_consecutive(
+    choices: Choices, x: torch.Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The real kernel makes room for as many as there are, and keeps it."""
+    if dim is not None:
+        raise choices.refused("unique_consecutive along one axis", x)
+    count = choices.count(x, "different runs")
+    inverse = x.new_empty(x.shape if return_inverse else (0,), dtype=torch.int64)
+    room = x.new_empty(x.numel() if return_counts else 0, dtype=torch.int64)
+    return x.new_empty(x.numel())[:count], inverse, room[:count] if return_counts else room
+
+
+def _unique_dim(
+    choices: Choices, x: torch.Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    """Of constants as many as there are. The real kernel makes all three results, whatever is asked for."""
+    count = choices.constant_count(x, lambda real: len(real.unique(dim=dim).movedim(dim, 0)))  # type: ignore[no-untyped-call]  # as above
+    if count is None:
+        raise choices.refused("unique along one axis", x)
+    shape = [count if axis == dim % x.dim() else size for axis, size in enumerate(x.shape)]
+    return x.new_empty(shape), x.new_empty((x.shape[dim],), dtype=torch.int64), x.new_empty((count,), dtype=torch.int64)
+
+
+def _bincount(choices: Choices, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> torch.Tensor:
+    bounds = known_of(x)
+    if weights is not None:
+        raise choices.refused("bincount with weights")
+    if isinstance(bounds, Below) and at_least(minlength, bounds.count):
+        return x.new_empty((minlength,), dtype=torch.int64)
+    count = choices.constant_count(x, lambda real: len(real.bincount())) if isinstance(minlength, int) else None
+    if count is None:
+        raise choices.refused("bincount without a minlength above every value", x)
+    return x.new_empty((max(count, minlength),), dtype=torch.int64)
+
+
+def _repeat_interleave(choices: Choices, repeats: torch.Tensor, output_size: Any = None) -> torch.Tensor:
+    if output_size is None:
+        output_size = choices.constant_count(repeats, lambda real: int(real.sum()))
+    if output_size is None:
+        raise choices.refused("repeat_interleave by a tensor, without output_size,", repeats)
+    return repeats.new_empty((output_size,))
+
+
+_RESULTS: dict[Any, Callable[..., Any]] = {
+    aten._pack_padded_sequence.default: lambda _, *args: sequence_lengths.packed(*args),
+    aten._ctc_loss.Tensor: lambda _, *args: sequence_lengths.ctc_loss(*args),
+    aten._unique2.default: _unique,
+    aten.unique_consecutive.default: _unique_consecutive,
+    aten.unique_dim.default: _unique_dim,
+    aten.bincount.default: _bincount,
+    aten.repeat_interleave.Tensor: _repeat_interleave,
+    aten.nonzero.default: _nonzero,
+    aten.masked_select.default: _masked_select,
+    aten.index.Tensor: _index,
+}
+
+
+def user_place() -> str:
+    """The lines and columns of the model's own code that are running, innermost first; nothing where none is."""
+    places: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.endswith("/calc/trace/step.py"):
+        if not is_foreign(frame.f_code.co_filename):
+            places.append(_place(frame))
+        frame = frame.f_back
+    return " < ".join(places)
+
+
+def _place(frame: FrameType) -> str:
+    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{positions[0]}:{positions[2]}"
