@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from calc.pipeline.check import FAILED, Report, check, compare
 from calc.pipeline.pipeline import derive
 from calc.rules.registry import REGISTRY, Operator, Registry
 from calc.symbolic.basis import basis_of
-from calc.trace.step import record_step
+from calc.trace.step import StepSizes, record_step
 from calc.units import Unit
 from tests.rules.cases import CASES
 from tests.rules.mutate import planted
@@ -60,12 +61,13 @@ def recorded(model: str) -> Record:
     exhibit = ZOO[model]
     spec = exhibit.make()
     basis = basis_of(spec.dimensions)
-    record = partial(record_step, spec, basis, {}, basis.values(spec.sizes(exhibit.sizes)), exhibit.options)
+    at = StepSizes(basis, {}, basis.values(spec.sizes(exhibit.sizes)))
     try:
-        return record().record
+        return record_step(spec, at, exhibit.options).record
     except UndecidedSizeError:
         # What data decide is as the real run had it, in both of its steps alike.
-        return record(met={place: 2 * counts for place, counts in ran(model).decided.items()}).record
+        met = {place: 2 * counts for place, counts in ran(model).decided.items()}
+        return record_step(spec, replace(at, met=met), exhibit.options).record
 
 
 @cache

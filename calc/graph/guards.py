@@ -60,6 +60,11 @@ class Condition:
         """Whether it asks which of two sizes is larger."""
         return any(sign in self.expr for sign in (" < ", " > ", " <= ", " >= "))
 
+    @property
+    def divides(self) -> bool:
+        """Whether it asks for a remainder."""
+        return "Mod(" in self.expr
+
     def same_at(self, values: Mapping[str, int]) -> bool:
         """Whether the answer is the recorded one at these values of the basis symbols."""
         try:

@@ -65,33 +65,41 @@ class Traced:
     shares: Sequence[PinnedSizeError] = ()
 
 
-def record_step(
-    spec: Spec,
-    basis: Basis,
-    hint_of: Mapping[str, int],
-    fixed: Mapping[str, int],
-    options: Options,
-    turns: Collection[str] = (),
-    met: Mapping[str, Sequence[int]] | None = None,
-    rewrites: bool = True,
-    like: Repeats | None = None,
-) -> Traced:
-    """Record two training steps of ``spec``.
+@dataclass(frozen=True, slots=True)
+class StepSizes:
+    """The sizes of one run, by the symbols of ``basis``.
 
-    ``hint_of`` gives the hint of each symbolic basis symbol, ``fixed`` the basis symbols that are plain integers in this
-    run (loop counts; all of them for a concrete run). Those of ``turns`` are sizes beside: they stay symbols, which are read as these
-    numbers. ``met`` has the sizes that data decide, one each time, where they are not the same every time. The second step is the
-    one that counts. ``rewrites`` is that of other recordings of the step: without it, views are made as torch makes them, which
-    is quicker; a step that turns out to rewrite is recorded once more. ``like`` are the forms of results in an earlier run of it.
+    ``hints`` has the hint of each symbol, ``fixed`` those that are plain integers in this run (trip counts; all of them in a concrete
+    run). The ``trip_counts`` among these are sizes beside: they stay symbols, which are read as these numbers. ``met`` has the
+    data-dependent sizes, one for each time, where they are not the same every time.
     """
-    known = {**hint_of, **{name: fixed[name] for name in turns}}
-    free = {n: known[n] for n in basis.symbols if n in turns or n not in fixed}
-    repeats = Repeats.begun(free, turns, like)
+
+    basis: Basis
+    hints: Mapping[str, int]
+    fixed: Mapping[str, int]
+    trip_counts: Collection[str] = ()
+    met: Mapping[str, Sequence[int]] | None = None
+
+    @property
+    def symbolic(self) -> dict[str, int]:
+        """The hint of each symbol of this run."""
+        values = {**self.hints, **{name: self.fixed[name] for name in self.trip_counts}}
+        return {name: values[name] for name in self.basis.symbols if name in self.trip_counts or name not in self.fixed}
+
+
+def record_step(spec: Spec, at: StepSizes, options: Options, rewrites: bool = True, like: Repeats | None = None) -> Traced:
+    """The trace of two training steps of ``spec``, of which the second is the one that counts.
+
+    ``rewrites`` is that of other traces of the step: without it, views are made as torch makes them, which is quicker; a step that turns
+    out to rewrite is traced once more. ``like`` are the forms of results in an earlier run of it.
+    """
+    basis, fixed = at.basis, at.fixed
+    repeats = Repeats.begun(at.symbolic, at.trip_counts, like)
     env = repeats.env
     values: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     sizes = Sizes(**{name: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, values) for name, text in basis.define.items()})
     decided = {dim.decided_at: getattr(sizes, name) for name, dim in spec.dimensions.items() if dim.decided_at}
-    recorder = Recorder(repeats, decided, met)
+    recorder = Recorder(repeats, decided, at.met)
     # What the model prints is talk, and stdout is for data.
     with (
         contextlib.redirect_stdout(sys.stderr),
@@ -106,7 +114,7 @@ def record_step(
         with run.reading(certifying=env is None):
             record = run.record(fixed)
     if recorder.rewrites and not rewrites:
-        return record_step(spec, basis, hint_of, fixed, options, turns, met, like=repeats)
+        return record_step(spec, at, options, like=repeats)
     conditions, divided = ((), {}) if env is None else (env.conditions(), env.divided())
     shadows = recorder.shadows
     readers, by_value = tuple(recorder.choices.readers), {} if env is None else env.by_value

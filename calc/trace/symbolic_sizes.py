@@ -15,7 +15,6 @@ import random
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ import torch
 
 from calc.dimensions import names_in
 from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
+from calc.graph.plan import Near
 from calc.graph.step import Condition
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
 from calc.symbolic.basis import Basis
@@ -33,14 +33,6 @@ from calc.trace.source_lines import user_line
 
 _SMALLEST, _LARGE_ENOUGH = 11, 61
 _BOUNDED = (2, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """Symbols that are compared with numbers: their hints must lie near the sizes asked for. ``exactly``: at them, primes or not."""
-
-    symbols: frozenset[str]
-    exactly: bool = False
 
 
 def hints(

@@ -15,14 +15,14 @@ from calc.spec import Spec
 from calc.symbolic.basis import basis_of
 from calc.symbolic.exact import evaluate_text
 from calc.trace.kernels.result_cache import _faked
-from calc.trace.step import Traced, record_step
+from calc.trace.step import StepSizes, Traced, record_step
 from calc.trace.symbolic_sizes import SizeEnv, hints
 
 
 def _run(spec: Spec, turns: int, like: Traced | None = None) -> Traced:
     basis = basis_of(spec.dimensions, {})
     repeats = None if like is None else like.repeats
-    return record_step(spec, basis, hints(basis, spec.sizes()), {"L": turns}, Options(), like=repeats)
+    return record_step(spec, StepSizes(basis, hints(basis, spec.sizes()), {"L": turns}), Options(), like=repeats)
 
 
 def _asked(run: Traced) -> set[tuple[str, bool]]:

@@ -14,10 +14,11 @@ from calc import Spec
 from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
+from calc.graph.plan import Near
 from calc.graph.step import Condition
 from calc.symbolic.basis import basis_of
 from calc.trace import certificate_sizes
-from calc.trace.symbolic_sizes import Near, hints
+from calc.trace.symbolic_sizes import hints
 
 
 class Deeper(nn.Module):

@@ -1,0 +1,287 @@
+"""Follows one ``TracePlan``: the step of a spec, traced with symbols at each combination of trip counts, becomes a graph."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calc.dimensions import Dim, meaning_of, names_in
+from calc.errors import DividedError, PinnedSizeError, SizesError, TraceError, UndecidedSizeError, line_in
+from calc.graph import trip_counts, unbacked_sizes
+from calc.graph.exchanges import EXCHANGES
+from calc.graph.plan import TracePlan
+from calc.graph.step import Assumption, DimRecord, Graph
+from calc.platform.torch_private import torch_version
+from calc.spec import Spec
+from calc.symbolic.basis import Basis, basis_of
+from calc.trace import guards
+from calc.trace.step import StepSizes, Traced, record_step
+from calc.trace.symbolic_sizes import hints
+
+Progress = Callable[[str], None]
+Recordings = dict[tuple[tuple[str, int], ...], Traced]
+
+# Each trip count doubles the number of traces.
+_MOST_LOOPS = 3
+# What a step fails with where one size exceeds another, a trip count.
+_MAY_EXCEED = (TraceError, SizesError)
+# No loop is traced with fewer iterations.
+_MOST_BOUNDED = 3
+# Trip counts of a run that tells them from other numbers.
+_OTHER_COUNTS = (5, 7, 11)
+
+
+class Tracer:
+    """Dimensions that turn out to be read as numbers become trip counts on the way: ``loops``, and ``pins``, where they are read.
+
+    ``traces`` keeps what was traced for this spec, options and special case, so that a deeper plan does not trace the same again.
+    """
+
+    def __init__(self, spec: Spec, plan: TracePlan, traces: Recordings, progress: Progress) -> None:
+        self.spec, self.plan, self.traces, self.progress = spec, plan, traces, progress
+        self.basis = basis_of(spec.dimensions, plan.fixed)
+        self.loops = [name for pinned in spec.pinned for name in names_in(self.basis.define[pinned])]
+        self.pins: dict[str, str] = {}
+
+    def graph(self) -> Graph:
+        """The graph of the step. Raises ``TraceError``, or ``Declared`` with the spec that is to be traced instead."""
+        while True:
+            try:
+                runs = self._symbolic_runs()
+                break
+            except PinnedSizeError as pin:
+                self._take_as_trip_count(pin)
+            except TraceError as error:
+                if type(error) in _MAY_EXCEED:
+                    self._require_unbounded(error)
+                raise
+        return self._of(runs)
+
+    def _take_as_trip_count(self, pin: PinnedSizeError) -> None:
+        """A dimension that is read as a number is one from now on, unless it may be specialized instead, or cannot be one."""
+        spec, name = self.spec, self.basis.dimension(pin.dimension)
+        if any(name in names for names in spec.gives_way) and not (pin.counts and name in spec.walked):
+            raise PinnedSizeError(name, pin.where, str(pin)) from None
+        if pin.dimension in self.loops or len(self.loops) == _MOST_LOOPS:
+            said = no_closed_form(spec, pin, self.basis)
+            raise (PinnedSizeError(name, pin.where, said) if pin.divided is None else DividedError(said, pin.divided)) from None
+        if self.plan.options.every > 1 and name not in (*spec.pinned, *spec.walked):
+            # It may count the blocks of which only some are recomputed: so many patterns, as any depth is then.
+            patterned = replace(spec, pinned=(*spec.pinned, name))
+            why = f"{name} is read as a number at {pin.where}: taking it as so many patterns"
+            raise unbacked_sizes.Declared(patterned, why) from None
+        self.loops.append(pin.dimension)
+        self.pins[pin.dimension] = pin.where
+        shown = self.basis.hidden.get(pin.dimension, pin.dimension)
+        self.progress(f"{shown} is read as a number at {pin.where}: taking it as a loop count")
+
+    # -- runs ------------------------------------------------------------------------------------------------------------------
+
+    def _symbolic_runs(self) -> list[Traced]:
+        """The step traced at each combination of trip counts."""
+        counts = itertools.product(*trip_counts.recorded(self.plan.attempt, self.loops).values())
+        return [self._run(dict(zip(self.loops, each, strict=True))) for each in counts]
+
+    def _run(self, fixed: Mapping[str, int]) -> Traced:
+        """The trace with those symbols fixed, made now unless it was made before."""
+        key = tuple(fixed.items())
+        if key not in self.traces:
+            at = ", ".join(f"{n} = {v}" for n, v in fixed.items())
+            self.progress(f"recording the step with symbolic sizes{f' at {at}' if at else ''}")
+            try:
+                rewrites = any(run.rewrites for run in self.traces.values()) if self.traces else True
+                like = next((run.repeats for run in self.traces.values()), None)
+                self.traces[key] = record_step(self.spec, self._sizes(fixed), self.plan.options, rewrites, like)
+            except UndecidedSizeError as undecided:
+                raise unbacked_sizes.with_size(self.spec, self._at_any_count(undecided, fixed), self.basis) from None
+        return self.traces[key]
+
+    def _sizes(self, fixed: Mapping[str, int]) -> StepSizes:
+        """Sizes of a run with these trip counts."""
+        dims = self.spec.dimensions
+        bounded, products = bounded_by(dims, self.loops, self.basis), sides(dims, self.plan.options.optimizer)
+        hint_of = hints(self.basis, self.plan.sizes, bounded=bounded, products=products, near=self.plan.near)
+        return StepSizes(self.basis, hint_of, fixed, tuple(self.pins))
+
+    def _at_any_count(self, undecided: UndecidedSizeError, fixed: Mapping[str, int]) -> UndecidedSizeError:
+        """``undecided`` with the trip counts that are numbers in this run told from other numbers, by a run at other counts."""
+        if not fixed:
+            return undecided
+        others = dict(zip(fixed, _OTHER_COUNTS, strict=False))
+        failure = self._failure(replace(self._sizes(fixed), fixed=others))
+        size = _with_counts(undecided, failure, fixed, others) if isinstance(failure, UndecidedSizeError) else None
+        if size is not None:
+            return size
+        if failure is not None and not isinstance(failure, UndecidedSizeError):
+            raise failure
+        said = f"{undecided}, and how large it can be depends on {', '.join(fixed)} in no simple way"
+        raise PinnedSizeError([*fixed][-1], undecided.where, said)
+
+    def _require_unbounded(self, error: TraceError) -> None:
+        """Start anew where the step fails for no other reason than that a dimension exceeds a trip count, which is small here:
+        as a router that chooses more experts than there are."""
+        spec, sizes, dims = self.spec, self.plan.sizes, self.spec.dimensions
+        fixed = {name: counts[0] for name, counts in trip_counts.recorded(self.plan.attempt, self.loops).items()}
+        may = [
+            (loop, name)
+            for loop, name in itertools.product(self.loops, self.basis.symbols)
+            if name not in self.loops and name in dims and loop in dims and not dims[name].at_most and sizes[name] <= sizes[loop]
+        ]
+        if not may or self._failure(StepSizes(self.basis, hints(self.basis, sizes), fixed)) is None:
+            return  # it is at other counts that it fails
+        for loop, name in may:
+            bounded = StepSizes(self.basis, hints(self.basis, sizes, bounded={name: _MOST_BOUNDED}), fixed)
+            other = self._failure(bounded)
+            if other is None or isinstance(other, UndecidedSizeError) or (type(other) in _MAY_EXCEED and _place(other) != _place(error)):
+                raise unbacked_sizes.with_bound(spec, name, loop) from None
+
+    def _failure(self, at: StepSizes) -> TraceError | None:
+        """What a trace at these sizes raises, if anything."""
+        try:
+            record_step(self.spec, at, self.plan.options)
+        except TraceError as error:
+            return error
+        return None
+
+    # -- the graph of the runs -------------------------------------------------------------------------------------------------
+
+    def _of(self, runs: Sequence[Traced]) -> Graph:
+        spec, plan, pins, basis = self.spec, self.plan, self.pins, self.basis
+        asked = guards.kept(runs, pins, spec.dimensions)
+        of_zeros = guards.of_zeros(asked, runs, basis.symbols)
+        of_values = (*guards.of_values(runs, pins), *guards.of_numbers(asked, runs, pins))
+        branches = guards.branches(asked, runs, pins, basis, spec.dimensions)
+        of_depths = guards.of_depths(trip_counts.recorded(plan.attempt, self.loops))
+        assumptions = (*unbacked_sizes.assumptions(spec), *_assumptions(runs, pins, basis), *branches)
+        return Graph(
+            model=spec.name,
+            source=spec.source,
+            dims=tuple(_dim_record(name, dim, plan.sizes[name]) for name, dim in spec.dimensions.items()),
+            basis=dict(basis.define),
+            symbols=basis.symbols,
+            folds=basis.folds,
+            loops=tuple(self.loops),
+            options=plan.options.to_json(),
+            assumptions=(*assumptions, *_specialized(plan)),
+            conditions=(*of_depths, *asked, *of_zeros, *of_values),
+            records=tuple(r.record for r in runs),
+            certificates=(),
+            provenance=_provenance(),
+            notes=tuple(spec.notes),
+            pins=dict(pins),
+            rewrites=any(run.rewrites for run in runs),
+            reads_numbers=any(run.numbers_read for run in runs),
+            held={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
+        )
+
+
+def _dim_record(name: str, dim: Dim, size: int) -> DimRecord:
+    default = dim.default if isinstance(dim.default, str) else None
+    return DimRecord(name, meaning_of(name, dim), size, default, dim.tied, dim.multiple_of, dim.at_most, dim.plus, dim.decided_at)
+
+
+def _specialized(plan: TracePlan) -> list[Assumption]:
+    """What stays a number, together where it does so for one reason."""
+    together: dict[str, list[str]] = {}
+    for name, why in plan.numbers.items():
+        together.setdefault(why, []).append(f"{name} = {plan.sizes[name]}")
+    return [Assumption(f"{', '.join(names)} throughout", f"a number, not a symbol: {why}") for why, names in together.items()]
+
+
+def no_closed_form(spec: Spec, pin: PinnedSizeError, basis: Basis) -> str:
+    """What to say of a size that is read as a number and can be no trip count."""
+    return (
+        f"{spec.name}: {pin}, so no closed form in {basis.hidden.get(pin.dimension, pin.dimension)} can be read off; "
+        "use the size as it is, or give the model as one with that size fixed"
+    )
+
+
+def _place(error: TraceError) -> str:
+    """The line that an error names: the same line says something else for other hints. Of an error without one, what it says."""
+    return line_in(str(error)) or str(error)
+
+
+def _with_counts(
+    undecided: UndecidedSizeError, again: UndecidedSizeError, fixed: Mapping[str, int], others: Mapping[str, int]
+) -> UndecidedSizeError | None:
+    """The size that two runs at different trip counts met at one place, with these counts by name; nothing where they differ otherwise."""
+    if again.place != undecided.place or len(again.shape) != len(undecided.shape) or len(again.ways) != len(undecided.ways):
+        return None
+    shape = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.shape, again.shape, strict=True))
+    ways = tuple(_named(a, b, fixed, others) for a, b in zip(undecided.ways, again.ways, strict=True))
+    if None in shape or None in ways:
+        return None
+    return UndecidedSizeError(undecided.place, undecided.where, shape, ways, undecided.share)  # type: ignore[arg-type]  # none is None
+
+
+def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: Mapping[str, int]) -> int | str | None:
+    """A size that two runs at different loop counts have: the same, or one of the counts; nothing where it is neither."""
+    if size == again:
+        return size
+    return next((name for name in fixed if size == fixed[name] and again == others[name]), None)
+
+
+def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
+    """Dimensions that are at most a loop count, or one that is a number here, each with what it may be at most."""
+    found = {}
+    for name, dim in dims.items():
+        limit = basis.define.get(dim.at_most or "", "")
+        if dim.at_most in loops or limit.isdigit():
+            found[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
+    return found
+
+
+# Muon multiplies a matrix from its shorter side, so which of two widths is larger must come out as at the sizes asked for.
+_BY_SIDES = ("muon",)
+
+
+def sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ...] | None:
+    """Widths that are products of dimensions: where a default says that k is d/h, so many heads of that width, of either kind."""
+    if optimizer not in _BY_SIDES:
+        return None
+    found = []
+    for name, dim in dims.items():
+        text = dim.expr if isinstance(dim, DimRecord) else dim.default
+        _, sign, part = str(text or "").replace(" ", "").partition("/")
+        while sign and part in dims:
+            found.append(f"{part}*{name}")
+            part = str(dims[part].multiple_of)
+    return tuple(found)
+
+
+def _provenance() -> dict[str, str]:
+    """Versions of what the recording depends on: of transformers only where the model uses it."""
+    versions = {**torch_version(), "python": platform.python_version()}
+    if "transformers" in sys.modules:
+        versions["transformers"] = sys.modules["transformers"].__version__
+    return versions
+
+
+def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
+    found: dict[str, Assumption] = {}
+    for name, where in pins.items():
+        values = ", ".join(str(n) for n in sorted({run.record.sizes[name] for run in runs}))
+        because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
+        found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
+    for run in runs:
+        for line, (answer, because) in run.answers.items():
+            found[line] = Assumption(f"the value read at {line} is {answer}", because)
+        for line, names in run.asked.items():
+            because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
+            found[line] = Assumption(f"the value read at {line} is that of these sizes", because)
+        for line, names in run.by_value.items():
+            because = f"a table, or a function of Python's, may take {_listed(names, basis)} for a number; traced at these sizes too"
+            found[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
+        for who in run.numbers_read:
+            because = "no branch and no size hangs on them: traced with one number, certified with another"
+            found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
+    exchanged = {key for run in runs for key in run.exchanged}
+    return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *found.values()]
+
+
+def _listed(names: Collection[str], basis: Basis) -> str:
+    return ", ".join(sorted(basis.hidden.get(n, n) for n in names))
