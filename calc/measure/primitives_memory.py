@@ -90,7 +90,7 @@ def _rows(device: str) -> Iterator[Primitive]:
         table: Table = (
             ("aten.sum", 1, 1, lambda x: x.sum(0)),
             ("aten.mean", 1, 1, lambda x: x.mean(-1)),
-            ("aten.clone", 1, 2, lambda x: x.t().contiguous()),
+            ("aten.clone", 1, 2, lambda x: x.t().clone(memory_format=torch.contiguous_format)),  # one row transposed is contiguous
             ("aten._softmax", 1, 2, lambda x: aten._softmax(x, -1, False)),
             ("aten._softmax_backward_data", 2, 3, lambda dy, y: aten._softmax_backward_data(dy, y, -1, torch.float32)),
             ("aten._log_softmax", 1, 2, lambda x: aten._log_softmax(x, -1, False)),

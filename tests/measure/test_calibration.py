@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from calc.errors import MeasurementError
 from calc.hardware.calibration import COPY, OVERHEADS, PRODUCT
@@ -145,22 +148,42 @@ def test_processor_time_is_named_as_the_clock(monkeypatch: pytest.MonkeyPatch) -
     assert PROCESSOR_TIME == calibrate("cpu", processor_time=True).clock
 
 
-@pytest.mark.parametrize("what", WHAT)
-def test_a_primitive_runs_at_its_smallest_size(what: str) -> None:
-    """As it is timed: without gradients but where it asks for them, and more than once."""
-    action = min((p for p in REAL if p.what == what), key=lambda p: (p.bytes, p.flops)).make()
+class Operators(TorchDispatchMode):
+    """Notes the packets of the operators that run."""
 
-    with torch.no_grad():
-        for _ in range(2):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func.overloadpacket))
+        return func(*args, **(kwargs or {}))
+
+
+def assert_runs_what_it_names(primitive: Primitive, times: int) -> None:
+    """As it is timed: without gradients but where it asks for them. No counter of torch sees fused attention on CPU."""
+    action = primitive.make()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter, Operators() as ran:
+        for _ in range(times):
             action()
+
+    counted = 0 if primitive.what.startswith("attention") else times * primitive.flops
+    assert counted == counter.get_total_flops()
+    assert not primitive.what.startswith("aten.") or primitive.what in ran.names
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_a_primitive_runs_the_operator_that_it_is_named_after(what: str) -> None:
+    """At its smallest size, more than once, with the FLOPs that it states."""
+    assert_runs_what_it_names(min((p for p in REAL if p.what == what), key=lambda p: (p.bytes, p.flops)), times=2)
 
 
 @pytest.mark.slow
-def test_every_primitive_runs() -> None:
-    """At every size."""
-    with torch.no_grad():
-        for primitive in REAL:
-            primitive.make()()
+def test_every_primitive_runs_at_every_size() -> None:
+    """The same."""
+    assert len(REAL) > len(WHAT)
+    for primitive in REAL:
+        assert_runs_what_it_names(primitive, times=1)
 
 
 def test_products_of_all_kinds_have_flops_and_their_sizes() -> None:

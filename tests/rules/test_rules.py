@@ -82,17 +82,10 @@ def test_cases_are_of_known_operators() -> None:
     assert [] == [op for op in CASES if REGISTRY.find(op) is None]
 
 
-@pytest.mark.parametrize("op", sorted(REGISTRY.rules))
-def test_a_rule_says_what_it_counts(op: str) -> None:
-    """A report prints a rule's shapes, definition and source, so each has them."""
-    rule = REGISTRY.rules[op]
+def test_rules_say_what_they_count_and_free_operators_why() -> None:
+    """A report prints a rule's shapes, definition and source; zero is a statement with a reason."""
+    texts = [*((op, text) for op, r in REGISTRY.rules.items() for text in (r.shapes, r.statement, r.source))]
+    texts += [(op, free.because) for op, free in REGISTRY.frees.items()]
 
-    assert rule.shapes
-    assert rule.statement
-    assert rule.source
-
-
-@pytest.mark.parametrize("op", sorted(REGISTRY.frees))
-def test_a_free_operator_says_why(op: str) -> None:
-    """Zero is a statement with a reason."""
-    assert REGISTRY.frees[op].because
+    assert len(texts) == 3 * len(REGISTRY.rules) + len(REGISTRY.frees) > 1000
+    assert [] == [op for op, text in texts if not text.strip()]
