@@ -17,8 +17,8 @@ _LINE = re.compile(r"\S+\.py:\d+")
 
 def line_in(message: str) -> str:
     """The line of a file that a message names, ``model.py:12``, or nothing."""
-    found = _LINE.search(message)
-    return found[0] if found else ""
+    match = _LINE.search(message)
+    return match[0] if match else ""
 
 
 class NapkinError(Exception):

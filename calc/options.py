@@ -45,15 +45,15 @@ class Known:
 
 def _pairs(text: str) -> list[tuple[str, str]]:
     """``lr=0.1, betas=(0.9, 0.999)`` taken apart at the commas outside brackets."""
-    found: list[tuple[str, str]] = []
+    named_values: list[tuple[str, str]] = []
     depth, start = 0, 0
     for at, sign in enumerate(f"{text},"):
         depth += (sign == "(") - (sign == ")")
         if sign == "," and not depth:
             name, equals, value = text[start:at].strip().partition("=")
-            found += [(name, value)] if equals else []
+            named_values += [(name, value)] if equals else []
             start = at + 1
-    return found
+    return named_values
 
 
 _SGD = "lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=False"

@@ -83,10 +83,10 @@ def bytes_in(text: str) -> int:
     >>> bytes_in("1.5KiB")
     1536
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    if found is None or (found[4] and not found[3]):
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None or (match[4] and not match[3]):
         raise BadInputError(f"cannot read {text[:40]!r} as an amount of memory: write it as 80GB (10**9 bytes) or 80GiB (2**30)")
-    whole, fraction, prefix, binary = found[1], found[2] or "", found[3].replace("K", "k"), found[4]
+    whole, fraction, prefix, binary = match[1], match[2] or "", match[3].replace("K", "k"), match[4]
     scale: int = (1024 if binary else 1000) ** _POWER[prefix]
     parts: int = 10 ** len(fraction)
     return int(whole + fraction) * scale // parts

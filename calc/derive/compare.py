@@ -202,17 +202,17 @@ def _by_role(candidate: Candidate) -> Places:
     return {role: (expr, candidate.part_values[role], role) for role, expr in candidate.parts.items()}
 
 
-def document(found: Contrast) -> dict[str, Any]:
+def document(comparison: Contrast) -> dict[str, Any]:
     """The ``"schema": 1`` document of a comparison, as plain data."""
     return {
         "schema": 1,
-        "left": found.left,
-        "right": found.right,
-        "same": {name: number(size) for name, size in found.same.items()},
-        "sizes": {name: [number(one), number(other)] for name, (one, other) in found.sizes.items()},
-        "options": {name: list(pair) for name, pair in found.options.items()},
-        "cases": [list(found.cases[0]), list(found.cases[1])],
-        "quantities": {change.quantity: _document(change) for change in found.changes},
+        "left": comparison.left,
+        "right": comparison.right,
+        "same": {name: number(size) for name, size in comparison.same.items()},
+        "sizes": {name: [number(one), number(other)] for name, (one, other) in comparison.sizes.items()},
+        "options": {name: list(pair) for name, pair in comparison.options.items()},
+        "cases": [list(comparison.cases[0]), list(comparison.cases[1])],
+        "quantities": {change.quantity: _document(change) for change in comparison.changes},
     }
 
 

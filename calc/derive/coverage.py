@@ -58,9 +58,9 @@ class Frame:
     interpolate: Interpolation
 
 
-def ledger(frame: Frame, found: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
+def ledger(frame: Frame, groups_of: Mapping[str, Sequence[Group]], sizes: Mapping[str, int]) -> Ledger:
     """The ledger of a step whose operators are all counted or free; ``found`` are the groups of its quantities."""
-    flops = _flops(frame, [g for name in FLOPS for g in found.get(name, ())])
+    flops = _flops(frame, [g for name in FLOPS for g in groups_of.get(name, ())])
     counts = _counted(frame, lambda op: _stated(op, frame.registry))
     return _at(frame, [Tally(s, _poly(frame, n), flops.get(s.operator, frame.algebra.constant(0))) for s, n in counts.items()], sizes)
 
@@ -148,10 +148,10 @@ def _flop_entries(record: Record, folder: Folder, judge: Any) -> list[Any]:
     return [entry for entry in folder.work(countable) if entry.quantity in FLOPS]
 
 
-def _flops(frame: Frame, found: Sequence[Group]) -> dict[str, Poly]:
+def _flops(frame: Frame, groups_here: Sequence[Group]) -> dict[str, Poly]:
     """FLOPs of each operator."""
     total: dict[str, Poly] = {}
-    for g in found:
+    for g in groups_here:
         total[g.rule] = total.get(g.rule, frame.algebra.constant(0)) + g.total
     return total
 

@@ -73,8 +73,8 @@ class Timeline:
     def roles(self) -> tuple[str, ...]:
         """Roles that hold bytes at some time, in the order of their bytes at the start: what stays lies below what comes and goes."""
         seen = [i for _, i in self.landmarks] + [c.high for c in self.columns]
-        found = dict.fromkeys(role for instant in seen for role, value in instant.live.items() if value)
-        return tuple(sorted(found, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)))
+        roles = dict.fromkeys(role for instant in seen for role, value in instant.live.items() if value)
+        return tuple(sorted(roles, key=lambda role: (_ORDER.index(role) if role in _ORDER else len(_ORDER), role)))
 
 
 _ORDER = ("parameter", "master weight", "optimizer state", "buffer", "input", "gradient", "activation", "temporary")

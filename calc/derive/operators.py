@@ -134,12 +134,12 @@ def of_record(graph: Graph, record: Record, registry: Registry = REGISTRY) -> tu
     return tuple(replace(samples[key], times=number) for key, number in numbers.items())
 
 
-def _certify(found: Operators, record: Record, sites: Sites, registry: Registry) -> None:
+def _certify(totals: Operators, record: Record, sites: Sites, registry: Registry) -> None:
     """Every total is that of a concrete record at sizes outside the derivation."""
     here = [work for _, work in _recorded(record, Folder(int, registry), sites)]
     for phase in PHASES:
         for field in SUMMED:
-            derived = found.algebra.value(found._sum(field, phase), record.sizes)
+            derived = totals.algebra.value(totals._sum(field, phase), record.sizes)
             counted = sum(int(getattr(w, field)) for w in here if w.phase == phase)
             if derived != counted and not (field == "fused" and counted < derived and _coincide(record.sizes)):
                 raise CertificateError(field, f"{field} of the {phase}: {derived:,} derived, {counted:,} in a record", record.sizes)

@@ -107,9 +107,9 @@ class _Run:
         return itertools.product(*ends)
 
 
-def _runs(record: Record, found: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
+def _runs(record: Record, candidates: Sequence[Moment], sites: Sites) -> dict[Kind, _Run]:
     kinds: dict[Kind, list[Moment]] = {}
-    for moment in found:
+    for moment in candidates:
         kinds.setdefault(_kind(record, moment.op, sites), []).append(moment)
     return {kind: _run(record, group, sites) for kind, group in kinds.items()}
 
@@ -144,9 +144,9 @@ def _run(record: Record, group: Sequence[Moment], sites: Sites) -> _Run:
     return _Run(moments, trip_counts)
 
 
-def labelled(record: Record, found: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
+def labelled(record: Record, candidates: Sequence[Moment], sites: Sites) -> dict[Label, Moment]:
     """Each moment under its places, counted from the first and from the last turn of each loop around it."""
-    return _labels(_runs(record, found, sites))
+    return _labels(_runs(record, candidates, sites))
 
 
 def _labels(runs: Mapping[Kind, _Run]) -> dict[Label, Moment]:

@@ -240,12 +240,12 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)) - _FUNCTIONS
 
 
-def _extend(found: list[Reign], first: int, last: int, at: str) -> None:
+def _extend(intervals: list[Reign], first: int, last: int, at: str) -> None:
     """A further stretch, as part of the one before it where it is of the same moment."""
-    if found and found[-1].at == at:
-        found[-1] = Reign(found[-1].first, last, at)
+    if intervals and intervals[-1].at == at:
+        intervals[-1] = Reign(intervals[-1].first, last, at)
     else:
-        found.append(Reign(first, last, at))
+        intervals.append(Reign(first, last, at))
 
 
 # -- polynomials in one variable ----------------------------------------------------------------------------------------

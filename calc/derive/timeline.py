@@ -111,15 +111,15 @@ def _instants(record: Record, read: Callable[[Size], int]) -> Iterator[Instant]:
                 yield Instant(op.index - first, op.phase, op.name, op.site, dict(live))
 
 
-def _landmarks(found: Sequence[Instant]) -> Iterator[tuple[str, Instant]]:
+def _landmarks(instants: Sequence[Instant]) -> Iterator[tuple[str, Instant]]:
     """Before the step, the highest and the last instant of each phase."""
-    yield "before the step", found[0]
-    for phase in dict.fromkeys(i.phase for i in found[1:]):
-        mine = [i for i in found[1:] if i.phase == phase]
+    yield "before the step", instants[0]
+    for phase in dict.fromkeys(i.phase for i in instants[1:]):
+        mine = [i for i in instants[1:] if i.phase == phase]
         yield f"{_named(phase)}, highest", max(mine, key=lambda i: i.total)
-        if mine[-1] is not found[-1]:
+        if mine[-1] is not instants[-1]:
             yield f"{_named(phase)}, at its end", mine[-1]
-    yield "after the step", found[-1]
+    yield "after the step", instants[-1]
 
 
 def _named(phase: str) -> str:
@@ -142,12 +142,12 @@ def _phase(op: Op) -> str:
     return op.phase
 
 
-def _columns(found: Sequence[Instant], phases: Sequence[tuple[str, int, int]]) -> Iterator[Column]:
+def _columns(instants: Sequence[Instant], phases: Sequence[tuple[str, int, int]]) -> Iterator[Column]:
     """The step in at most some 160 columns, each with its highest instant, so that no column hides one."""
     operators = phases[-1][2] + 1 if phases else 0
     width = max(1, -(-operators // _COLUMNS))
-    waiting = list(reversed(found[1:]))
-    level = found[0]
+    waiting = list(reversed(instants[1:]))
+    level = instants[0]
     for phase, first, last in phases:
         for start in range(first, last + 1, width):
             stop = min(start + width - 1, last)
@@ -203,16 +203,16 @@ class _Names:
     def __call__(self, storage: int) -> str:
         if storage in self._owned:
             return self._general_words(self._owned[storage])
-        found = self._record.storages[storage]
-        if found.role == "gradient":
-            return f"gradient of {self._general(found.name)}"
-        if found.role == "input":
+        stored = self._record.storages[storage]
+        if stored.role == "gradient":
+            return f"gradient of {self._general(stored.name)}"
+        if stored.role == "input":
             return "model input"
         born = self._born[storage]
         op = self._record.ops[born] if 0 <= born < len(self._record.ops) else None
         place = next((i for i, t in enumerate(op.outputs) if t.storage == storage), None) if op else None
         if op is None or place is None:
-            return f"made at {self._general(found.name)}" if found.name else "made outside of operators"
+            return f"made at {self._general(stored.name)}" if stored.name else "made outside of operators"
         return made_by(op, place, self._general)
 
     def _general_words(self, words: str) -> str:

@@ -155,39 +155,39 @@ def _saved(tensor: SavedTensor) -> dict[str, Any]:
     }
 
 
-def _takeover(found: Takeover) -> dict[str, Any]:
+def _takeover(crossover: Takeover) -> dict[str, Any]:
     """Where along one size the peak is at which moment."""
     return {
-        "dim": found.dim,
-        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in found.reigns],
-        "among": [number(n) for n in found.among] or None,
-        "because": found.because or None,
+        "dim": crossover.dim,
+        "reigns": [{"from": number(r.first), "to": number(r.last), "at": r.at} for r in crossover.reigns],
+        "among": [number(n) for n in crossover.among] or None,
+        "because": crossover.because or None,
     }
 
 
-def timeline(found: Timeline) -> dict[str, Any]:
+def timeline(line: Timeline) -> dict[str, Any]:
     """Live bytes over the step: by column the highest instant, in the order of ``roles``."""
     return {
-        "sizes": {name: number(size) for name, size in found.sizes.items()},
-        "fewer": {name: number(count) for name, count in found.fewer.items()},
-        "operators": found.operators,
-        "roles": list(found.roles),
-        "peak": _instant(found.peak, found),
+        "sizes": {name: number(size) for name, size in line.sizes.items()},
+        "fewer": {name: number(count) for name, count in line.fewer.items()},
+        "operators": line.operators,
+        "roles": list(line.roles),
+        "peak": _instant(line.peak, line),
         "alive": [
-            {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in found.alive
+            {"role": a.role, "name": a.name, "each": number(a.each), "number": a.number, "value": number(a.total)} for a in line.alive
         ],
-        "landmarks": [{"name": name, **_instant(instant, found)} for name, instant in found.landmarks],
-        "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in found.phases],
-        "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in found.roles)] for c in found.columns],
-        "allocator": _allocator(found),
+        "landmarks": [{"name": name, **_instant(instant, line)} for name, instant in line.landmarks],
+        "phases": [{"phase": phase, "first": first, "last": last} for phase, first, last in line.phases],
+        "columns": [[c.first, c.last, *(number(c.high.live.get(role, 0)) for role in line.roles)] for c in line.columns],
+        "allocator": _allocator(line),
     }
 
 
-def _allocator(found: Timeline) -> dict[str, Any] | None:
+def _allocator(line: Timeline) -> dict[str, Any] | None:
     """What the CUDA allocator would make of the steps, and what libraries may hold beside; never a measurement."""
-    if not found.allocated:
+    if not line.allocated:
         return None
-    steps = ({key: number(value) for key, value in asdict(step).items()} for step in found.allocated)
+    steps = ({key: number(value) for key, value in asdict(step).items()} for step in line.allocated)
     return {
         **dict(zip(("first_step", "steady_step"), steps, strict=True)),
         "workspaces": [{"what": w.what, "value": number(w.nbytes), "when": w.when, "source": w.source} for w in WORKSPACES],
@@ -196,14 +196,14 @@ def _allocator(found: Timeline) -> dict[str, Any] | None:
     }
 
 
-def _instant(instant: Instant, found: Timeline) -> dict[str, Any]:
+def _instant(instant: Instant, line: Timeline) -> dict[str, Any]:
     return {
         "operator": instant.operator or None,
         "phase": instant.phase or None,
         "site": instant.site or None,
         "number": instant.op if instant.op >= 0 else None,
         "value": number(instant.total),
-        "parts": {role: number(instant.live.get(role, 0)) for role in found.roles},
+        "parts": {role: number(instant.live.get(role, 0)) for role in line.roles},
     }
 
 

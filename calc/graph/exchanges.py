@@ -89,23 +89,23 @@ def in_force(assumptions: Iterable[Assumption]) -> list[Exchange]:
     return [exchange for exchange in _ALL if exchange.assumption.expr in stated]
 
 
-def headlines(assumptions: Iterable[Assumption], found: Found | None = None, at: str = "") -> Iterator[str]:
+def headlines(assumptions: Iterable[Assumption], difference: Found | None = None, at: str = "") -> Iterator[str]:
     """A sentence or two for each exchange of a derivation, and for each that its check ``found``, at the sizes ``at``."""
     derived = {exchange.key for exchange in in_force(assumptions)}
     for exchange in _ALL:
-        if exchange.traced and (exchange.key in derived or exchange.key in (found or {})):
+        if exchange.traced and (exchange.key in derived or exchange.key in (difference or {})):
             yield f"{exchange.of} is derived and measured {exchange.instead}, not as {exchange.by_default}: {exchange.because}. " + (
-                _difference(found.get(exchange.key, ()) if found else (), exchange, at)
+                _difference(difference.get(exchange.key, ()) if difference else (), exchange, at)
             )
-        elif exchange.key in (found or {}):
+        elif exchange.key in (difference or {}):
             yield (
                 f"In the run that counts FLOPs of matrix products, and in no other, {exchange.of} runs {exchange.instead} and not as"
                 f" {exchange.by_default}: {exchange.because}. All else is measured as torch runs it by default."
             )
 
 
-def _difference(found: tuple[Difference, ...], exchange: Exchange, at: str) -> str:
-    if not found:
+def _difference(differences: tuple[Difference, ...], exchange: Exchange, at: str) -> str:
+    if not differences:
         return "By how much the default step differs is not measured here: napkin check measures it."
-    parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.here:,} {exchange.instead})" for d in found]
+    parts = [f"{_MEASURED[d.quantity]} {d.by_default:,} bytes ({d.here:,} {exchange.instead})" for d in differences]
     return f"At {at} the default step {' and '.join(parts)}."

@@ -163,19 +163,19 @@ def _alike(graph: Graph, values: Mapping[str, int], names: Sequence[str]) -> dic
     return equal_to
 
 
-def _leads(whole: Mapping[str, int | str | None], found: Mapping[str, str], name: str, to: str) -> bool:
+def _leads(whole: Mapping[str, int | str | None], equal_to: Mapping[str, str], name: str, to: str) -> bool:
     """Whether, of two equal dimensions, the earlier one is to be tied to the later: a multiple is tied to its part, once which it is;
     and what is no multiple to what is one of a third."""
-    if name in (_end(found, part) for part in _divisors(whole, to)):
+    if name in (_end(equal_to, part) for part in _divisors(whole, to)):
         return True
     third = isinstance(whole.get(name), str) and to in whole and not isinstance(whole[to], str)
-    return third and to not in (_end(found, part) for part in _divisors(whole, name))
+    return third and to not in (_end(equal_to, part) for part in _divisors(whole, name))
 
 
-def _end(found: Mapping[str, str], name: str) -> str:
+def _end(equal_to: Mapping[str, str], name: str) -> str:
     """What a dimension equals in the end."""
-    while name in found:
-        name = found[name]
+    while name in equal_to:
+        name = equal_to[name]
     return name
 
 

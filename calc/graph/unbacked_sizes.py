@@ -35,13 +35,13 @@ def given_now(spec: Spec, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in sizes.items() if name in spec.dims or not _NAME.fullmatch(name)}
 
 
-def with_size(spec: Spec, found: UndecidedSizeError, basis: Basis) -> Declared:
+def with_size(spec: Spec, undecided: UndecidedSizeError, basis: Basis) -> Declared:
     """``spec`` with one more dimension: the size that ``found`` met, in the symbols of ``basis``."""
-    bound = in_dimensions(_product(found.shape), basis)
-    expected = in_dimensions(_expected(found), basis) if found.share else bound
+    bound = in_dimensions(_product(undecided.shape), basis)
+    expected = in_dimensions(_expected(undecided), basis) if undecided.share else bound
     number = next(i for i in range(1, len(spec.dims) + 2) if f"n{i}" not in spec.dims)
-    dim = Dim(expected, f"elements chosen at {found.where}", at_most=bound, decided_at=found.place)
-    return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {found.where}: it is n{number}")
+    dim = Dim(expected, f"elements chosen at {undecided.where}", at_most=bound, decided_at=undecided.place)
+    return Declared(replace(spec, dims={**spec.dims, f"n{number}": dim}), f"data decide a size at {undecided.where}: it is n{number}")
 
 
 def with_bound(spec: Spec, name: str, loop: str) -> Declared:
@@ -86,7 +86,7 @@ def _product(sizes: tuple[int | str, ...]) -> str:
     return "*".join(f"({size})" for size in sizes) or "1"
 
 
-def _expected(found: UndecidedSizeError) -> str:
-    share = f"*{found.share.numerator}" if found.share.numerator != 1 else ""
-    below = "*".join(f"({way})" for way in (*found.ways, *((found.share.denominator,) if found.share.denominator != 1 else ())))
-    return f"{_product(found.shape)}{share}" + (f"/({below})" if below else "")
+def _expected(undecided: UndecidedSizeError) -> str:
+    share = f"*{undecided.share.numerator}" if undecided.share.numerator != 1 else ""
+    below = "*".join(f"({way})" for way in (*undecided.ways, *((undecided.share.denominator,) if undecided.share.denominator != 1 else ())))
+    return f"{_product(undecided.shape)}{share}" + (f"/({below})" if below else "")

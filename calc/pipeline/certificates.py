@@ -71,6 +71,6 @@ def _is_told(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
 def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
     """The graph, and its special cases, certified at degenerate sizes too."""
     analysis = analysis or analysed(graph)
-    found = probed(spec, graph, analysis, degenerate(graph), progress)
+    certified = probed(spec, graph, analysis, degenerate(graph), progress)
     cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special)
-    return replace(found, special=tuple(cases))
+    return replace(certified, special=tuple(cases))

@@ -44,8 +44,8 @@ def first_that_records(
     beside multiples: a smaller multiple is none for more of that.
     """
     left = [_MOST_TRIED]
-    found = _first(spec, sizes, error, record, progress, left)
-    return None if found is None else _least(spec, *found, record, progress, left, cost)
+    first = _first(spec, sizes, error, record, progress, left)
+    return None if first is None else _least(spec, *first, record, progress, left, cost)
 
 
 def _least(
@@ -114,13 +114,13 @@ def _first(
         if _situation(spec, str(reason)) == _situation(spec, str(error)):
             no_further += [(more.spec, reason)] if str(reason) != str(error) else []
             continue
-        found = _first(more.spec, sizes, reason, record, progress, left)
-        if found is not None:
-            return found
+        deeper = _first(more.spec, sizes, reason, record, progress, left)
+        if deeper is not None:
+            return deeper
     for nearer, reason in no_further:  # what fails for the same reason at the same line, with other sizes
-        found = _first(nearer, sizes, reason, record, progress, left)
-        if found is not None:
-            return found
+        deeper = _first(nearer, sizes, reason, record, progress, left)
+        if deeper is not None:
+            return deeper
     return None
 
 
@@ -138,8 +138,8 @@ def candidates(spec: Spec, sizes: Mapping[str, int], failure: SizesError) -> Ite
 def _pairs(spec: Spec, failure: SizesError) -> Iterable[tuple[str, int | str]]:
     """Dimensions that may have to be multiples, with of what."""
     if isinstance(failure, DividedError):
-        found = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
-        return [(name, part) for name, part in found if name and part]
+        divided = [(_dimension(spec, name), part if isinstance(part, int) else _dimension(spec, part)) for name, part in failure.pairs]
+        return [(name, part) for name, part in divided if name and part]
     error = str(failure)
     named = _named(spec, error)
     numbers = sorted(int(word) for word in _words(error) if word.isdigit() and 1 < int(word) <= 4096)
@@ -150,10 +150,10 @@ def _pairs(spec: Spec, failure: SizesError) -> Iterable[tuple[str, int | str]]:
 
 def _divided(spec: Spec, error: str) -> list[tuple[str, int | str]]:
     """Sizes that ``error`` has divided and rounded, with what they are divided by: ``(S - P)//P`` would be exact for multiples of P."""
-    found: list[tuple[str, str]] = []
+    quotients: list[tuple[str, str]] = []
     for whole, part in _DIVISION.findall(_said(error)):
-        found += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
-    return [(name, int(part) if part.isdigit() else part) for name, part in found if name and (part.isdigit() or part in spec.dims)]
+        quotients += [(name, part) for name in _named(spec, error)] if whole == part else [(_dimension(spec, whole), part)]
+    return [(name, int(part) if part.isdigit() else part) for name, part in quotients if name and (part.isdigit() or part in spec.dims)]
 
 
 def _dimension(spec: Spec, symbol: str) -> str:

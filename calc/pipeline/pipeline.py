@@ -197,14 +197,14 @@ def _recorded_at(spec: Spec, options: Options, sizes: Mapping[str, int]) -> Reco
 def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: Spec) -> Graph:
     """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
-    found = store.read(run.progress)
-    if found is None or replace(found, certificates=(), special=(), dims=()) != replace(graph, certificates=(), special=(), dims=()):
+    wider = store.read(run.progress)
+    if wider is None or replace(wider, certificates=(), special=(), dims=()) != replace(graph, certificates=(), special=(), dims=()):
         try:
-            found = where_degenerate(unbacked_sizes.as_recorded(spec, graph), graph, analysis, run.progress)
+            wider = where_degenerate(unbacked_sizes.as_recorded(spec, graph), graph, analysis, run.progress)
         except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
             return graph
-        store.write(found)
-    return replace(found, dims=graph.dims)
+        store.write(wider)
+    return replace(wider, dims=graph.dims)
 
 
 def _certified_at(graph: Graph) -> str:
@@ -225,10 +225,10 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     """
     if derivation.replay is None:
         raise BadInputError(f"{derivation.model} was not derived from a record here: derive it with calc.derive")
-    found = derivation.replay(None)
-    exact = not found.fewer and found.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
+    live = derivation.replay(None)
+    exact = not live.fewer and live.operators == derivation.ledger.calls and derivation["memory.peak"].text is not None
     if exact or derivation.spec is None or derivation.ledger.calls > _MOST_REPLAYED:
-        return found
+        return live
     from calc.trace import again
 
     progress("recording the step at these sizes")
@@ -292,10 +292,10 @@ def _with_multiples(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> t
     def recorded(other: Spec) -> tuple[Graph, Analysis | None, Spec]:
         return _as_it_is(other, sizes, run)
 
-    found = None
+    mended = None
     if isinstance(failure, SizesError) and _may_lack_a_multiple(failure, run.has_general(spec)):
-        found = divisibility.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted)
-    return found or recorded(divisibility.as_numbers(spec, str(failure)))
+        mended = divisibility.first_that_records(spec, asked, failure, recorded, run.progress, _taken_for_granted)
+    return mended or recorded(divisibility.as_numbers(spec, str(failure)))
 
 
 def _may_lack_a_multiple(failure: SizesError, has_general: bool) -> bool:
@@ -415,18 +415,18 @@ def _giving_way(spec: Spec, held: Mapping[str, str], left: list[tuple[str, ...]]
     return {}
 
 
-_NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which turn needs most depends on other sizes"
+_NO_PEAK = "read as a number at {}, and the peak of live bytes has no closed form in it: which iteration needs most depends on other sizes"
 
 
 def _with_quotients(spec: Spec, names: Sequence[str]) -> list[str]:
     """``names``, with those tied to them: a number divided by a symbol is no size."""
-    dims, found = spec.dimensions, list(names)
-    for name in found:
-        found += [n for n, d in dims.items() if d.at_most == name and n not in found and n not in ("T", "S")]
+    dims, more = spec.dimensions, list(names)
+    for name in more:
+        more += [n for n, d in dims.items() if d.at_most == name and n not in more and n not in ("T", "S")]
         part = dims[name].multiple_of
-        found += [part] if isinstance(part, str) and part not in found else []
-        found += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in found]
-    return found
+        more += [part] if isinstance(part, str) and part not in more else []
+        more += [n for n, d in dims.items() if d.tied and isinstance(d.default, str) and name in names_in(d.default) and n not in more]
+    return more
 
 
 def _with_values(graph: Graph, values: Mapping[str, int]) -> Graph:

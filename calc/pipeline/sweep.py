@@ -335,45 +335,45 @@ def _all_sizes(form: Stored, given: Mapping[str, Array]) -> tuple[dict[str, Arra
     return arrays, trouble
 
 
-def _default(name: str, dim: Dim, found: Mapping[str, Array], trouble: Trouble) -> Array:
+def _default(name: str, dim: Dim, columns: Mapping[str, Array], trouble: Trouble) -> Array:
     if not isinstance(dim.default, str):
         return np.asarray(dim.default, dtype=np.int64)
     match ast.parse(dim.default, mode="eval").body:
         case ast.BinOp(left=over, op=ast.Div(), right=under):
-            top, bottom = (evaluate(ast.unparse(part), found) for part in (over, under))
+            top, bottom = (evaluate(ast.unparse(part), columns) for part in (over, under))
             value: Array = -(-top // np.maximum(bottom, 1))
             if not dim.decided_at:
                 trouble.append((top % np.maximum(bottom, 1) != 0, f"{name} = {dim.default} is not an integer"))
         case _:
             try:
-                value = evaluate(dim.default, found)
+                value = evaluate(dim.default, columns)
             except UnevenError:
-                value = _one_by_one(name, dim.default, found, trouble)
+                value = _one_by_one(name, dim.default, columns, trouble)
     trouble.append(((value < 1) | (value > LARGEST), f"{name} = {dim.default} is not from 1 to 2**63 - 1"))
     return np.maximum(np.minimum(value, LARGEST), 1).astype(np.int64)
 
 
-def _one_by_one(name: str, default: str, found: Mapping[str, Array], trouble: Trouble) -> Array:
+def _one_by_one(name: str, default: str, columns: Mapping[str, Array], trouble: Trouble) -> Array:
     """A default with a quotient inside, which is whole at some of the points alone."""
     names = names_in(default)
-    meshes = np.broadcast_arrays(*(found[n] for n in names))
+    meshes = np.broadcast_arrays(*(columns[n] for n in names))
     points = zip(*(map(int, mesh.flat) for mesh in meshes), strict=True)
     values = [dims.evaluate(default, dict(zip(names, point, strict=True))) for point in points]
     trouble.append((np.reshape([v.denominator != 1 for v in values], meshes[0].shape), f"{name} = {default} is not an integer"))
     return np.reshape(np.asarray([math.ceil(v) for v in values], dtype=object), meshes[0].shape)
 
 
-def _misfits(name: str, dim: Dim, found: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
+def _misfits(name: str, dim: Dim, columns: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
     match dim.multiple_of:
         case int() as divisor if dim.plus:
             several = f"a multiple of {divisor} and {dim.plus} more" if divisor > 1 else f"more than {dim.plus}"
-            yield (found[name] <= dim.plus) | ((found[name] - dim.plus) % divisor != 0), f"{name} has to be {several}"
+            yield (columns[name] <= dim.plus) | ((columns[name] - dim.plus) % divisor != 0), f"{name} has to be {several}"
         case int() as divisor:
-            yield found[name] % divisor != 0, f"{name} is not divisible by {divisor}"
+            yield columns[name] % divisor != 0, f"{name} is not divisible by {divisor}"
         case str() as part:
-            yield found[name] % found[part] != 0, f"{name} is not divisible by {part}"
+            yield columns[name] % columns[part] != 0, f"{name} is not divisible by {part}"
     if dim.at_most is not None:
-        yield found[name] > evaluate(dim.at_most, found), f"{name} is more than {dim.at_most}"
+        yield columns[name] > evaluate(dim.at_most, columns), f"{name} is more than {dim.at_most}"
 
 
 def _symbols(basis: Basis, mesh: Mapping[str, Array]) -> dict[str, Array]:

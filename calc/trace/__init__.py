@@ -65,7 +65,7 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         bounded=bounded_by({d.name: d for d in graph.dims}, graph.loops, basis),
         products=sides({d.name: d for d in graph.dims}, graph.options.get("optimizer", "")),
     )
-    found, asked = [], basis.values(sizes)
+    certificates, asked = [], basis.values(sizes)
     for number, counts in enumerate(trip_counts.certified(attempt, graph.loops)):
         # The last is for questions about a number, as whether rows are more than 25.
         shifts = (*(number + 1 + 3 * i for i in range(3)), -2 - number)
@@ -75,21 +75,21 @@ def certificate_sizes(graph: Graph, sizes: Mapping[str, int], attempt: int = 0) 
         some = [{**values, **counts} for values in sets]
         some += [_near_to(graph, some[0], sizes, by) for by in (number + 1, -number - 1, 0)]
         nearest = min(some, key=functools.partial(_answered_otherwise, graph))
-        found.append([nearest] if nearest in some[: len(sets)] else [some[0], nearest])
-    return found
+        certificates.append([nearest] if nearest in some[: len(sets)] else [some[0], nearest])
+    return certificates
 
 
 def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: int) -> dict[str, int]:
     """``at`` with those symbols ``by`` from the ``sizes`` asked for of which questions come out otherwise than recorded."""
-    found, asked = dict(at), graph.as_basis().values(sizes)
+    moved_to, asked = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
-        otherwise = {name for c in graph.conditions if not c.each and not c.same_at(found) for name in names_in(c.expr)}
+        otherwise = {name for c in graph.conditions if not c.each and not c.same_at(moved_to) for name in names_in(c.expr)}
         more = (otherwise & asked.keys()) - moved - {*graph.loops}
         if not more:
-            return found
+            return moved_to
         moved |= more
-        found |= {name: max(1, asked[name] + by) for name in more}
+        moved_to |= {name: max(1, asked[name] + by) for name in more}
 
 
 def _answered_otherwise(graph: Graph, at: Mapping[str, int]) -> int:

@@ -57,11 +57,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own
-        self.found: dict[int, Law | str] = {}
+        self.laws: dict[int, Law | str] = {}
         self.held: list[Any] = []
 
     def of(self, parameter: Tensor) -> Drawn:
-        law = self.found.get(_key(parameter), "no operator that was seen")
+        law = self.laws.get(_key(parameter), "no operator that was seen")
         shape = tuple(parameter.shape)
         return Drawn(shape, law) if isinstance(law, Law) else Drawn(shape, None, law)
 
@@ -85,10 +85,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
     def _law(self, name: str, first: Tensor | None, args: Any, kwargs: Mapping[str, Any]) -> Law | None:
         if name in _MADE:
             return _MADE[name](args, kwargs)
-        before = self.found.get(_key(first)) if first is not None else None
+        before = self.laws.get(_key(first)) if first is not None else None
         if name in ("copy_",):
             source = args[1]
-            before = self.found.get(_key(source)) if isinstance(source, Tensor) else None
+            before = self.laws.get(_key(source)) if isinstance(source, Tensor) else None
             return before if isinstance(before, Law) else None
         if name in ("fill_", "zero_", "fill"):
             value = _scalar(args[1]) if len(args) > 1 else 0.0
@@ -113,10 +113,10 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's mod
         """What was drawn into a tensor, which may be a part of its storage."""
         key, whole = _key(tensor), tensor.untyped_storage().nbytes() // max(tensor.element_size(), 1)
         self.held.append(tensor.untyped_storage())
-        before = self.found.get(key)
+        before = self.laws.get(key)
         if tensor.numel() < whole and isinstance(before, Law) and isinstance(law, Law):
             law = before.overwritten(law, tensor.numel() / whole)
-        self.found[key] = law
+        self.laws[key] = law
 
 
 def _key(tensor: Tensor) -> int:

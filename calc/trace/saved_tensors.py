@@ -37,13 +37,13 @@ class _Held:
         self.tensor = tensor
 
 
-class Keeping:
+class SavedTensors:
     """Watches one forward: ``watching`` around it, ``returned`` after it, ``dropped`` when its graph is, ``found`` at the very end."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._packed: list[tuple[weakref.ref[_Held], Tensor, str, str | None, int]] = []
-        self._found: list[Saved] = []
+        self._saved: list[Saved] = []
         self._open: set[int] = set()
         self._replaced: set[int] = set()
 
@@ -73,30 +73,30 @@ class Keeping:
             if ref() is not None:
                 of, op, _ = recorder.sources.get(number, (LOSS, _UNKNOWN, None))
                 own = function or names.get(number)
-                self._found.append(Saved(tensor, site, own) if own else Saved(tensor, of, op))
+                self._saved.append(Saved(tensor, site, own) if own else Saved(tensor, of, op))
         self._packed.clear()
         for number, node in functions.items():
             for value in tensors_in(getattr(node, "__dict__", {})):
                 if recorder.knows(value):
                     site = recorder.sources.get(number, (LOSS, "", None))[0]
-                    self._found.append(Saved(recorder.tensor(value, site), site, str(names[number])))
-        known = {saved.tensor.storage for saved in self._found}
+                    self._saved.append(Saved(recorder.tensor(value, site), site, str(names[number])))
+        known = {saved.tensor.storage for saved in self._saved}
         self._open = self._recorder.alive - self._before - known - {self._recorder.storage(loss)}
 
     def dropped(self) -> None:
         """The step is over and its graph is gone: what went with it, the graph held."""
         gone = self._open - self._recorder.alive
-        self._found += [self._by_closure(index) for index in sorted(gone)]
+        self._saved += [self._by_closure(index) for index in sorted(gone)]
         self._open -= gone
 
-    def found(self) -> tuple[Saved, ...]:
+    def saved(self) -> tuple[Saved, ...]:
         """Everything that was kept. What lives in a circle of references goes when those are looked for, after the last step:
         no earlier, since a run that does not look for them keeps it. What the module itself kept and replaced is not autograd's."""
         waiting = self._open & self._recorder.alive
         if waiting:
             gc.collect()
-            self._found += [self._by_closure(index) for index in sorted(waiting - self._recorder.alive)]
-        return tuple(self._found)
+            self._saved += [self._by_closure(index) for index in sorted(waiting - self._recorder.alive)]
+        return tuple(self._saved)
 
     def _by_closure(self, index: int) -> Saved:
         made = next(t for op in self._recorder.ops for t in op.outputs if t.storage == index)

@@ -32,7 +32,7 @@ from calc.trace.kernels.view_aliases import taken_by_strides
 from calc.trace.model_errors import refusing
 from calc.trace.module_paths import OPTIMIZER
 from calc.trace.recorder import Recorder, tensors_in
-from calc.trace.saved_tensors import Keeping
+from calc.trace.saved_tensors import SavedTensors
 from calc.trace.source_lines import doing
 from calc.trace.symbolic_sizes import SizeEnv, numbers_noted
 from calc.trace.values import scalar_reads
@@ -199,7 +199,7 @@ class _Run:
         self.gradients: dict[str, Tensor] = {}
         self.gradient_storages: set[int] = set()
         self.activation_storages: set[int] = set()
-        self.kept = Keeping(recorder)
+        self.saved_tensors = SavedTensors(recorder)
         self.windows: list[tuple[int, int]] = []
         self.read = _READ[False]
 
@@ -247,7 +247,7 @@ class _Run:
             ),
             ops=tuple(recorder.ops),
             events=tuple(_deaths_in_order(recorder.events, self.windows)),
-            saved=self.kept.found(),
+            saved=self.saved_tensors.saved(),
             calls=tuple(recorder.calls),
             parameters=parameters,
             gradients=tuple(self.gradients.items()),
@@ -297,16 +297,16 @@ class _Run:
         del loss
         recorder.phase = ""
         if number == 1:
-            self.kept.dropped()
+            self.saved_tensors.dropped()
 
     def _training_forward(self, watched: bool) -> torch.Tensor:
         recorder = self.recorder
         recorder.phase = "forward"
         before = set(recorder.alive)
-        with self.kept.watching() if watched else contextlib.nullcontext():
+        with self.saved_tensors.watching() if watched else contextlib.nullcontext():
             loss = self._loss()
         if watched:
-            self.kept.returned(loss)
+            self.saved_tensors.returned(loss)
         self.activation_storages |= recorder.alive - before
         return loss
 

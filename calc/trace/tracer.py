@@ -227,12 +227,12 @@ def _named(size: int | str, again: int | str, fixed: Mapping[str, int], others: 
 
 def bounded_by(dims: Mapping[str, Any], loops: Sequence[str], basis: Basis) -> dict[str, int]:
     """Dimensions that are at most a loop count, or one that is a number here, each with what it may be at most."""
-    found = {}
+    limits = {}
     for name, dim in dims.items():
         limit = basis.define.get(dim.at_most or "", "")
         if dim.at_most in loops or limit.isdigit():
-            found[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
-    return found
+            limits[name] = int(limit) if limit.isdigit() else _MOST_BOUNDED
+    return limits
 
 
 # Muon multiplies a matrix from its shorter side, so which of two widths is larger must come out as at the sizes asked for.
@@ -243,14 +243,14 @@ def sides(dims: Mapping[str, Dim | DimRecord], optimizer: str) -> tuple[str, ...
     """Widths that are products of dimensions: where a default says that k is d/h, so many heads of that width, of either kind."""
     if optimizer not in _BY_SIDES:
         return None
-    found = []
+    products = []
     for name, dim in dims.items():
         text = dim.expr if isinstance(dim, DimRecord) else dim.default
         _, sign, part = str(text or "").replace(" ", "").partition("/")
         while sign and part in dims:
-            found.append(f"{part}*{name}")
+            products.append(f"{part}*{name}")
             part = str(dims[part].multiple_of)
-    return tuple(found)
+    return tuple(products)
 
 
 def _provenance() -> dict[str, str]:
@@ -262,25 +262,25 @@ def _provenance() -> dict[str, str]:
 
 
 def _assumptions(runs: Sequence[Traced], pins: Mapping[str, str], basis: Basis) -> list[Assumption]:
-    found: dict[str, Assumption] = {}
+    by_line: dict[str, Assumption] = {}
     for name, where in pins.items():
         values = ", ".join(str(n) for n in sorted({run.record.sizes[name] for run in runs}))
         because = f"read as a number at {where}; recorded at {values}, interpolated, and certified at values not used"
-        found[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
+        by_line[name] = Assumption(f"the step is a polynomial in {basis.hidden.get(name, name)}", because)
     for run in runs:
         for line, (answer, because) in run.answers.items():
-            found[line] = Assumption(f"the value read at {line} is {answer}", because)
+            by_line[line] = Assumption(f"the value read at {line} is {answer}", because)
         for line, names in run.asked.items():
             because = f"it depends on {_listed(names, basis)} and constants only; evaluated for real"
-            found[line] = Assumption(f"the value read at {line} is that of these sizes", because)
+            by_line[line] = Assumption(f"the value read at {line} is that of these sizes", because)
         for line, names in run.by_value.items():
             because = f"a table, or a function of Python's, may take {_listed(names, basis)} for a number; traced at these sizes too"
-            found[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
+            by_line[line] = Assumption(f"what is looked up or computed at {line} is that of these sizes", because)
         for who in run.numbers_read:
             because = "no branch and no size hangs on them: traced with one number, certified with another"
-            found[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
+            by_line[who] = Assumption(f"what {who} reads out of tensors are numbers only", because)
     exchanged = {key for run in runs for key in run.exchanged}
-    return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *found.values()]
+    return [*(exchange.assumption for exchange in EXCHANGES.values() if exchange.key in exchanged), *by_line.values()]
 
 
 def _listed(names: Collection[str], basis: Basis) -> str:

@@ -178,16 +178,16 @@ class _Bridge:
     def _correction(self, kind: str, title: str, before: Display, poly: Poly, sites: Sequence[str], because: str) -> _Correction:
         return _Correction(kind, title, before, poly, self._common.value(poly), tuple(sites)[:NAMED], because)
 
-    def _shortened(self, found: list[_Correction]) -> list[_Correction]:
+    def _shortened(self, corrections: list[_Correction]) -> list[_Correction]:
         """Largest first; beyond a number that one reads, the smallest together."""
-        found.sort(key=lambda c: (-abs(c.value), self._common.text(c.poly)))
-        if len(found) <= LISTED:
-            return found
-        rest = found[LISTED - 1 :]
+        corrections.sort(key=lambda c: (-abs(c.value), self._common.text(c.poly)))
+        if len(corrections) <= LISTED:
+            return corrections
+        rest = corrections[LISTED - 1 :]
         before = Sum(tuple(Labelled(self._common.tree(c.poly), c.title) for c in rest))
         poly = sum((c.poly for c in rest), start=self._zero)
         because = f"{len(rest)} smaller terms together"
-        return [*found[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
+        return [*corrections[: LISTED - 1], self._correction("smaller terms", "smaller terms", before, poly, (), because)]
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
