@@ -121,7 +121,7 @@ def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
     """Each with what it limits."""
     from calc.capacity.sharding.table import MOST_RANKS
     from calc.graph import reading
-    from reports.live import document, written
+    from reports.live import document, written_numbers
 
     limits = {
         "characters, 200,000 lines": document.LONGEST,
@@ -129,7 +129,7 @@ def test_the_limits_of_the_security_page_are_those_of_the_code() -> None:
         "statements": document.MOST_STATEMENTS,
         "claims": document.MOST_CLAIMS,
         "layers": document.MOST_LAYERS,
-        "digits": written.MOST_DIGITS,
+        "digits": written_numbers.MOST_DIGITS,
         "characters and 500 terms": reading.LENGTH,
         "terms": reading.TERMS,
         "divisions into ranks": MOST_RANKS,

@@ -13,8 +13,8 @@ from reports.cli.common import FAILED, HELD, Integer, say_idle, talk
 
 if TYPE_CHECKING:
     from calc.platform.files import Output
-    from reports.live.document import Document
-    from reports.live.verify import Finding
+    from reports.live.document import LiveDocument
+    from reports.live.verify_documents import JudgedClaim
 
     Rewriting = tuple[Output, int]
     """A document with the right numbers, and how many of them it had wrong."""
@@ -60,10 +60,10 @@ def verify(files: Sequence[str], form: str, **how: Any) -> int:
 
 
 def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, **how: Any) -> tuple[bool, dict[str, Any]]:
-    from reports.live import reports as reports_
+    from reports.live import verify_reports
 
-    text = reports_.read_text(file)
-    inputs = reports_.inputs_of(file, text)
+    text = verify_reports.read_text(file)
+    inputs = verify_reports.inputs_of(file, text)
     if inputs is not None:
         say_idle(file, "a report", "fix", "diff", "require_claims", "unmarked", "no_cache")
         if not inputs.templates:
@@ -76,7 +76,7 @@ def _one(file: Path, form: str, sources: Sequence[str], templates: str | None, *
 
 
 def _report(file: Path, text: str, inputs: Any, sources: Sequence[str], templates: str | None, form: str) -> tuple[bool, dict[str, Any]]:
-    from reports.live.reports import summary, verify
+    from reports.live.verify_reports import summary, verify
 
     own = None if templates is None else Path(templates)
     with talk() as say:
@@ -119,8 +119,8 @@ def _document(
     from calc.platform import files
     from reports.live.document import read
     from reports.live.engine import Engine
-    from reports.live.verify import judge
-    from reports.live.verify import unmarked as unmarked_in
+    from reports.live.verify_documents import judge
+    from reports.live.verify_documents import unmarked as unmarked_in
 
     if fix:
         files.judge(file)
@@ -153,7 +153,7 @@ def _document(
     return ok, {"file": str(file), "kind": "document", "verdict": "holds" if ok else "fails", "claims": listed, "unmarked": numbers}
 
 
-def _require_no_report(document: Document) -> None:
+def _require_no_report(document: LiveDocument) -> None:
     """Refuse a report without its inputs: as a live document, nothing of it would be verified."""
     from reports.live.document import line_of_report
 
@@ -165,7 +165,7 @@ def _require_no_report(document: Document) -> None:
         )
 
 
-def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tuple[int, int, str]], few: str) -> None:
+def _tell(file: Path, form: str, findings: Sequence[JudgedClaim], bare: Sequence[tuple[int, int, str]], few: str) -> None:
     places = [(f.claim.line, f.claim.column, f.message) for f in findings if not f.holds]
     if form == "github":
         for line, column, message in places:
@@ -185,12 +185,12 @@ def _tell(file: Path, form: str, findings: Sequence[Finding], bare: Sequence[tup
     _say(f"{file}: {len(findings) - len(places)} of {len(findings)} claims hold")
 
 
-def _rewrite(file: Path, text: str, document: Document, findings: Sequence[Finding], diff: bool) -> Rewriting | None:
+def _rewrite(file: Path, text: str, document: LiveDocument, findings: Sequence[JudgedClaim], diff: bool) -> Rewriting | None:
     """The document with the right numbers, where it has wrong ones; with ``diff`` they are only shown."""
     import difflib
 
     from calc.platform.files import Output
-    from reports.live.verify import fixed
+    from reports.live.verify_documents import fixed
 
     new = fixed(document, findings)
     if diff:

@@ -12,9 +12,9 @@ from calc.derive.sensitivity import Doubling
 from calc.hardware.accelerators import Accelerator
 from reports.figures.flops import flops
 from reports.figures.memory import memory
+from reports.figures.rules_of_thumb import thumbs
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import ROOFLINE, Figure, Figures
-from reports.figures.thumbs import thumbs
 
 UNNAMED = Figure(ROOFLINE, "Roofline", absent="no device is named: --gpu ID names one, and napkin list hardware shows them")
 

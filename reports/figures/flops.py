@@ -9,7 +9,7 @@ from fractions import Fraction
 from calc.derive.scaling import Part, Split
 from calc.units import Unit
 from reports.figures.scales import Logarithmic, short_power, whole_powers
-from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, Line, apart, letter, percent
+from reports.figures.shapes import WHOLE, Curve, Figure, Key, Label, SvgLine, apart, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
@@ -40,7 +40,7 @@ def flops(split: Split) -> Figure:
         top=_TOP,
         plot=_PLOT,
         axis=(Label("FLOP", "100%", str(_ROWS[0]), "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
-        lines=(*(Line("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_uprights(split, x)),
+        lines=(*(SvgLine("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_uprights(split, x)),
         curves=tuple(Curve(_css(i, part), _path(split, part, x, y)) for i, part in enumerate(split.parts)),
         labels=(*_marks(split, x), *_letters(split, y), *_ticks(split, x)),
         keys=tuple(_key(i, part, split) for i, part in enumerate(split.parts)),
@@ -154,9 +154,9 @@ def _marked(split: Split) -> Iterator[tuple[int, str, int]]:
         yield split.crossover, f"overtakes, {_sized(split.dim, split.crossover)}", _ROWS[1]
 
 
-def _uprights(split: Split, x: Logarithmic) -> Iterator[Line]:
+def _uprights(split: Split, x: Logarithmic) -> Iterator[SvgLine]:
     for size, _, row in _marked(split):
-        yield Line("border", _across(x, size), str(row - 8), _across(x, size), str(_TOP + _PLOT))
+        yield SvgLine("border", _across(x, size), str(row - 8), _across(x, size), str(_TOP + _PLOT))
 
 
 def _marks(split: Split, x: Logarithmic) -> Iterator[Label]:

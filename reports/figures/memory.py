@@ -10,7 +10,7 @@ from calc.hardware.accelerators import Accelerator
 from calc.units import Unit
 from reports.figures.devices import COMMON, beside, capacity
 from reports.figures.scales import round_step, short_bytes
-from reports.figures.shapes import Figure, Key, Label, Line, Rect, clipped, css_class, letter, percent
+from reports.figures.shapes import Figure, Key, Label, SvgLine, SvgRect, clipped, css_class, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 
@@ -119,9 +119,9 @@ def _spans(kinds: Mapping[str, int], scale: int) -> Iterator[tuple[str, Fraction
         start += value
 
 
-def _segments(kinds: Mapping[str, int], scale: int) -> Iterator[Rect]:
+def _segments(kinds: Mapping[str, int], scale: int) -> Iterator[SvgRect]:
     for role, start, width in _spans(kinds, scale):
-        yield Rect(f"segment {css_class(role)}", percent(start), str(_BAR), percent(width), str(_HIGH))
+        yield SvgRect(f"segment {css_class(role)}", percent(start), str(_BAR), percent(width), str(_HIGH))
 
 
 def _letters(kinds: Mapping[str, int], scale: int) -> Iterator[Label]:
@@ -143,10 +143,10 @@ def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple
     return [*found, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
 
 
-def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[Line]:
+def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[SvgLine]:
     for at, _, row, css in marked:
         if css:
-            yield Line(css, percent(at), str(row - 10), percent(at), str(_BAR + _HIGH))
+            yield SvgLine(css, percent(at), str(row - 10), percent(at), str(_BAR + _HIGH))
 
 
 def _labels(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[Label]:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc.performance.roofline import Sums
-from reports.figures.roofline_bounds import Found, bounds, ceilings, finding
+from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding
 from reports.figures.scales import Logarithmic, around, short_power
 from reports.figures.shapes import ROOFLINE as ANCHOR
-from reports.figures.shapes import Dot, Figure, Key, Label, Line, apart, letter, percent
+from reports.figures.shapes import Figure, Key, Label, SvgCircle, SvgLine, apart, letter, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
@@ -28,7 +28,7 @@ _HEADS = ("FLOP", "Bytes", "FLOP per byte", "FLOP/s", "Time", "Of the step")
 _NARROWEST, _ABREAST = 230, 16  # pixels: a plot on a small screen, and how far apart two letters must be there
 
 
-def figure(found: Found) -> Figure:
+def figure(found: RooflinePair) -> Figure:
     """The figure of a step under a device's ceiling, or why there is none."""
     device = found.eager.ceiling.device
     sites = found.eager.by_site()
@@ -46,7 +46,7 @@ def figure(found: Found) -> Figure:
         finding=" ".join((finding(found), f"Ceilings: {ceilings(found)[0]}.", _left_out(sites, len(drawn)))).strip(),
         height=_TOP + _PLOT + 38,
         axis=(Label("FLOP/s", "100%", "12", "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
-        lines=(*(Line("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_roofs(found, x, y)),
+        lines=(*(SvgLine("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_roofs(found, x, y)),
         dots=tuple(_dot(sums, found, x, y) for _, _, sums in drawn),
         labels=(*_roof_names(found, x, y), *_letters(drawn, lettered, found, x, y), *_ticks(x)),
         keys=tuple(_keys(found)),
@@ -56,7 +56,7 @@ def figure(found: Found) -> Figure:
     )
 
 
-def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], found: Found) -> Iterator[tuple[str, ...]]:
+def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], found: RooflinePair) -> Iterator[tuple[str, ...]]:
     whole = found.eager.total.seconds
     for i, (site, sums) in enumerate(sites):
         intensity = numbers.significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "none"
@@ -67,7 +67,7 @@ def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], found: Fo
         yield head, *counts, intensity, rate, numbers.duration(sums.seconds), share, bounds(sums)
 
 
-def _keys(found: Found) -> Iterator[Key]:
+def _keys(found: RooflinePair) -> Iterator[Key]:
     total = found.eager.total
     for bound, seconds in total.bounds.items():
         if seconds:
@@ -82,7 +82,7 @@ def _left_out(sites: Sequence[tuple[str, Sums]], drawn: int) -> str:
 # -- places --------------------------------------------------------------------------------------------------------------
 
 
-def _axes(found: Found, sums: Sequence[Sums]) -> tuple[Logarithmic, Logarithmic]:
+def _axes(found: RooflinePair, sums: Sequence[Sums]) -> tuple[Logarithmic, Logarithmic]:
     at = found.eager.ceiling
     ridges = [at.ridge(name) for name in found.formats]
     peaks = [at.device.peak(name) for name in found.formats]
@@ -99,17 +99,17 @@ def _height(y: Logarithmic, value: float | Fraction) -> int:
     return _TOP + round((1 - y.at(value)) * _PLOT)
 
 
-def _roofs(found: Found, x: Logarithmic, y: Logarithmic) -> Iterator[Line]:
+def _roofs(found: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[SvgLine]:
     """For each rate, from the left along the bandwidth to the ridge, and on along the peak."""
     at = found.eager.ceiling
     for name in found.formats:
         peak, ridge = float(at.device.peak(name)), float(at.ridge(name))
         begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
-        yield Line("roof", percent(x.at(begin)), _down(y, begin * peak / ridge), percent(x.at(ridge)), _down(y, peak))
-        yield Line("roof", percent(x.at(ridge)), _down(y, peak), "100%", _down(y, peak))
+        yield SvgLine("roof", percent(x.at(begin)), _down(y, begin * peak / ridge), percent(x.at(ridge)), _down(y, peak))
+        yield SvgLine("roof", percent(x.at(ridge)), _down(y, peak), "100%", _down(y, peak))
 
 
-def _roof_names(found: Found, x: Logarithmic, y: Logarithmic) -> Iterator[Label]:
+def _roof_names(found: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[Label]:
     """To the left of each ridge, where no site can stand; where that is too narrow, above the plot. Near names move apart."""
     at = found.eager.ceiling
     ridges = [x.at(at.ridge(name)) for name in found.formats]
@@ -124,13 +124,13 @@ def _place(sums: Sums, x: Logarithmic, y: Logarithmic) -> tuple[Fraction, int]:
     return x.at(Fraction(sums.flops, sums.bytes)), _height(y, sums.flops / sums.seconds)
 
 
-def _radius(sums: Sums, found: Found) -> float:
+def _radius(sums: Sums, found: RooflinePair) -> float:
     return max(2.0, _LARGEST * math.sqrt(float(sums.seconds / found.eager.total.seconds)))
 
 
-def _dot(sums: Sums, found: Found, x: Logarithmic, y: Logarithmic) -> Dot:
+def _dot(sums: Sums, found: RooflinePair, x: Logarithmic, y: Logarithmic) -> SvgCircle:
     at, height = _place(sums, x, y)
-    return Dot(f"dot bound-{sums.dominant}", percent(at), str(height), f"{_radius(sums, found):.1f}")
+    return SvgCircle(f"dot bound-{sums.dominant}", percent(at), str(height), f"{_radius(sums, found):.1f}")
 
 
 def _to_be_named(drawn: Sequence[tuple[int, str, Sums]], x: Logarithmic, y: Logarithmic) -> list[int]:
@@ -147,7 +147,7 @@ def _to_be_named(drawn: Sequence[tuple[int, str, Sums]], x: Logarithmic, y: Loga
 
 
 def _letters(
-    drawn: Sequence[tuple[int, str, Sums]], lettered: dict[int, str], found: Found, x: Logarithmic, y: Logarithmic
+    drawn: Sequence[tuple[int, str, Sums]], lettered: dict[int, str], found: RooflinePair, x: Logarithmic, y: Logarithmic
 ) -> Iterator[Label]:
     """In the middle of a dot, or above a small one on its left."""
     for i, _, sums in drawn:

@@ -19,7 +19,7 @@ NOTE = "times are bounds from below, at dense published rates; no operator reach
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RooflinePair:
     """A step under a ceiling, eager and fused."""
 
     model: str
@@ -36,7 +36,7 @@ class Found:
         return tuple(dict.fromkeys(self.eager.ceiling.format_of(w.operator) for w in self.works if w.matmul))
 
 
-def ceilings(found: Found) -> tuple[str, ...]:
+def ceilings(found: RooflinePair) -> tuple[str, ...]:
     """The rates in words: of the products by format, of the memory, of the launches."""
     at = found.eager.ceiling
     rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in found.formats)
@@ -44,13 +44,13 @@ def ceilings(found: Found) -> tuple[str, ...]:
     return f"products at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
 
 
-def notes(found: Found) -> tuple[str, ...]:
+def notes(found: RooflinePair) -> tuple[str, ...]:
     """What must be known of the numbers."""
     loop = "optimizer" in found.eager.phases and found.options.get("implementation", "loop") == "loop"
     return NOTE, FUSED, *((LOOP,) if loop else ())
 
 
-def finding(found: Found) -> str:
+def finding(found: RooflinePair) -> str:
     """What dominates, in a sentence."""
     total, fused = found.eager.total, found.fused.total
     if not total.seconds:

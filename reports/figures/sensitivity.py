@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from calc.derive.result import Derivation
 from calc.derive.sensitivity import Doubling
-from reports.figures.shapes import Figure, Label, Line, Rect, clipped, percent
+from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, clipped, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 from reports.typeset.wording import several
@@ -40,7 +40,7 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
         finding=" ".join((_finding(found), *_notes(grid, fixed))),
         height=grid.bottom + 4,
         rects=tuple(_bars(grid)),
-        lines=tuple(Line("tick", percent(at), "18", percent(at), str(grid.bottom)) for at in grid.columns.values()),
+        lines=tuple(SvgLine("tick", percent(at), "18", percent(at), str(grid.bottom)) for at in grid.columns.values()),
         labels=(*(Label(HEADS[name], percent(at), "12") for name, at in grid.columns.items()), *_labels(grid)),
     )
 
@@ -59,7 +59,7 @@ def _finding(found: Mapping[str, Mapping[str, Fraction]]) -> str:
     return f"The largest factors where one size doubles, with what follows it by default: {'; '.join(words)}."
 
 
-def _notes(grid: _Grid, fixed: list[str]) -> Iterator[str]:
+def _notes(grid: _BarGrid, fixed: list[str]) -> Iterator[str]:
     """How the bars are read, and what has none."""
     yield f"A bar as long as that of {numbers.times(Fraction(2))} means in proportion, one twice as long with the square."
     if any(factor < 1 for by_dim in grid.factors.values() for factor in by_dim.values()):
@@ -74,7 +74,7 @@ def _notes(grid: _Grid, fixed: list[str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class _BarGrid:
     """A column for each answer, where it begins, and a row for each size; ``left`` sizes have none."""
 
     factors: Mapping[str, Mapping[str, Fraction]]
@@ -100,21 +100,21 @@ class _Grid:
         return _BAR * Fraction(round(share * 1000), 1000)
 
 
-def _grid(found: Mapping[str, Mapping[str, Fraction]], order: list[str]) -> _Grid:
+def _grid(found: Mapping[str, Mapping[str, Fraction]], order: list[str]) -> _BarGrid:
     top = {dim: max(by_dim[dim] for by_dim in found.values() if dim in by_dim) for dim in order if any(dim in b for b in found.values())}
     dims = sorted(sorted(top, key=lambda dim: (-top[dim], order.index(dim)))[:_MOST], key=order.index)
     step = (1 - _FIRST) / len(found)
     columns = {name: _FIRST + i * step for i, name in enumerate(found)}
-    return _Grid(found, columns, tuple(dims), max([*top.values(), Fraction(2)]), len(top) - len(dims))
+    return _BarGrid(found, columns, tuple(dims), max([*top.values(), Fraction(2)]), len(top) - len(dims))
 
 
-def _bars(grid: _Grid) -> Iterator[Rect]:
+def _bars(grid: _BarGrid) -> Iterator[SvgRect]:
     for at, down, length, _ in grid.bars():
         if length:
-            yield Rect("bar", percent(at), str(down), percent(length), str(_HIGH))
+            yield SvgRect("bar", percent(at), str(down), percent(length), str(_HIGH))
 
 
-def _labels(grid: _Grid) -> Iterator[Label]:
+def _labels(grid: _BarGrid) -> Iterator[Label]:
     for row, dim in enumerate(grid.dims):
         yield Label(clipped(dim, _LONGEST), "0", str(_TOP + row * _ROW + 10))
     for at, down, length, factor in grid.bars():

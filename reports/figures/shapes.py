@@ -13,7 +13,7 @@ ROOFLINE = "figure-roofline"  # the anchor of the one figure that needs the oper
 
 
 @dataclass(frozen=True, slots=True)
-class Rect:
+class SvgRect:
     css: str
     x: str
     y: str
@@ -22,7 +22,7 @@ class Rect:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SvgLine:
     css: str
     x1: str
     y1: str
@@ -31,7 +31,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class SvgCircle:
     css: str
     x: str
     y: str
@@ -107,10 +107,10 @@ class Figure:
     top: int = 0
     plot: int = 0
     axis: tuple[Label, ...] = ()
-    rects: tuple[Rect, ...] = ()
-    lines: tuple[Line, ...] = ()
+    rects: tuple[SvgRect, ...] = ()
+    lines: tuple[SvgLine, ...] = ()
     curves: tuple[Curve, ...] = ()
-    dots: tuple[Dot, ...] = ()
+    dots: tuple[SvgCircle, ...] = ()
     labels: tuple[Label, ...] = ()
     keys: tuple[Key, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()

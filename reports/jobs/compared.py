@@ -11,12 +11,12 @@ from calc.errors import BadInputError
 from reports.jobs import job
 from reports.jobs.request import Request, asked, pairs
 from reports.page.build import today
-from reports.page.compared import build
+from reports.page.comparison import build
 from reports.page.inputs import Inputs, digest_of, file_of
 from reports.writers import html, markdown
 from reports.writers.render import Look
 
-LOOK = Look("contrast.j2")
+LOOK = Look("comparison.j2")
 Progress = Callable[[str], None]
 
 

@@ -14,7 +14,7 @@ from calc.hardware.accelerators import accelerator
 from calc.performance import step_operators
 from calc.performance.roofline import LAUNCH_SECONDS, Ceiling, roofline
 from calc.performance.step_operators import StepWork
-from reports.figures.roofline_bounds import Found
+from reports.figures.roofline_bounds import RooflinePair
 from reports.jobs.request import Request
 from reports.page.roofline import page
 from reports.writers import html
@@ -41,11 +41,11 @@ def _launch(text: str) -> Fraction:
     return seconds
 
 
-def compute(request: Request, ceiling: Ceiling, progress: Callable[[str], None]) -> Found:
+def compute(request: Request, ceiling: Ceiling, progress: Callable[[str], None]) -> RooflinePair:
     """The roofline of a request's step, eager and fused."""
     found = step_work(request, progress)
     both = (roofline(found.works, ceiling, fused=fused) for fused in (False, True))
-    return Found(found.operators.graph.model, found.sizes, request.options.to_json(), found.operators, found.works, *both)
+    return RooflinePair(found.operators.graph.model, found.sizes, request.options.to_json(), found.operators, found.works, *both)
 
 
 def step_work(request: Request, progress: Callable[[str], None]) -> StepWork:
@@ -55,6 +55,6 @@ def step_work(request: Request, progress: Callable[[str], None]) -> StepWork:
     return step_operators.step_work(spec, request.sizes, options=request.options, cache=request.cache, progress=progress)
 
 
-def write(found: Found, today: datetime.date | None = None) -> str:
+def write(found: RooflinePair, today: datetime.date | None = None) -> str:
     """The page as one self-contained HTML file."""
     return html.write(page(found, today or datetime.date.today()), Look("roofline.j2"))

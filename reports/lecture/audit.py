@@ -8,7 +8,7 @@ from typing import Any
 
 from calc.derive.to_json import SCHEMA
 from calc.errors import BadInputError
-from reports.lecture.claim import Claim, Topic
+from reports.lecture.claim import LectureClaim, Topic
 from reports.lecture.compute import COMPUTE
 from reports.lecture.cruncher import CRUNCHER
 from reports.lecture.disputes import DISPUTES, Dispute
@@ -25,7 +25,7 @@ from reports.lecture.sources import notes
 from reports.lecture.system import plain
 from reports.lecture.tensors import TENSORS
 from reports.lecture.training import TRAINING
-from reports.lecture.verdicts import STANDS, VERDICTS, Finding
+from reports.lecture.verdicts import STANDS, VERDICTS, ClaimFinding
 
 TOPICS: tuple[Topic, ...] = (
     TRAINING,
@@ -44,16 +44,16 @@ TOPICS: tuple[Topic, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedClaim:
     """A claim with what came of it."""
 
     topic: str
-    claim: Claim
-    finding: Finding
+    claim: LectureClaim
+    finding: ClaimFinding
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledDispute:
     """A contradiction among the notes: the claims that stand, and those that do not."""
 
     dispute: Dispute
@@ -65,9 +65,9 @@ class Settled:
 class Audit:
     """Every claim with its finding."""
 
-    claims: tuple[Audited, ...]
+    claims: tuple[AuditedClaim, ...]
 
-    def __getitem__(self, name: str) -> Audited:
+    def __getitem__(self, name: str) -> AuditedClaim:
         for found in self.claims:
             if found.claim.id == name:
                 return found
@@ -79,16 +79,18 @@ class Audit:
         return {verdict: sum(c.finding.verdict == verdict for c in self.claims) for verdict in VERDICTS}
 
     @property
-    def settled(self) -> tuple[Settled, ...]:
+    def settled(self) -> tuple[SettledDispute, ...]:
         """The contradictions, by what was found: nothing of it is written down beforehand."""
         return tuple(self._settle(dispute) for dispute in DISPUTES)
 
-    def _settle(self, dispute: Dispute) -> Settled:
+    def _settle(self, dispute: Dispute) -> SettledDispute:
         stands = {name: self[name].finding.verdict in STANDS for name in dispute.claims}
-        return Settled(dispute, tuple(n for n, right in stands.items() if right), tuple(n for n, right in stands.items() if not right))
+        return SettledDispute(
+            dispute, tuple(n for n, right in stands.items() if right), tuple(n for n, right in stands.items() if not right)
+        )
 
 
-def claims() -> Iterator[tuple[str, Claim]]:
+def claims() -> Iterator[tuple[str, LectureClaim]]:
     """Every claim with the title of its topic."""
     for topic in TOPICS:
         for claim in topic:
@@ -105,11 +107,11 @@ def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str],
             if topic != at:
                 progress(f"claims: {topic}")
                 at = topic
-            found.append(Audited(topic, claim, claim.find(lab)))
+            found.append(AuditedClaim(topic, claim, claim.find(lab)))
     return Audit(tuple(found))
 
 
-def claim_json(found: Audited) -> dict[str, Any]:
+def claim_json(found: AuditedClaim) -> dict[str, Any]:
     """A claim as plain data. Integers that a double cannot hold are strings."""
     f = found.finding
     return {

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from calc.errors import BadInputError
 from reports.lecture.lab import Lab
-from reports.lecture.verdicts import Finding
+from reports.lecture.verdicts import ClaimFinding
 
-Find = Callable[[Lab], Finding]
+FindingFunction = Callable[[Lab], ClaimFinding]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LectureClaim:
     """One claim of the notes. ``says`` is one sentence of ours, never the notes' text."""
 
     id: str
     says: str
-    find: Find
+    find: FindingFunction
 
 
 @dataclass(slots=True)
@@ -26,18 +26,18 @@ class Topic:
     """Claims that belong together, in the order in which they are written down."""
 
     title: str
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[LectureClaim] = field(default_factory=list)
 
-    def claim(self, name: str, says: str) -> Callable[[Find], Find]:
+    def claim(self, name: str, says: str) -> Callable[[FindingFunction], FindingFunction]:
         """Enter the decorated function as what computes the finding of a claim."""
         if any(c.id == name for c in self.claims):
             raise BadInputError(f"two claims of {self.title!r} are called {name!r}")
 
-        def enter(find: Find) -> Find:
-            self.claims.append(Claim(name, says, find))
+        def enter(find: FindingFunction) -> FindingFunction:
+            self.claims.append(LectureClaim(name, says, find))
             return find
 
         return enter
 
-    def __iter__(self) -> Iterator[Claim]:
+    def __iter__(self) -> Iterator[LectureClaim]:
         return iter(self.claims)

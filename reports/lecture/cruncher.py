@@ -6,7 +6,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.training import LOOSE
-from reports.lecture.verdicts import Finding, number, readings, same, true
+from reports.lecture.verdicts import ClaimFinding, number, readings, same, true
 
 CRUNCHER = Topic("The deep linear network")
 _AT = {"B": 2, "D": 4, "L": 2}
@@ -35,26 +35,26 @@ def all_bytes(lab: Lab) -> int:
 
 
 @CRUNCHER.claim("cruncher-8256", "With D = 64 and two layers it has 8256 parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     return number("8256", quantity(lab, "parameters", D=64), "2 · 64² + 64", "derive cruncher: parameters", unit="parameters")
 
 
 @CRUNCHER.claim("cruncher-params", "It has D²·layers + D parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     text = lab.derive("cruncher", None, **_SPEC)["parameters"].text
     because = f"derived as {text}; {quantity(lab, 'parameters')} at D = 4 and two layers, {measured(lab, 'parameters')} in a real run"
     return same("D**2*L + D", text, because, _BY)
 
 
 @CRUNCHER.claim("cruncher-d2d", "It has D² + D parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     because = "that is for one layer; each further layer has D² more, and the lecture's network has two"
     return number("20", quantity(lab, "parameters"), because, "derive cruncher: parameters at D = 4, L = 2", unit="parameters")
 
 
 def _activations(name: str, says: str) -> None:
     @CRUNCHER.claim(name, says)
-    def _(lab: Lab) -> Finding:
+    def _(lab: Lab) -> ClaimFinding:
         elements = quantity(lab, "activations.bytes") // 4
         hidden = _AT["B"] * _AT["D"] * _AT["L"]
         because = f"hidden outputs are {hidden} elements, but {elements} are kept for the backward: " + "; ".join(kept(lab))
@@ -66,7 +66,7 @@ _activations("cruncher-act-h1h2", "Its activations are the hidden outputs h1 and
 
 
 @CRUNCHER.claim("cruncher-opt", "AdaGrad keeps as many numbers as there are parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     state, parameters = quantity(lab, "optimizer_state.bytes") // 4, quantity(lab, "parameters")
     torchs = lab.value("cruncher", "optimizer_state.bytes", _AT, optimizer="adagrad") // 4
     because = (
@@ -77,7 +77,7 @@ def _(lab: Lab) -> Finding:
 
 
 @CRUNCHER.claim("cruncher-496", "Training it takes 496 bytes at B = 2, D = 4 and two layers.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     because = (
         "4 · (36 + 16 + 36 + 36) leaves out x, the prediction and the target that the backward needs: 4 · (36 + "
         f"{quantity(lab, 'activations.bytes') // 4} + 36 + 36)"
@@ -86,7 +86,7 @@ def _(lab: Lab) -> Finding:
 
 
 @CRUNCHER.claim("cruncher-432", "A step of it takes 432 FLOP there.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     forward, backward = (quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
     because = (
         f"6 · 2 · 36 counts a gradient of x, which autograd does not compute: {forward} forward and {backward} backward "
@@ -96,7 +96,7 @@ def _(lab: Lab) -> Finding:
 
 
 @CRUNCHER.claim("cruncher-6bn", "A step takes 6 · B · parameters FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     total = sum(quantity(lab, f"flops.{phase}.matmul") for phase in ("forward", "backward"))
     texts = " + ".join(str(lab.derive("cruncher", None, **_SPEC)[f"flops.{phase}.matmul"].text) for phase in ("forward", "backward"))
     because = f"executed are {texts}: 2·B·D² less, for the first layer's input"
@@ -104,7 +104,7 @@ def _(lab: Lab) -> Finding:
 
 
 @CRUNCHER.claim("cruncher-fp32", "All of its memory is 4 bytes for each number, in fp32.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     formats = {s.dtype for s in lab.derive("cruncher", _AT, **_SPEC).saved}
     whole = all(quantity(lab, n) % 4 == 0 for n in ("parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes"))
     ratio = quantity(lab, "parameters.bytes") // quantity(lab, "parameters")
@@ -118,7 +118,7 @@ def _(lab: Lab) -> Finding:
 
 
 @CRUNCHER.claim("cruncher-layers0", "The network can be made with no hidden layer at all.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("trained", width=16, steps=400)
     because = (
         f"it is then one map from 16 to 1, a linear regression: {found['parameters']} parameters, loss from {found['losses'][0]:.0f} to "

@@ -10,33 +10,33 @@ from calc.units import Unit
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
-from reports.lecture.verdicts import Finding, convention, number, readings, same, true
+from reports.lecture.verdicts import ClaimFinding, convention, number, readings, same, true
 
 FLOPS = Topic("FLOPs of operations")
 _AT = {"B": 16384, "D": 32768, "K": 8192}
 _BY = "derive linear: flops.forward.matmul; torch.utils.flop_counter"
 
 
-class Counted:
+class CountingNumber:
     """A number that counts the multiplications and additions it takes part in."""
 
     done: dict[str, int] = {}  # noqa: RUF012  # counts of the experiment at hand, reset by it
 
-    def __mul__(self, _: Counted) -> Counted:
-        Counted.done["multiplications"] += 1
+    def __mul__(self, _: CountingNumber) -> CountingNumber:
+        CountingNumber.done["multiplications"] += 1
         return self
 
-    def __add__(self, _: Counted) -> Counted:
-        Counted.done["additions"] += 1
+    def __add__(self, _: CountingNumber) -> CountingNumber:
+        CountingNumber.done["additions"] += 1
         return self
 
 
 def arithmetic(b: int, d: int, k: int) -> dict[str, int]:
     """Multiplications and additions of a product as numpy executes it on numbers that count."""
-    Counted.done = {"multiplications": 0, "additions": 0}
-    x, w = (np.array([[Counted() for _ in range(n)] for _ in range(m)], dtype=object) for m, n in ((b, d), (d, k)))
+    CountingNumber.done = {"multiplications": 0, "additions": 0}
+    x, w = (np.array([[CountingNumber() for _ in range(n)] for _ in range(m)], dtype=object) for m, n in ((b, d), (d, k)))
     np.dot(x, w)
-    return dict(Counted.done)
+    return dict(CountingNumber.done)
 
 
 def _both(lab: Lab) -> tuple[int, int]:
@@ -46,14 +46,14 @@ def _both(lab: Lab) -> tuple[int, int]:
 
 
 @FLOPS.claim("flop-2bdk", "A product of (B, D) by (D, K) takes 2·B·D·K FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     derived, counted = _both(lab)
     because = f"{lab.derive('linear')['flops.forward.matmul'].text}, each multiply-add as 2; torch's counter says {counted:,}"
     return same(2 * _AT["B"] * _AT["D"] * _AT["K"], derived if derived == counted else -1, because, _BY, unit="FLOP")
 
 
 @FLOPS.claim("flop-2d-1", "Strictly it is B·K·(2D − 1): one addition less for each result.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     b, d, k = 3, 7, 5
     found = arithmetic(b, d, k)
     because = (
@@ -64,13 +64,13 @@ def _(_: Lab) -> Finding:
 
 
 @FLOPS.claim("flop-8796", "At B = 16384, D = 32768, K = 8192 that is 8796093022208 FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     derived, counted = _both(lab)
     return number("8796093022208", derived, f"torch's counter, without running it, says {counted:,}", _BY, unit="FLOP")
 
 
 @FLOPS.claim("flop-2mnp", "A product of (m, n) by (n, p) takes 2·m·n·p FLOP.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = {(m, n, p): experiment("product_flops", m, n, p) for m, n, p in ((3, 5, 7), (11, 2, 13))}
     return same(
         {s: 2 * s[0] * s[1] * s[2] for s in found},
@@ -83,7 +83,7 @@ def _(_: Lab) -> Finding:
 
 
 @FLOPS.claim("flop-def-sec", "FLOPs says how many floating-point operations are done in a second.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     unit = lab.derive("linear")["flops.forward.matmul"].unit
     because = (
         f"2·B·D·K has no second in it: its unit is {unit}, an amount. The other note's reading is right: a rate is FLOP/s, written "
@@ -93,14 +93,14 @@ def _(lab: Lab) -> Finding:
 
 
 @FLOPS.claim("flop-case", "FLOPs with a small s is an amount, FLOPS with a capital S a rate.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     unit = lab.derive("linear")["flops.forward.matmul"].unit
     because = "the usual reading of two words that sound alike; here the amount is FLOP and the rate FLOP/s"
     return convention(unit is Unit.FLOP, "FLOP and FLOP/s", because, "the unit of flops.forward.matmul")
 
 
 @FLOPS.claim("flop-elem-mn", "Adding two matrices of (m, n) takes m·n FLOP.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = {(m, n): experiment("elementwise_flops", m, n) for m, n in ((3, 5), (11, 13))}
     return same(
         {s: s[0] * s[1] for s in found},
@@ -113,7 +113,7 @@ def _(_: Lab) -> Finding:
 
 
 @FLOPS.claim("flop-matmul-2size", "A matrix product takes twice the size of the matrix.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     d, k = 7, 5
     ratios = {b: Fraction(experiment("product_flops", b, d, k), d * k) for b in (1, 11)}
     because = f"for one row it takes {ratios[1]} FLOP for each element of the matrix, for 11 rows {ratios[11]}: 2·B times the size"
@@ -121,7 +121,7 @@ def _(_: Lab) -> Finding:
 
 
 @FLOPS.claim("flop-reduce-matmul", "One usually tries to have few matrix products.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     at = {"B": 8, "T": 1024}
     products, total = (lab.value("gpt2", f"flops.forward.{kind}", at) for kind in ("matmul", "total"))
     because = f"advice; what is computed supports it: products are {products / total:.1%} of the forward's FLOPs of GPT-2"

@@ -13,7 +13,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.sources import YEAR, source
-from reports.lecture.verdicts import SOURCE, Finding, number, numbers, readings, same, true, yes
+from reports.lecture.verdicts import SOURCE, ClaimFinding, number, numbers, readings, same, true, yes
 
 FORMATS = Topic("Number formats of 16 bits and more")
 
@@ -56,7 +56,7 @@ def like_torch(name: str, text: str) -> bool:
 
 def _layout(name: str, says: str, dtype: str, claimed: dict[str, tuple[int, int]]) -> None:
     @FORMATS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = positions(dtype)
         because = ", ".join(f"{field} {high}" if high == low else f"{field} {high} to {low}" for field, (high, low) in found.items())
         return same(claimed, {f: found[f] for f in claimed}, f"bits of {dtype}: {because}", f"formats: fields of {dtype}", value=because)
@@ -78,7 +78,7 @@ _layout(
 
 
 @FORMATS.claim("fp32-half-example", "0.5 in fp32 has sign 0, exponent code 126 = 01111110 and fraction 0.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = fields("fp32", "0.5")
     return same(
         ("0", "01111110", "0" * 23, 126),
@@ -90,7 +90,7 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("fp32-formula", "A number in fp32 is (-1)^sign · 2^(exponent − 127) times its fraction with a leading 1.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     texts = ("0.5", "0.15625", "-1.001", "3.0e38", "1.2e-38")
     normal = [_by_formula(text) == encoded("fp32", text).value.value for text in texts]
     small = _by_formula("1e-40") == encoded("fp32", "1e-40").value.value
@@ -110,14 +110,14 @@ def _by_formula(text: str) -> Fraction:
 
 
 @FORMATS.claim("fp32-001-0.15625", "0.15625 in fp32 has the exponent code 01111100 = 124, which less 127 is -3.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     exponent = fields("fp32", "0.15625")["exponent"]
     found = (exponent, int(exponent, 2), int(exponent, 2) - int(limit(layout("fp32"), "bias")))
     return same(("01111100", 124, -3), found, "0.15625 = 1.25 · 2^-3", "formats.encode(fp32, 0.15625)", value=bits("fp32", "0.15625"))
 
 
 @FORMATS.claim("fp32-bias-formula", "The bias is 2 to the length of the exponent less 1, which is 127.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     bias, e = limit(layout("fp32"), "bias"), layout("fp32").exponent
     because = (
         f"the value is right, the formula lacks a term: 2^({e} − 1) is {2 ** (e - 1)} and 2^{e} − 1 is {2**e - 1}; the bias is 2^({e} − "
@@ -127,7 +127,7 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("fp32-bias-128", "An exponent code 10000000 = 128, less the bias 127, is the exponent 1.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     exponent = fields("fp32", "2")["exponent"]
     found = (exponent, int(exponent, 2) - int(limit(layout("fp32"), "bias")))
     return same(("10000000", 1), found, "that of 2 = 2^1; the note calls the code a bias", "formats.encode(fp32, 2)", value=found[1])
@@ -135,7 +135,7 @@ def _(_: Lab) -> Finding:
 
 def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> None:
     @FORMATS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = layout(dtype)
         digits, kept = limit(found, "decimal digits, about"), limit(found, "decimal digits kept")
         resolution = experiment("limits", found.stored)["resolution"]
@@ -153,7 +153,7 @@ _digits("bf16-digits", "bf16, with 7 bits of fraction, has about 3 significant d
 
 def _range(name: str, says: str, dtype: str, low: str, high: str) -> None:
     @FORMATS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = layout(dtype)
         small, large, least = (limit(found, n) for n in ("smallest normal", "largest", "smallest subnormal"))
         info = experiment("limits", found.stored)
@@ -173,7 +173,7 @@ _range("fp16-range", "fp16 reaches from 6.1e-5 to 6.5e4.", "fp16", "6.1e-5", "6.
 
 def _encoding(name: str, says: str, dtype: str, text: str, claimed: str) -> None:
     @FORMATS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found, there = encoded(dtype, text), like_torch(dtype, text)
         shown = written(found.value)
         because = (
@@ -190,7 +190,7 @@ _encoding("fp16-1e-8-004", "A number as small as 1e-8 is rounded to 0 in fp16.",
 
 def _printed(name: str, says: str, text: str, claimed: str) -> None:
     @FORMATS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         value = encoded("bf16", text).value.value
         assert value is not None
         shown = experiment("printed", "bfloat16", float(text))
@@ -202,7 +202,7 @@ _printed("bf16-1e-8", "1e-8 becomes 1.0012e-8 in bf16.", "1e-8", "1.0012e-8")
 
 
 @FORMATS.claim("bf16-2018", "Google Brain proposed bf16 in 2018.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = source("bfloat16")
     left = layout("fp32").fraction - int(str(found.facts["dropped_bits"]))
     earlier = left == layout("bf16").fraction and found.year < 2018
@@ -216,7 +216,7 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("bf16-range-fp32", "bf16 has the dynamic range of fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     two, four = layout("bf16"), layout("fp32")
     ends = [(limit(f, "smallest exponent"), limit(f, "largest exponent")) for f in (two, four)]
     short = 1 - limit(two, "largest") / limit(four, "largest")
@@ -228,7 +228,7 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("bf16-1001", "bf16 does not turn 1.001 into 1.000.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = encoded("bf16", "1.001")
     because = (
         f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(found.value)} "
@@ -238,14 +238,14 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("bf16-res-worse", "The resolution of bf16, given by its fraction, is worse than that of fp16 and fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     eps = {name: limit(layout(name), "epsilon") for name in ("bf16", "fp16", "fp32")}
     because = "from 1 to the next number: " + ", ".join(f"{name} {float(e):.3g}" for name, e in eps.items())
     return true(eps["bf16"] > eps["fp16"] > eps["fp32"], eps["bf16"], because, "formats: epsilon")
 
 
 @FORMATS.claim("finfo-values", "torch.finfo of bf16 gives resolution 0.01, largest 3.38953e38 and epsilon 0.0078125.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found, info = layout("bf16"), experiment("limits", "bfloat16")
     digits = limit(found, "decimal digits kept")
     pairs = (("0.01", Fraction(1, 10 ** int(digits))), ("3.38953e38", limit(found, "largest")), ("0.0078125", limit(found, "epsilon")))
@@ -263,12 +263,12 @@ def _widths(name: str) -> tuple[int, ...]:
 
 
 @FORMATS.claim("fp32-004-bits", "fp32 has 1 bit for the sign, 8 for the exponent and 23 for the fraction.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     return same((1, 8, 23), _widths("fp32"), "IEEE 754 binary32; 32 in all", "formats: fields of fp32", value=_shown(_widths("fp32")))
 
 
 @FORMATS.claim("fp16-half-mem", "From fp32 to fp16 the exponent shrinks from 8 bits to 5 and the fraction from 23 to 10.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = _widths("fp32"), _widths("fp16")
     return same(
         ((1, 8, 23), (1, 5, 10)), found, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(found[1])
@@ -276,7 +276,7 @@ def _(_: Lab) -> Finding:
 
 
 @FORMATS.claim("tf32-mantissa", "TF32 has only 10 bits of fraction.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = layout("tf32")
     because = f"{found.fraction}, as fp16, with the {found.exponent} exponent bits of fp32: {found.about}"
     return number("10", found.fraction, because, "formats: fields of tf32", unit="bits")

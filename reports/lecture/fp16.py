@@ -11,13 +11,13 @@ from calc.mathematics.formats.numbers import decimal, written
 from reports.lecture.claim import Topic
 from reports.lecture.formats import bits, encoded, fields, layout, like_torch
 from reports.lecture.lab import Lab
-from reports.lecture.verdicts import Finding, number, same, true
+from reports.lecture.verdicts import ClaimFinding, number, same, true
 
 FP16 = Topic("fp16 worked out by hand")
 
 
 @FP16.claim("fp16-0.01-exp", "0.01 in fp16 is 1.010 (binary) times 2^-6.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     code = int(fields("fp16", "0.01")["exponent"], 2)
     exponent = code - int(limit(layout("fp16"), "bias"))
     because = f"2^-6 is 0.015625, more than 0.01; it is 1.{fields('fp16', '0.01')['fraction']} · 2^{exponent} in binary"
@@ -25,13 +25,13 @@ def _(_: Lab) -> Finding:
 
 
 @FP16.claim("fp16-0.01-bits", "The exponent code of 0.01 in fp16 is -6 + 15 = 9 = 001001.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     code = fields("fp16", "0.01")["exponent"]
     return same("001001", code, f"-7 + 15 = {int(code, 2)}, in {len(code)} bits", "formats.encode(fp16, 0.01)")
 
 
 @FP16.claim("fp16-0.01-value", "The bits so worked out, exponent code 9 and fraction 010…, are 0.01 in fp16.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     theirs = decode(named("fp16"), (9 << 10) | int("0100000000", 2)).value
     ours = encoded("fp16", "0.01").value
     assert theirs is not None
@@ -49,7 +49,7 @@ def _(_: Lab) -> Finding:
 
 def _limit(name: str, says: str, limit_name: str, claimed: Fraction, why: str, *, of: str = "fp16") -> None:
     @FP16.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = limit(layout(of), limit_name)
         return same(
             claimed, found, f"{why} (derived: {limit_name} of {of} is {decimal(found)})", f"formats: {limit_name} of {of}", value=found
@@ -91,7 +91,7 @@ _limit(
 
 
 @FP16.claim("fp16-111111", "The exponent code 111111 of fp16 is special.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     code = fields("fp16", "inf")["exponent"]
     return same(
         "111111", code, f"the exponent has {len(code)} bits, and {code} is the code of infinities and NaN", "formats.encode(fp16, inf)"
@@ -99,7 +99,7 @@ def _(_: Lab) -> Finding:
 
 
 @FP16.claim("fp16-minnormal-sign", "The smallest positive normal number in fp16 has sign bit 1 and exponent code 00001 = -14.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = fields("fp16", decimal(limit(layout("fp16"), "smallest normal")))
     because = f"the exponent is right, the sign is not: {' '.join(found.values())}; a sign bit of 1 is a negative number"
     return same(("1", "00001"), (found["sign"], found["exponent"]), because, "formats.encode(fp16, 2^-14)", value=" ".join(found.values()))

@@ -10,7 +10,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.training import LOOSE, MODEL_FLOPS, per_layer, per_parameter_and_token
-from reports.lecture.verdicts import Finding, number, readings, true, yes
+from reports.lecture.verdicts import ClaimFinding, number, readings, true, yes
 
 GRADIENTS = Topic("Gradients and their FLOPs")
 _FORMS = (3, 5, 7)
@@ -19,7 +19,7 @@ _GPT2 = {"B": 8, "T": 1024}
 
 
 @GRADIENTS.claim("grad-123", "For ½(x·w − 5)² at x = (1, 2, 3), w = (1, 1, 1) the gradient of w is (1, 2, 3).")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     autograds, _x = experiment("scalar_model")
     found, _checked = lab.gradients("scalar")
     _loss, gradients = found.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
@@ -32,13 +32,13 @@ def _(lab: Lab) -> Finding:
 
 
 @GRADIENTS.claim("grad-xnone", "x has no gradient after it.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     _w, has = experiment("scalar_model")
     return true(not has, "None", "x does not require one: it is data", "autograd of the model")
 
 
 @GRADIENTS.claim("grad-x-must", "The derivative with respect to the input has to be computed.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = lab.derive("two-layer")["flops.backward.matmul"]
     inner, first = per_layer(lab, "flops.backward.matmul"), Fraction(_first_layer(lab))
     because = (
@@ -58,7 +58,7 @@ def _first_layer(lab: Lab) -> Fraction:
 
 def _form(name: str, says: str, form: str, right: str) -> None:
     @GRADIENTS.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = experiment("two_layer_gradients", *_FORMS)
         said, holds = found[form], found[right]
         because = (
@@ -75,7 +75,7 @@ _form("grad-h1", "The gradient of h1 is w2ᵀ times that of h2.", "h1.grad = w2.
 
 
 @GRADIENTS.claim("grad-bk", "The gradient of h2 costs next to nothing where D is large.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     elementwise, products = (lab.value("two-layer", f"flops.backward.{kind}", _AT) for kind in ("elementwise", "matmul"))
     because = (
         f"{elementwise:,} FLOP of elementwise work against {products:,} of products at D = 32768: {elementwise / products:.1e} of them"
@@ -85,7 +85,7 @@ def _(lab: Lab) -> Finding:
 
 def _thumb(name: str, says: str, claimed: str, signed: tuple[tuple[int, str], ...], *layer: str) -> None:
     @GRADIENTS.claim(name, says)
-    def _(lab: Lab) -> Finding:
+    def _(lab: Lab) -> ClaimFinding:
         gpt2 = per_parameter_and_token(lab, "gpt2", _GPT2, *signed)
         at = lab.value("two-layer", "parameters", _AT) * _AT["B"]
         here = Fraction(sum(sign * lab.value("two-layer", q, _AT) for sign, q in signed), at)
@@ -109,7 +109,7 @@ _thumb("bwd-nonloss-004", "The backward takes four times the number of parameter
 
 
 @GRADIENTS.claim("6-general", "In many models this is the bulk of the computation.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     shares = {
         "gpt2": 6 / per_parameter_and_token(lab, "gpt2", _GPT2, *MODEL_FLOPS),
         "llama3-70b": 6 / per_parameter_and_token(lab, "llama3-70b", {"B": 1, "T": 8192}, *MODEL_FLOPS),
@@ -119,7 +119,7 @@ def _(lab: Lab) -> Finding:
 
 
 @GRADIENTS.claim("6-shared", "Where parameters are shared, the rule may not hold.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     at = {"B": 64, "D": 16, "L": 8}
     flops = sum(lab.value("shared", q, at) for q in (_FORWARD, _BACKWARD))
     found = Fraction(flops, at["B"] * lab.value("shared", "parameters", at))
@@ -131,7 +131,7 @@ def _(lab: Lab) -> Finding:
 
 
 @GRADIENTS.claim("bwd-4bdk", "The backward of the second layer takes 4·B·D·K FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     at = {"B": 64, "D": 32, "K": 8}
     more = lab.value("two-layer", _BACKWARD, at) - lab.value("two-layer", _BACKWARD, {**at, "K": 4})
     measured = lab.check("two-layer", {"B": 3, "D": 7, "K": 5})[_BACKWARD]

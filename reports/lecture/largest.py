@@ -8,7 +8,7 @@ from calc.memory.per_parameter import PerParameter, per_parameter
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.sources import source
-from reports.lecture.verdicts import SOURCE, Finding, number, readings, true
+from reports.lecture.verdicts import SOURCE, ClaimFinding, number, readings, true
 
 LARGEST = Topic("Largest model")
 _SIZES = {"B": 8, "T": 1024}
@@ -24,14 +24,14 @@ def _split(found: PerParameter) -> str:
 
 
 @LARGEST.claim("q2-16bytes", "AdamW in fp32 keeps 4 + 4 + (4 + 4) = 16 bytes for each parameter.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = state(lab)
     because = f"a recorded step keeps {_split(found)}; {found.rest:,} bytes of step counters are left over in GPT-2"
     return number("16", found.whole, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
 
 
 @LARGEST.claim("q2-40b", "Eight devices of 80 GB then hold about 40 billion parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
     return number(
         "40e9",
@@ -43,13 +43,13 @@ def _(lab: Lab) -> Finding:
 
 
 @LARGEST.claim("q2-640", "Eight H100 have 640 GB of memory together.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     memory = 8 * accelerator("h100-sxm").memory
     return number("640e9", memory, "8 · 80 GB, a GB as 10^9 bytes", "hardware: h100-sxm", unit="bytes", rests_on=SOURCE)
 
 
 @LARGEST.claim("q2-max-claim", "A model of 40B parameters is the most that can be trained on them.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
     left = 8 * accelerator("h100-sxm").memory - found.value * state(lab).whole
     activations = lab.value("gpt2", "activations.bytes", _SIZES)
@@ -68,7 +68,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LARGEST.claim("q2-bf16-no-save", "bf16 weights and gradients with an fp32 copy (2 + 2 + 4 + 8) save no memory, and are faster.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     full, mixed = state(lab), state(lab, "bf16-master")
     kept = [lab.value("gpt2", "activations.bytes", _SIZES, precision=p) for p in ("fp32", "bf16-master")]
     h100 = accelerator("h100-sxm")
@@ -89,7 +89,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LARGEST.claim("q2-rajbhandari", "The accounting is that of a paper of Rajbhandari and others of 2019.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     paper, mixed = source("zero"), state(lab, "bf16-master")
     same = paper.facts["bytes_per_parameter"] == mixed.whole
     return true(
@@ -102,7 +102,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LARGEST.claim("q2-activ-depends", "Memory of activations depends strongly on batch size, sequence length and number of layers.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     here = lab.value("gpt2", "activations.bytes", _SIZES)
     doubled = {
         name: lab.value("gpt2", "activations.bytes", {**_SIZES, **change}) / here
@@ -118,7 +118,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LARGEST.claim("q2-003-param-mem", "The memory of the parameters of a 70B model is 70e9 times 4 + 4 + (4 + 4) bytes.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = state(lab)
     weights = found.terms[0].whole
     because = f"16 is the whole training state; parameters alone are {weights} bytes each in fp32, {70 * weights} GB for 70e9"

@@ -9,7 +9,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment, resumed
 from reports.lecture.sources import YEAR, source
-from reports.lecture.verdicts import APPROXIMATE, SOURCE, Finding, convention, number, readings, same, true, yes
+from reports.lecture.verdicts import APPROXIMATE, SOURCE, ClaimFinding, convention, number, readings, same, true, yes
 
 LEARNING = Topic("Initialisation, optimizers and checkpoints")
 _D = 16384
@@ -31,14 +31,14 @@ def _sampled(found: dict[str, float]) -> str:
 
 
 @LEARNING.claim("init-var", "With weights drawn from N(0, 1) each output has mean 0 and variance input_dim.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found, expected = experiment("output_variance", _D), variance(_D)
     because = f"a sum of {_D} products, each of variance 1, has variance {expected}; {_sampled(found)}"
     return true(agrees(found, expected), expected, because, "the variance of a sum of products; 64 × 64 outputs of a real product sampled")
 
 
 @LEARNING.claim("init-128", "Outputs are then within about ±sqrt(16384) = ±128.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("output_variance", _D)
     inside = math.erf(1 / math.sqrt(2))
     because = (
@@ -51,7 +51,7 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("init-rescale", "Weights divided by sqrt(input_dim) make the outputs' size independent of input_dim.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = {d: experiment("output_variance", d, 1 / math.sqrt(d)) for d in (256, _D)}
     holds = all(agrees(f, variance(d, Fraction(1, d))) for d, f in found.items())
     because = f"variance D · 1/D = 1 for every D; {', '.join(f'{_sampled(f)} at D = {d}' for d, f in found.items())}"
@@ -59,7 +59,7 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("init-004-xavier", "Up to a constant that is Xavier initialisation.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     ratios = {(i, o): experiment("xavier_variance", i, o) * i for i, o in ((1024, 1024), (1024, 256))}
     square, narrow = ratios.values()
     because = (
@@ -70,12 +70,16 @@ def _(_: Lab) -> Finding:
         abs(square - 1) < 0.02, abs(narrow - square) < 0.02, round(narrow, 2), because, "torch.nn.init.xavier_normal_ sampled at two shapes"
     )
     exact = abs(narrow - 2 * 1024 / (1024 + 256)) < 0.02
-    return Finding(APPROXIMATE, found.value, found.unit, found.because, found.computed_by) if exact and found.verdict != "holds" else found
+    return (
+        ClaimFinding(APPROXIMATE, found.value, found.unit, found.because, found.computed_by)
+        if exact and found.verdict != "holds"
+        else found
+    )
 
 
 def _truncated(name: str, says: str) -> None:
     @LEARNING.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         std = 1 / math.sqrt(_D)
         beyond = math.erfc(3 / std / math.sqrt(2))
         found = experiment("output_variance", _D, std, cut=3.0)
@@ -98,7 +102,7 @@ _truncated("init-trunc-reason", "The cut at ±3 is there so that no extreme valu
 
 
 @LEARNING.claim("opt-adagrad-step", "AdaGrad divides by sqrt(g2 + 1e-5).")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     report = lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec")
     steps = {g: experiment("adagrad_eps", g) for g in (1.0, 0.001)}
     off = {g: a / b for g, (a, b) in steps.items()}
@@ -113,7 +117,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LEARNING.claim("opt-momentum", "Momentum is SGD with an exponential average of the gradients.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     worst = experiment("momentum_is_average")
     because = (
         f"torch's buffer is that average over 1 − β, ten times as large at β = 0.9, step by step (largest difference {worst:.0e}); the "
@@ -123,7 +127,7 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("opt-adagrad-avg", "AdaGrad is SGD with an average over squared gradients.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("adagrad_state")
     because = (
         f"its state is their sum ({yes(found['sum'])}), not their average ({yes(found['average'])}), so steps shrink for ever; RMSProp"
@@ -133,7 +137,7 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("opt-adam", "Adam is RMSProp with momentum.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("adam_parts", 3000)
     because = (
         f"its two averages are theirs ({yes(found['moments'])}), and its step corrects their bias: {found['first']:.3f} of the uncorrected "
@@ -147,14 +151,14 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("opt-adam-2014", "Adam appeared in 2014.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = source("adam")
     because = f"{found.words}: its identifier is of {found.year}"
     return true(found.year == 2014, found.year, because, "arXiv identifier", unit=YEAR, rests_on=SOURCE)
 
 
 @LEARNING.claim("opt-state-004", "AdaGrad has to store the squared gradients.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     state, parameters = (
         lab.value("cruncher", q, {"B": 2, "D": 4, "L": 2}, optimizer="spec") for q in ("optimizer_state.bytes", "parameters.bytes")
     )
@@ -166,7 +170,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LEARNING.claim("opt-lr-unused", "The training loop makes its SGD with the learning rate that it was given, 0.01.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     usual, other = (experiment("trained", steps=20, given_lr=rate) for rate in (0.01, 0.1))
     same_run = usual["losses"] == other["losses"]
     because = (
@@ -177,7 +181,7 @@ def _(_: Lab) -> Finding:
 
 
 @LEARNING.claim("ckpt-activation", "Activation checkpointing saves memory by computing activations again.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     kept = [lab.value("gpt2", "activations.bytes", _GPT2, checkpointing=how) for how in ("none", "block")]
     again = [lab.value("gpt2", "flops.backward.recompute", _GPT2, checkpointing=how) for how in ("none", "block")]
     because = (
@@ -187,7 +191,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LEARNING.claim("act-why", "Activations are kept because the gradient of a layer's weights depends on its input.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     saved = [s for s in lab.derive("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="spec").saved if "mm" in s.operator]
     reasons = sorted({s.because for s in saved})
     because = f"of {sum(s.number for s in saved)} tensors kept for products each is needed so: {'; '.join(reasons)}"
@@ -195,7 +199,7 @@ def _(lab: Lab) -> Finding:
 
 
 @LEARNING.claim("ckpt-save", "A checkpoint has to hold the state of the optimizer as well as the model.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     whole, without = resumed(), resumed("optimizer")
     because = (
         f"training resumed from all of it differs in {len(whole)} tensors from training at a stretch, and without the optimizer's state "

@@ -11,7 +11,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.sources import source
-from reports.lecture.verdicts import SOURCE, Finding, compared, convention, number, readings, same, true, unchecked
+from reports.lecture.verdicts import SOURCE, ClaimFinding, compared, convention, number, readings, same, true, unchecked
 
 MFU = Topic("MFU")
 _SIZES = (16384, 32768, 8192)  # B, D, K of the product that the notes time
@@ -39,7 +39,7 @@ def _refused(flops: Fraction | int, seconds: Fraction, peak: Fraction | int, dty
 
 
 @MFU.claim("mfu-def", "MFU is the FLOPs that a training used over the FLOPs that the hardware could have given.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     amounts = Fraction(product()) / (Fraction(_TIME_3090) * 356 * 10**11)
     again = lab.value("gpt2", "flops.backward.recompute", {"B": 8, "T": 1024})
@@ -54,7 +54,7 @@ def _(lab: Lab) -> Finding:
 
 
 @MFU.claim("mfu-ideal-1", "At best MFU is 1.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     peak, flops = Fraction(10**12), Fraction(10**12)
     best, more = utilization(flops, 1, peak, "fp32").value, _refused(flops, Fraction(99, 100), peak, "fp32")
     return true(
@@ -66,7 +66,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-003", "MFU is the FLOP/s achieved over the FLOP/s promised.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     fits = found.value == found["R"] / found["P"]
     return convention(
@@ -75,7 +75,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-0.5-good", "An MFU of 0.5 or more is usually good.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     runs = sorted(float(x) for name in ("llama3", "megatron") for x in source(name).facts["mfu"])  # type: ignore[union-attr]  # lists of numbers
     reached = sum(x >= 0.5 for x in runs)
     because = f"of {len(runs)} published runs {reached} reach it; they lie between {runs[0]} and {runs[-1]}"
@@ -83,21 +83,21 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-fp32-time", "The product of 16384 × 32768 by 32768 × 8192 took 0.372 s in fp32 on an RTX 3090.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction(_TIME_3090), accelerator("rtx3090").peak("fp32"), "fp32")
     because = f"a time on the author's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.3f} of the fp32 peak"
     return unchecked(float(_TIME_3090), because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 gpu=rtx3090 dtype=fp32", unit="s")
 
 
 @MFU.claim("mfu-fp32-val", "That is an MFU of 0.66357 in fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     because = f"2·B·D·K over the time is {_tera(found['R'])}, over 35.6 TFLOP/s"
     return number("0.66357427", found.value, because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 peak=35.6e12")
 
 
 @MFU.claim("mfu-bf16-val", "In bf16 the MFU is 1.9756.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     card, rate = accelerator("rtx3090"), Fraction(_RATE_3090_BF16)
     right = utilization(rate, 1, card.peak("bf16"), "bf16").value
     refusal = _refused(rate, Fraction(1), 356 * 10**11, "bf16")
@@ -109,14 +109,14 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-bf16-suspect", "Something is wrong with the figures for bf16.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     refusal = _refused(Fraction(_RATE_3090_BF16), Fraction(1), 356 * 10**11, "bf16")
     because = "a utilization of 1.98 is refused: the peak is that of another format" if refusal else "the utilization is possible"
     return true(bool(refusal), "the peak of fp32 was used", because, "napkin ask mfu flops=70.33e12 seconds=1 peak=35.6e12")
 
 
 @MFU.claim("mfu-3090-fp32", "An RTX 3090 has a peak of 35.6 TFLOP/s in fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     card = accelerator("rtx3090")
     return number(
         "35.6",
@@ -129,7 +129,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-bf16-70", "It reached 70.33 TFLOP/s in bf16.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     share = utilization(Fraction(_RATE_3090_BF16), 1, accelerator("rtx3090").peak("bf16"), "bf16").value
     fits = compared("1.97562679", Fraction(_RATE_3090_BF16) / (356 * 10**11))
     because = (
@@ -140,7 +140,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-fp32", "The product took 0.16 s in fp32 on an H100.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction("0.16"), accelerator("h100-sxm").peak("fp32"), "fp32")
     because = (
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the fp32 peak"
@@ -149,7 +149,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-54", "That is 5.4e13 FLOP/s.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     rate = Fraction(product()) / Fraction("0.16")
     low, high = (float(Fraction(product()) / Fraction(t)) for t in ("0.165", "0.155"))
     because = f"8796093022208 FLOP in 0.16 s; times that round to 0.16 s give {low:.3g} to {high:.3g}"
@@ -157,13 +157,13 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-67", "An H100 promises 67 TFLOP/s in fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     return number("67", h100.peak("fp32") / 10**12, h100.source, "hardware: h100-sxm", unit="TFLOP/s", rests_on=SOURCE)
 
 
 @MFU.claim("mfu-004-bf16", "In bf16 the product took 0.03 s, not 0.16 s.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = utilization(product(), Fraction("0.03"), accelerator("h100-sxm").peak("bf16"), "bf16")
     because = (
         f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the dense bf16 "
@@ -173,7 +173,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-lower", "The MFU is lower in bf16 than in fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     shares = {
         dtype: utilization(product(), Fraction(s), h100.peak(dtype), dtype).value for dtype, s in (("fp32", "0.16"), ("bf16", "0.03"))
@@ -186,7 +186,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-5pct", "An MFU of 5 % would be really bad.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     runs = [float(x) for name in ("llama3", "megatron") for x in source(name).facts["mfu"]]  # type: ignore[union-attr]  # lists of numbers
     return convention(
         min(runs) > 0.05,
@@ -197,7 +197,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("mfu-004-exclude-comm", "MFU leaves communication and overhead out of account.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     flops, seconds, peak = product(), Fraction("0.16"), accelerator("h100-sxm").peak("fp32")
     without, with_ = (utilization(flops, seconds * slower, peak, "fp32").value for slower in (1, Fraction(5, 4)))
     because = (
@@ -208,7 +208,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("tensor-core-default", "PyTorch uses the tensor cores by default.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100, precision = accelerator("h100-sxm"), experiment("float32_precision")
     because = (
         f"in bf16 and fp16 it does ({h100.peaks['bf16'].engine} cores); fp32 products run on {h100.peaks['fp32'].engine} cores, since"
@@ -224,7 +224,7 @@ def _(_: Lab) -> Finding:
 
 
 @MFU.claim("fp32-is-tensor", "The fp32 rate of an H100 is one of its tensor cores, as all others of the table are.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     engines = {dtype: peak.engine for dtype, peak in accelerator("h100-sxm").peaks.items()}
     because = ", ".join(f"{dtype} {engine}" for dtype, engine in engines.items() if dtype in ("fp64", "fp32", "tf32", "bf16", "fp8"))
     return same(

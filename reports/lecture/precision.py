@@ -14,14 +14,14 @@ from reports.lecture.formats import encoded, layout
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.sources import YEAR, source
-from reports.lecture.verdicts import SOURCE, Finding, convention, number, readings, same, true, yes
+from reports.lecture.verdicts import SOURCE, ClaimFinding, convention, number, readings, same, true, yes
 
 PRECISION = Topic("Few bits, and mixed precision")
 
 
 def _year(name: str, says: str, paper: str, claimed: int, more: str = "") -> None:
     @PRECISION.claim(name, says)
-    def _(_: Lab) -> Finding:
+    def _(_: Lab) -> ClaimFinding:
         found = source(paper)
         return true(
             found.year == claimed,
@@ -38,7 +38,7 @@ _year("mp-2017", "Mixed precision training goes back to 2017.", "mixed-precision
 
 
 @PRECISION.claim("fp8-h100-only", "fp8 is not available on the generation before the H100.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     ampere = [a.id for a in catalogue().values() if a.architecture.startswith("Ampere") and "fp8" in a.peaks]
     because = (
         f"an H100 lists {float(accelerator('h100-sxm').peak('fp8')) / 1e12:g} TFLOP/s; of the Ampere devices "
@@ -50,7 +50,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp8-range-e4m3", "E4M3 reaches from -448 to 448 and E5M2 from -57344 to 57344.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = tuple(limit(layout(name), "largest") for name in ("fp8-e4m3", "fp8-e5m2"))
     there = tuple(experiment("limits", layout(name).stored)["max"] for name in ("fp8-e4m3", "fp8-e5m2"))
     because = f"1.75 · 2^8, since only all ones are NaN, and 1.75 · 2^15; torch.finfo says {there[0]:g} and {there[1]:g}"
@@ -58,7 +58,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp8-edge", "fp8 is for cases of extremely little memory.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     size, faster = element_bytes(named("fp8-e4m3")), h100.peak("fp8") / h100.peak("bf16")
     because = f"it takes {size} byte, half of bf16, but is used for speed as well: {float(faster):g} times the rate of bf16 on an H100"
@@ -68,7 +68,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp8-nvda", "NVIDIA proposed fp8 for machine learning, and the H100 supports it.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     companies = source("fp8").facts["companies"]
     assert isinstance(companies, list)
     holds = "NVIDIA" in companies and "fp8" in accelerator("h100-sxm").peaks
@@ -82,14 +82,14 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp8-transformer-linear", "NVIDIA supports fp8 for linear layers.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     linear = [part.what for part in TRANSFORMER_ENGINE.parts if part.what.startswith("fp8")]
     because = f"{TRANSFORMER_ENGINE.source}; {TRANSFORMER_ENGINE.error.partition(':')[0]}"
     return true(bool(linear), "linear layers", because, "the stated recipe of fp8 products over bf16 weights", rests_on=SOURCE)
 
 
 @PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte and int4 half a byte.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = tuple(element_bytes(named(name)) for name in ("int8", "int4"))
     return same(
         (Fraction(1), Fraction(1, 2)),
@@ -102,7 +102,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp32-sota-004", "fp32 is the most precision that one is likely ever to need.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     eps = limit(layout("fp32"), "epsilon")
     h100 = accelerator("h100-sxm")
     because = (
@@ -118,7 +118,7 @@ def lost_update(dtype: str) -> bool:
 
 
 @PRECISION.claim("fp16-stability-000", "Optimizer state and parameters still need more precision than 16 bits.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     because = (
         f"a weight of 1 that is to move by 0.001 stays where it is in bf16 ({yes(lost_update('bf16'))}) and moves in fp32 "
         f"({yes(not lost_update('fp32'))}): sums of small steps need the fraction bits"
@@ -127,7 +127,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("fp32-necessity", "Without fp32 training becomes unstable.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     formats = [part.because for part in FP8_LM.parts]
     without = not any("fp32" in words for words in formats)
     because = (
@@ -146,7 +146,7 @@ _RUN = "a real step under bf16 autocast, operator by operator"
 
 
 @PRECISION.claim("mp-000", "The forward runs in bf16 or fp8, the backward in fp32.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     because = (
         f"under autocast products run in {autocast('forward')[0]} forward and in {', '.join(autocast('backward'))} backward; what is "
         "fp32 are parameters and their gradients"
@@ -155,7 +155,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("mp-001-fp32grad", "fp32 is the format in which gradients are computed.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     because = (
         f"they are kept in {autocast('parameters and gradients')[0]}, but the products that give them run in "
         f"{', '.join(autocast('backward'))}"
@@ -170,7 +170,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("mp-002", "fp32 is used for the rest: parameters and gradients.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = autocast("parameters and gradients")
     return same(
         ["float32"],
@@ -182,7 +182,7 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("mp-loss-scaling", "The scaled loss gives scaled gradients, which are divided by the factor.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("scaled_gradients", 1024.0, 1e-8)
     off = abs(found["scaled"] / found["true"] - 1)
     because = (
@@ -193,14 +193,14 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("mp-bf16-noscale", "With bf16 no loss scaling is needed.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     two, half, four = (limit(layout(name), "smallest normal") for name in ("bf16", "fp16", "fp32"))
     because = f"its smallest normal number is that of fp32, {float(two):.3g}; fp16's is {float(half):.3g}, under which gradients vanish"
     return true(two == four and half > 10**30 * two, two, because, "formats: smallest normal of bf16, fp16, fp32")
 
 
 @PRECISION.claim("mp-micikevicius-loss", "Micikevicius and others proposed a mixed precision method called loss scaling.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     parts = source("mixed-precision").facts["parts"]
     assert isinstance(parts, list)
     because = f"the method is mixed precision training, and loss scaling one of its {len(parts)} parts: {'; '.join(parts)}"
@@ -210,13 +210,13 @@ def _(_: Lab) -> Finding:
 
 
 @PRECISION.claim("int4-train", "There is work on training in int4.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     paper = source("int4-training")
     return true(paper.facts["bits"] == 4, paper.year, paper.words, "comparison with the paper's title", unit=YEAR, rests_on=SOURCE)
 
 
 @PRECISION.claim("q-4bit-inference", "A trained model can be quantised aggressively, and inference gains much from it.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     bounds = {form: tokens_per_second(lab, "llama3-8b", form) for form in ("bf16", "int4")}
     gain = bounds["int4"] / bounds["bf16"]
     because = (
@@ -235,7 +235,7 @@ def tokens_per_second(lab: Lab, model: str, form: str, length: int = 8192) -> Fr
 
 
 @PRECISION.claim("data-llama-2.8tb", "The data of LLaMA take 2.8 TB.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     paper = source("llama")
     tokens, vocabulary = (int(str(paper.facts[name])) for name in ("tokens", "vocabulary"))
     width = next(n for n in (1, 2, 4) if vocabulary <= 256**n)

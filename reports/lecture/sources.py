@@ -17,7 +17,7 @@ YEAR = "year"  # the unit of a number that names a year and is no amount
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Publication:
     """A publication. ``facts`` are the numbers and words that claims are compared with."""
 
     id: str
@@ -39,12 +39,12 @@ class Source:
 
 
 @cache
-def sources() -> Mapping[str, Source]:
+def sources() -> Mapping[str, Publication]:
     text = resources.files("calc").joinpath("data/lecture_sources.toml").read_text(encoding="utf-8")
-    return {name: Source(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()}
+    return {name: Publication(name, entry.pop("title"), entry.pop("where"), entry) for name, entry in tomllib.loads(text).items()}
 
 
-def source(name: str) -> Source:
+def source(name: str) -> Publication:
     return sources()[name]
 
 

@@ -17,33 +17,33 @@ from calc.units import Unit
 from reports.lecture.lab import Lab
 
 EXACT, WITHIN, FAILED, NOT_MEASURED = "exact", "within", "failed", "not measured"
-Value = int | float | Fraction | str
+AnswerValue = int | float | Fraction | str
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SystemAnswer:
     """One answer: what, how much, and why."""
 
     what: str
-    value: Value
+    value: AnswerValue
     unit: str
     because: str
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class SystemCheck:
     """Something derived beside the same measured. ``tolerance`` and the reason for it stand where equality is impossible."""
 
     what: str
-    derived: Value
-    measured: Value | None
+    derived: AnswerValue
+    measured: AnswerValue | None
     verdict: str
     instrument: str
     tolerance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class SystemDerivation:
     """The steps of one quantity of a model, at ``sizes``."""
 
     model: str
@@ -54,13 +54,13 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class SystemResult:
     """A system's content, before it is written."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SystemAnswer, ...]
     reckonings: tuple[Reckoning, ...] = ()
-    derived: tuple[Derived, ...] = ()
-    checks: tuple[Checked, ...] = ()
+    derived: tuple[SystemDerivation, ...] = ()
+    checks: tuple[SystemCheck, ...] = ()
     notes: tuple[str, ...] = ()
     equations: tuple[Gradients, ...] = ()
 
@@ -69,36 +69,36 @@ class Worked:
         return all(check.verdict != FAILED for check in self.checks)
 
 
-Work = Callable[[Lab], Worked]
+SystemFunction = Callable[[Lab], SystemResult]
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class LectureSystem:
     """One of the lecture's systems, by number. ``asks`` is what it must give."""
 
     number: int
     name: str
     title: str
     asks: str
-    work: Work = field(repr=False)
+    work: SystemFunction = field(repr=False)
 
 
-def equal(what: str, derived: Value, measured: Value, instrument: str) -> Checked:
+def equal(what: str, derived: AnswerValue, measured: AnswerValue, instrument: str) -> SystemCheck:
     """Exact or failed."""
-    return Checked(what, derived, measured, EXACT if derived == measured else FAILED, instrument)
+    return SystemCheck(what, derived, measured, EXACT if derived == measured else FAILED, instrument)
 
 
-def near(what: str, derived: float, measured: float, off: float, instrument: str, why: str) -> Checked:
+def near(what: str, derived: float, measured: float, off: float, instrument: str, why: str) -> SystemCheck:
     """Within ``off`` of what is derived, or failed; ``why`` says what equality is impossible for."""
     verdict = WITHIN if abs(measured - derived) <= off else FAILED
-    return Checked(what, derived, float(f"{measured:.4g}"), verdict, instrument, f"±{off:.2g}: {why}")
+    return SystemCheck(what, derived, float(f"{measured:.4g}"), verdict, instrument, f"±{off:.2g}: {why}")
 
 
-def unmeasured(what: str, derived: Value, why: str) -> Checked:
-    return Checked(what, derived, None, NOT_MEASURED, why)
+def unmeasured(what: str, derived: AnswerValue, why: str) -> SystemCheck:
+    return SystemCheck(what, derived, None, NOT_MEASURED, why)
 
 
-def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
+def from_run(report: Report, *quantities: str) -> tuple[SystemCheck, ...]:
     """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
     step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
@@ -106,11 +106,11 @@ def from_run(report: Report, *quantities: str) -> tuple[Checked, ...]:
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        found.append(Checked(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
+        found.append(SystemCheck(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
     return tuple(found)
 
 
-def from_autograd(model: str, found: Differentiated) -> tuple[Checked, ...]:
+def from_autograd(model: str, found: Differentiated) -> tuple[SystemCheck, ...]:
     """The derived equations of gradients, run in numpy, beside autograd and central differences."""
     checks = []
     for trial in found.trials:
@@ -118,18 +118,22 @@ def from_autograd(model: str, found: Differentiated) -> tuple[Checked, ...]:
         verdict, said = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
         tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
         checks.append(
-            Checked(f"gradients of {model} at {at}", "autograd's", said, verdict, "autograd and central differences in float64", tolerance)
+            SystemCheck(
+                f"gradients of {model} at {at}", "autograd's", said, verdict, "autograd and central differences in float64", tolerance
+            )
         )
     return tuple(checks)
 
 
-def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[Derived, ...]:
+def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[SystemDerivation, ...]:
     """The derivation's own steps of some of its quantities."""
     found = lab.derive(model, sizes, **options)
-    return tuple(Derived(model, q, found[q].unit, found.sizes, tuple(s for s in found.steps if s.quantity == q)) for q in quantities)
+    return tuple(
+        SystemDerivation(model, q, found[q].unit, found.sizes, tuple(s for s in found.steps if s.quantity == q)) for q in quantities
+    )
 
 
-def to_json(system: System, worked: Worked) -> dict[str, Any]:
+def to_json(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
     """A system as plain data."""
     from calc.symbolic.tree import text
 

@@ -11,7 +11,7 @@ from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.runs import experiment
-from reports.lecture.verdicts import MISLEADING, SOURCE, Finding, number, numbers, readings, same, true, yes
+from reports.lecture.verdicts import MISLEADING, SOURCE, ClaimFinding, number, numbers, readings, same, true, yes
 
 TENSORS = Topic("Memory of tensors, storage and code")
 _FFN = (12288 * 4, 12288)
@@ -19,19 +19,19 @@ _GPT2 = {"B": 8, "T": 1024}
 
 
 @TENSORS.claim("mem-128", "A 4 × 8 tensor in fp32 takes 128 bytes.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     return number("128", experiment("memory", 4, 8), "4 · 8 elements of 4 bytes", "the storage of torch.empty(4, 8)", unit="bytes")
 
 
 @TENSORS.claim("mem-gpt3-ffn", "A matrix of GPT-3's feed-forward block, 49152 × 12288 in fp32, takes 2304 · 1024² bytes.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("memory", *_FFN)
     because = f"{found / 1024**2:g} MiB, which is {found / 1024**3:g} GiB and {found / 1e9:.3f} GB"
     return number(str(2304 * 1024 * 1024), found, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-2.3", "That is 2.3 gigabytes.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = Fraction(experiment("memory", *_FFN), 10**9)
     because = f"{float(found):.3f} GB, or {float(found) * 1e9 / 1024**3:g} GiB; 2304 MiB over 1000 is neither"
     return number("2.3", found, because, "the storage of torch.empty(49152, 12288)", unit="GB")
@@ -43,13 +43,13 @@ def on_device() -> int:
 
 
 @TENSORS.claim("mem-8192", "Two 32 × 32 matrices in fp32 take 8192 bytes of a device.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     because = "2 · 32 · 32 · 4; each is a multiple of the allocator's 512 bytes, so nothing is rounded up"
     return number("8192", on_device(), because, "the CUDA allocator's rounding of both requests (stated, not measured)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-192", "The device's memory grows by 192 bytes.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     return number(
         "192",
         on_device(),
@@ -60,21 +60,21 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-004-32x32", "What was added is two matrices of 30 by 32 numbers of 4 bytes.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     said = 2 * experiment("memory", 30, 32)
     because = f"30 by 32 would be {said:,} bytes; the transcript lost a digit of 32 by 32"
     return number(str(said), on_device(), because, "the CUDA allocator's rounding of both requests (stated, not measured)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-180gb", "An H100 has 180 GB of high-bandwidth memory.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100, b200 = accelerator("h100-sxm"), accelerator("b200-hgx")
     because = f"{h100.source}; {b200.memory / 1e9:g} GB is a B200"
     return number("180e9", h100.memory, because, "hardware: h100-sxm", unit="bytes", rests_on=SOURCE)
 
 
 @TENSORS.claim("mem-003-act13", "Activations take about one to three times the memory of the parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     weights = lab.value("gpt2", "parameters.bytes", _GPT2)
     ratios = {b: Fraction(lab.value("gpt2", "activations.bytes", {"B": b, "T": 1024}), weights) for b in (1, 2, 8)}
     because = (
@@ -87,7 +87,7 @@ def _(lab: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-003-act-growth", "Activations grow linearly or with the square, with the length of the sequence.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     growth = {}
     for attention in ("fused", "math"):
         short, long = (lab.value("gpt2", "activations.bytes", {"B": 2, "T": t}, attention=attention) for t in (512, 1024))
@@ -103,7 +103,7 @@ def _(lab: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-003-grad-eq", "Gradients take about the memory of the parameters.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     weights, gradients = (lab.value("gpt2", f"{name}.bytes", _GPT2) for name in ("parameters", "gradients"))
     return number(
         str(weights), gradients, "one for each, in the same format", "derive gpt2: gradients.bytes and parameters.bytes", unit="bytes"
@@ -111,7 +111,7 @@ def _(lab: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-003-sgd-1x", "Optimizer state is once the parameters for SGD and about twice for Adam.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = {}
     for name in ("sgd", "momentum", "adam"):
         state_bytes, weights = (lab.value("two-layer", f"{q}.bytes", {}, optimizer=name) for q in ("optimizer_state", "parameters"))
@@ -130,7 +130,7 @@ def _(lab: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-003-stage", "When a model has just been loaded, its parameters are all that is in memory.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("state_before_training")
     because = (
         f"before the first step there are {found['before']} further elements, of gradients and AdamW's state; after it {found['after']} "
@@ -142,30 +142,30 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("mem-001-q-act-note", "The accounting of 16 bytes leaves out activations and gradients.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     quantities = [term.quantity for term in state(lab).terms]
     parts = {"activations": "activations.bytes" not in quantities, "gradients": "gradients.bytes" not in quantities}
     because = f"left out are activations ({yes(parts['activations'])}), but gradients are in it, 4 of the 16 bytes"
     mixed = any(parts.values()) and not all(parts.values())
     found = true(all(parts.values()), "activations only", because, "per_parameter of gpt2 with adamw: its terms")
-    return found if not mixed else Finding(MISLEADING, found.value, found.unit, found.because, found.computed_by)
+    return found if not mixed else ClaimFinding(MISLEADING, found.value, found.unit, found.because, found.computed_by)
 
 
 @TENSORS.claim("stride-6", "Element [1, 2] of a 4 × 4 tensor is number 6 of its storage.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     first, second, place = experiment("stride_index")
     return number("6", place, f"1 · {first} + 2 · {second}", "strides of a real tensor, and the number found there")
 
 
 @TENSORS.claim("stride-transpose", "In the transpose of ((1, 2, 3), (4, 5, 6)) element [0, 1] is 4, three numbers further.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     strides, value, shared = experiment("transposed")
     because = f"strides {strides} on the same storage ({yes(shared)})"
     return numbers((("4", value), ("3", strides[1])), value, because, "a real transpose: its strides and element")
 
 
 @TENSORS.claim("stride-view-fail", "view of a transpose fails for its strides.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("viewed_transpose")
     return true(
         "view size is not compatible" in found, found.partition(":")[0], found.partition(" (")[0], "view(2, 3) of a transposed 2 × 3 tensor"
@@ -173,7 +173,7 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("stride-slice-view", "Slices and operations in place change a tensor's attributes only, not its memory.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     views: Mapping[str, bool] = experiment("views")
     slices = all(views[name] for name in ("x[0]", "x[:, 1]", "x[1:3]"))
     same_place, same_numbers = experiment("changed_in_place")
@@ -185,14 +185,14 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("elementwise-contig", "Elementwise operations usually need contiguous tensors.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     contiguous, right = experiment("elementwise_of_transposes")
     because = f"sums and products of transposes (contiguous: {yes(contiguous)}) come out right ({yes(right)}): strides are all they need"
     return true(contiguous or not right, "any strides", because, "x + y and x * y of transposed tensors")
 
 
 @TENSORS.claim("contig-makes", "transpose and permute change the order of the numbers in storage.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     views: Mapping[str, bool] = experiment("views")
     shared = views["x.transpose(1, 0)"] and views["x.permute(1, 0)"]
     because = (
@@ -203,13 +203,13 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("code-randn-invalid", "torch.randn([1., 2, 3]) makes a tensor.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = experiment("float_shape")
     return true(not found, found.partition(":")[0] or "a tensor", found or "it runs", "torch.randn([1., 2, 3])")
 
 
 @TENSORS.claim("code-loader-async", "x.cuda(async=True) copies without waiting.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = ""
     try:
         compile("x.cuda(async=True)", "note", "eval")
@@ -220,7 +220,7 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("einops-sum", "Reducing the last named dimension by a sum is the sum over the last dimension.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     return true(
         experiment("summed_last"),
         "x.sum(dim=-1)",
@@ -230,14 +230,14 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("lit-4x4", "A 16 by 32 matrix is multiplied by a 30 by 2 matrix.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     said, right = experiment("product_shape", (16, 32), (30, 2)), experiment("product_shape", (16, 32), (32, 2))
     because = f"{said}; 16 by 32 times 32 by 2 gives {right}: the transcript lost a digit"
     return true(said.startswith("("), "32 by 2", because, "both products run")
 
 
 @TENSORS.claim("reshape-copies", "Of a transpose, y.reshape(2, 3) can be used where view cannot.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     shape, shared = experiment("reshaped_transpose")
     failed = experiment("viewed_transpose")
     because = f"it gives {shape} where view raises {failed.partition(':')[0]}, by a copy (same storage: {yes(shared)})"
@@ -245,6 +245,6 @@ def _(_: Lab) -> Finding:
 
 
 @TENSORS.claim("view-023", "A 2 by 3 tensor can be seen the other way around, as 3 by 2.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     shape = experiment("viewed")
     return same((3, 2), shape, "view gives that shape without a copy", "x.view(3, 2) of a 2 × 3 tensor", value=str(shape))

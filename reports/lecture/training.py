@@ -9,7 +9,7 @@ from calc.hardware.accelerators import accelerator
 from reports.lecture.claim import Topic
 from reports.lecture.lab import Lab
 from reports.lecture.sources import source
-from reports.lecture.verdicts import SOURCE, Finding, compared, convention, number, readings, true
+from reports.lecture.verdicts import SOURCE, ClaimFinding, compared, convention, number, readings, true
 
 TRAINING = Topic("Training time")
 LOOSE = Fraction(1, 4)  # a rule of thumb that is off by more serves nobody
@@ -36,7 +36,7 @@ def per_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, s
 
 
 @TRAINING.claim("q1-6nd", "Training 70e9 parameters on 15e12 tokens takes 6 · 70e9 · 15e12 FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     found = ask("flops", parameters=_N, tokens=_D)
     times = per_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) * _D / found.value
     because = f"6·N·D = {float(found.value):.3g}; a real 70B model executes {float(times):.3f} times that at T = 8192, attention in full"
@@ -44,7 +44,7 @@ def _(lab: Lab) -> Finding:
 
 
 @TRAINING.claim("q1-144days", "1024 H100 at half of 989.5 TFLOP/s need about 144 days for it.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     found = ask("training-time", parameters=_N, tokens=_D, gpu="h100-sxm", gpus=1024, mfu=0.5)
     because = f"{float(found['C']):.3g} FLOP at {float(found['R']):.4g} FLOP/s are {float(found.value):.2f} days"
     return number(
@@ -53,7 +53,7 @@ def _(_: Lab) -> Finding:
 
 
 @TRAINING.claim("q1-six-times", "A training takes six times parameters times tokens, in FLOP.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     small = per_parameter_and_token(lab, "gpt2", {"B": 8, "T": 1024}, *MODEL_FLOPS)
     large = per_parameter_and_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS)
     layer = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
@@ -66,14 +66,14 @@ def _(lab: Lab) -> Finding:
 
 
 @TRAINING.claim("q1-h100-1979-half", "An H100's rate in bf16 without sparsity is 1979 TFLOP/s divided by 2.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     dense, sparse = accelerator("h100-sxm").peak("bf16"), accelerator("h100-sxm").peak("bf16", sparse=True)
     because = f"the data sheet's {float(sparse):.4g} is with 2:4 sparsity, and the dense rate is {float(dense):.4g}"
     return true(sparse == 1979 * 10**12 and dense == sparse / 2, dense, because, "hardware: h100-sxm", unit="FLOP/s", rests_on=SOURCE)
 
 
 @TRAINING.claim("q1-h100-1979-is-fp8", "An H100's theoretical peak in fp8 is about 1979 TFLOP/s.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     dense, sparse, bf16 = h100.peak("fp8"), h100.peak("fp8", sparse=True), h100.peak("bf16", sparse=True)
     because = (
@@ -84,7 +84,7 @@ def _(_: Lab) -> Finding:
 
 
 @TRAINING.claim("q1-div2-reason", "1979 is divided by 2 to have a more realistic rate in fp16 or bf16.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
     dense, sparse = h100.peak("bf16"), h100.peak("bf16", sparse=True)
     because = (
@@ -105,14 +105,14 @@ def _(_: Lab) -> Finding:
 
 
 @TRAINING.claim("q1-mfu-half", "MFU is taken to be 0.5.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     published = [float(x) for name in ("llama3", "megatron") for x in source(name).facts["mfu"]]  # type: ignore[union-attr]  # lists of numbers
     because = f"an assumption; published runs lie between {min(published)} and {max(published)}, so 0.5 is at their upper end"
     return convention(min(published) <= 0.5 <= max(published), 0.5, because, "published MFU: Llama 3 table 4, Megatron-LM table 1")
 
 
 @TRAINING.claim("q1-6-empirical", "The factor 6 is an empirical value.")
-def _(lab: Lab) -> Finding:
+def _(lab: Lab) -> ClaimFinding:
     forward, backward = per_layer(lab, "flops.forward.matmul"), per_layer(lab, "flops.backward.matmul")
     because = f"it is counted: a further layer takes {forward} FLOP for each weight and point forward and {backward} backward, exactly"
     return true(forward + backward != 6, forward + backward, because, "derive cruncher: flops at L = 3 less those at L = 2", unit="FLOP")
@@ -120,7 +120,7 @@ def _(lab: Lab) -> Finding:
 
 def _included(name: str, what: str, says: str) -> None:
     @TRAINING.claim(name, says)
-    def _(lab: Lab) -> Finding:
+    def _(lab: Lab) -> ClaimFinding:
         products = per_layer(lab, "flops.forward.matmul", "flops.backward.matmul")
         updates = [lab.value("cruncher", "flops.optimizer.total", {"B": b, "D": 64}) for b in (2, 4)]
         because = (
@@ -142,7 +142,7 @@ _included("q1-six-includes-3", "dropout and norms", "The 6 includes further work
 
 
 @TRAINING.claim("q1-source-papers", "The 6 goes back to papers of OpenAI on GPT and of Google on PaLM.")
-def _(_: Lab) -> Finding:
+def _(_: Lab) -> ClaimFinding:
     gpt3 = source("gpt3")
     tabled = compared(
         str(gpt3.facts["training_flops"]), ask("flops", parameters=str(gpt3.facts["parameters"]), tokens=str(gpt3.facts["tokens"])).value

@@ -21,16 +21,16 @@ STANDS = (HOLDS, ROUNDED, APPROXIMATE, CONVENTION)  # of claims against each oth
 COMPUTATION, SOURCE, JUDGEMENT = "computation", "source", "judgement"
 
 Number = int | float | Fraction
-Value = int | float | Fraction | str | bool
+FindingValue = int | float | Fraction | str | bool
 NEAR = Fraction(1, 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClaimFinding:
     """What came of a claim. ``value`` is the right one with its unit; ``rests_on`` is computation, source or judgement."""
 
     verdict: str
-    value: Value
+    value: FindingValue
     unit: str
     because: str
     computed_by: str
@@ -74,38 +74,40 @@ def yes(found: object) -> str:
 
 def number(
     claimed: str, found: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
-) -> Finding:
+) -> ClaimFinding:
     """A finding on a number that a claim states."""
-    return Finding(compared(claimed, found, within=within), found, unit, because, by, rests_on)
+    return ClaimFinding(compared(claimed, found, within=within), found, unit, because, by, rests_on)
 
 
 def same(
-    claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: Value | None = None
-) -> Finding:
+    claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: FindingValue | None = None
+) -> ClaimFinding:
     """A finding on what is equal or not: bits, shapes, words, several numbers at once."""
-    shown = value if value is not None else found if isinstance(found, Value) else str(found)
-    return Finding(HOLDS if claimed == found else WRONG, shown, unit, because, by, rests_on)
+    shown = value if value is not None else found if isinstance(found, FindingValue) else str(found)
+    return ClaimFinding(HOLDS if claimed == found else WRONG, shown, unit, because, by, rests_on)
 
 
-def true(found: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
+def true(found: bool, value: FindingValue, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> ClaimFinding:
     """A finding on a statement that a computation makes true or false."""
-    return Finding(HOLDS if found else WRONG, value, unit, because, by, rests_on)
+    return ClaimFinding(HOLDS if found else WRONG, value, unit, because, by, rests_on)
 
 
-def readings(literal: bool, implied: bool, value: Value, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> Finding:
+def readings(
+    literal: bool, implied: bool, value: FindingValue, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION
+) -> ClaimFinding:
     """A finding on a statement that may be true as written and false as it will be understood: misleading, then."""
     verdict = WRONG if not literal else HOLDS if implied else MISLEADING
-    return Finding(verdict, value, unit, because, by, rests_on)
+    return ClaimFinding(verdict, value, unit, because, by, rests_on)
 
 
-def convention(fits: bool, value: Value, because: str, by: str, *, unit: str = "") -> Finding:
+def convention(fits: bool, value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
     """A choice of words or of what is counted, which nothing decides; ``fits``: it contradicts nothing that was computed."""
-    return Finding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)
+    return ClaimFinding(CONVENTION if fits else WRONG, value, unit, f"{because} (judgement: a choice, not a fact)", by, JUDGEMENT)
 
 
-def unchecked(value: Value, because: str, by: str, *, unit: str = "") -> Finding:
+def unchecked(value: FindingValue, because: str, by: str, *, unit: str = "") -> ClaimFinding:
     """What no computation here can decide, with the reason and what was computed all the same."""
-    return Finding(UNCHECKED, value, unit, because, by, JUDGEMENT)
+    return ClaimFinding(UNCHECKED, value, unit, because, by, JUDGEMENT)
 
 
 _BY_DEGREE = (HOLDS, ROUNDED, APPROXIMATE, MISLEADING, WRONG)
@@ -117,7 +119,7 @@ def worst(*verdicts: str) -> str:
 
 
 def numbers(
-    pairs: tuple[tuple[str, Number], ...], value: Value, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
-) -> Finding:
+    pairs: tuple[tuple[str, Number], ...], value: FindingValue, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
+) -> ClaimFinding:
     """A finding on several numbers that a claim states, each as it is written."""
-    return Finding(worst(*(compared(claimed, found, within=within) for claimed, found in pairs)), value, unit, because, by)
+    return ClaimFinding(worst(*(compared(claimed, found, within=within) for claimed, found in pairs)), value, unit, because, by)

@@ -17,10 +17,10 @@ from calc.symbolic import tree as display
 from calc.symbolic.tree import Display, Name, Number, Product, Sum
 from calc.symbolic.worked import Reckoning
 from reports.jobs import job
-from reports.lecture.audit import Audit, Audited, audit, to_json
+from reports.lecture.audit import Audit, AuditedClaim, audit, to_json
 from reports.lecture.lab import Lab
 from reports.lecture.sources import YEAR, notes
-from reports.lecture.system import Checked, Derived, System, Worked
+from reports.lecture.system import LectureSystem, SystemCheck, SystemDerivation, SystemResult
 from reports.lecture.system import to_json as system_json
 from reports.lecture.systems import SYSTEMS
 from reports.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
@@ -28,7 +28,17 @@ from reports.page import rules
 from reports.page.chapters import known_sizes
 from reports.page.gradients import entries
 from reports.page.inputs import Inputs
-from reports.page.lecture import CheckView, ClaimRow, DerivedView, DisputeView, LecturePage, LineView, ReckoningView, SystemView, TopicView
+from reports.page.lecture import (
+    CalculationStepView,
+    CheckView,
+    ClaimRow,
+    DerivedView,
+    DisputeView,
+    LecturePage,
+    SystemView,
+    TopicView,
+    WorkedCalculationView,
+)
 from reports.page.model import Badge, Command
 from reports.page.parts import BADGES, formula, sentence, sizes_text
 from reports.page.steps import Anchors, step_view
@@ -67,11 +77,11 @@ MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LectureOutcome:
     """What became of an audit. ``ok``: no check of a system failed."""
 
     audit: Audit
-    systems: tuple[tuple[System, Worked], ...]
+    systems: tuple[tuple[LectureSystem, SystemResult], ...]
     files: tuple[Path, ...]
 
     @property
@@ -84,14 +94,14 @@ LOOK = Look("lecture.j2")
 # -- making it ---------------------------------------------------------------------------------------------------------------------
 
 
-def lecture(directory: Path, progress: Callable[[str], None]) -> Outcome:
+def lecture(directory: Path, progress: Callable[[str], None]) -> LectureOutcome:
     """Audit everything and write lecture.md, lecture.html and lecture.json; none is written before all of them can be."""
     job.write_all(directory, {})  # a folder that cannot be made is refused before minutes of work
     outcome, texts = make(progress)
     return replace(outcome, files=job.write_all(directory, texts))
 
 
-def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[Outcome, dict[str, str]]:
+def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[LectureOutcome, dict[str, str]]:
     """The audit, and its texts by file name; with ``stamp`` those of that day, under the versions noted then."""
     lab = Lab(progress)
     found = audit(lab, progress=progress)
@@ -99,7 +109,7 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     for system in SYSTEMS:
         progress(f"system {system.number}: {system.title}")
         worked.append((system, system.work(lab)))
-    outcome = Outcome(found, tuple(worked), ())
+    outcome = LectureOutcome(found, tuple(worked), ())
     inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
     page = build(found, tuple(worked), inputs)
     return outcome, {
@@ -109,7 +119,7 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     }
 
 
-def build(found: Audit, systems: tuple[tuple[System, Worked], ...], inputs: Inputs) -> LecturePage:
+def build(found: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs) -> LecturePage:
     anchors = Anchors()
     count = len(found.claims)
     checks = [check for _, worked in systems for check in worked.checks]
@@ -163,14 +173,14 @@ def _prose(text: str) -> str:
 
 
 def _topics(found: Audit) -> Iterator[TopicView]:
-    by_topic: dict[str, list[Audited]] = {}
+    by_topic: dict[str, list[AuditedClaim]] = {}
     for c in found.claims:
         by_topic.setdefault(c.topic, []).append(c)
     for number, (title, claims) in enumerate(by_topic.items(), 1):
         yield TopicView(str(number), f"topic-{number}", title, f"{len(claims)} claims", tuple(map(_claim, claims)))
 
 
-def _claim(c: Audited) -> ClaimRow:
+def _claim(c: AuditedClaim) -> ClaimRow:
     f = c.finding
     return ClaimRow(
         id=c.claim.id,
@@ -201,7 +211,7 @@ def _disputes(found: Audit) -> Iterator[DisputeView]:
 # -- systems -----------------------------------------------------------------------------------------------------------------------
 
 
-def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
+def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> SystemView:
     return SystemView(
         number=str(system.number),
         anchor=f"system-{system.number:02}",
@@ -216,23 +226,23 @@ def _system(system: System, worked: Worked, anchors: Anchors) -> SystemView:
     )
 
 
-def equations(worked: Worked) -> tuple[str, ...]:
+def equations(worked: SystemResult) -> tuple[str, ...]:
     """The equations of a forward and of its gradients, from the loss back."""
     return tuple(str(entry.equation) for found in worked.equations for entry in entries(found))
 
 
-def _document(system: System, worked: Worked) -> dict[str, Any]:
+def _document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
     return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
-def _reckoning(found: Reckoning) -> ReckoningView:
+def _reckoning(found: Reckoning) -> WorkedCalculationView:
     values: dict[str, Fraction] = {g.letter: g.value for g in found.givens}
     lines = []
     for line in found.lines:
         tree = expressions.parse(line.expr)
         put = _numbers_in(tree, values)
         lines.append(
-            LineView(
+            CalculationStepView(
                 line.meaning,
                 formula(expressions.parse(line.letter)),
                 formula(tree),
@@ -246,7 +256,7 @@ def _reckoning(found: Reckoning) -> ReckoningView:
         (formula(expressions.parse(g.letter)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
         for g in found.givens
     )
-    return ReckoningView(found.name, givens, tuple(lines), tuple(_prose(n) for n in found.notes))
+    return WorkedCalculationView(found.name, givens, tuple(lines), tuple(_prose(n) for n in found.notes))
 
 
 def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
@@ -271,7 +281,7 @@ def _number_leaf(value: Fraction) -> Display:
     return Name(decimal) if Fraction(decimal) == value else display.Fraction(Number(value.numerator), Number(value.denominator))
 
 
-def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
+def _derived(number: str, found: SystemDerivation, anchors: Anchors) -> DerivedView:
     sizes = {**found.sizes, **_quotients(found)}
     views = tuple(
         step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1])
@@ -280,14 +290,14 @@ def _derived(number: str, found: Derived, anchors: Anchors) -> DerivedView:
     return DerivedView(f"{found.quantity} of {found.model}: {len(views)} steps", sizes_text(found.sizes), views)
 
 
-def _quotients(found: Derived) -> dict[str, int]:
+def _quotients(found: SystemDerivation) -> dict[str, int]:
     """Quotients that a record names itself, as ``d_per_h``."""
 
     sized: Any = SimpleNamespace(sizes=dict(found.sizes))  # all of a derivation that is read for it
     return known_sizes(sized, (tree for s in found.steps for tree in (s.before, s.after)))
 
 
-def _check(c: Checked) -> CheckView:
+def _check(c: SystemCheck) -> CheckView:
     measured = "not measured" if c.measured is None else shown(c.measured)
     return CheckView(c.what, shown(c.derived), measured, BADGES[c.verdict], _prose(c.instrument), c.tolerance or "–")
 
@@ -326,7 +336,7 @@ def summary(found: Audit) -> str:
     return ", ".join(f"{n} {verdict}" for verdict, n in found.tally.items())
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
+def document(outcome: LectureOutcome) -> dict[str, Any]:
     """The audit as plain data, with the versions of what it was computed by."""
     found = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
     return {**found, "provenance": dict(provenance())}

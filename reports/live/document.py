@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from calc.errors import BadInputError
-from reports.live.written import Written, written_before
+from reports.live.written_numbers import WrittenNumber, written_before
 
 LONGEST = 5_000_000
 LONGEST_LINE = 1_000_000
@@ -37,28 +37,28 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class DocumentClaim:
     """A number and the expression that it must equal. ``written`` is ``None`` where no number stands before the comment."""
 
     expr: str
-    written: Written | None
+    written: WrittenNumber | None
     line: int
     column: int
     expr_column: int
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class LiveDocument:
     """``lines`` are without their ``ends``; ``mark`` is the byte order mark, where the text begins with one."""
 
     lines: tuple[str, ...]
     statements: tuple[Statement, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[DocumentClaim, ...]
     ends: tuple[str, ...] = ()
     mark: str = ""
 
 
-def read(text: str) -> Document:
+def read(text: str) -> LiveDocument:
     """The document's statements and claims, in order."""
     _require_at_most(LONGEST, len(text), "characters")
     _require_at_most(MOST_LINES, text.count("\n") + text.count("\r") - text.count("\r\n"), "lines")
@@ -67,7 +67,7 @@ def read(text: str) -> Document:
     lines = tuple(line.rstrip("\r\n") for line in ended)
     ends = tuple(whole[len(line) :] for whole, line in zip(ended, lines, strict=True))
     statements: list[Statement] = []
-    claims: list[Claim] = []
+    claims: list[DocumentClaim] = []
     for number, line, block in blocks(lines):
         if block == "napkin":
             statements += _statements(number, line)
@@ -75,7 +75,7 @@ def read(text: str) -> Document:
         elif not block:
             claims += _claims(number, line)
             _require_at_most(MOST_CLAIMS, len(claims), "claims")
-    return Document(lines, tuple(statements), tuple(claims), ends, mark)
+    return LiveDocument(lines, tuple(statements), tuple(claims), ends, mark)
 
 
 def _require_at_most(most: int, count: int, what: str) -> None:
@@ -142,7 +142,7 @@ def _statements(number: int, line: str) -> Iterator[Statement]:
         yield Statement(text, number, len(line) - len(line.lstrip()) + 1)
 
 
-def _claims(number: int, line: str) -> Iterator[Claim]:
+def _claims(number: int, line: str) -> Iterator[DocumentClaim]:
     shown = without_code(line)
     start = shown.find(_OPEN)
     while start >= 0:
@@ -156,7 +156,7 @@ def _claims(number: int, line: str) -> Iterator[Claim]:
         except BadInputError as error:
             raise BadInputError(f"line {number}, column {start + 1}: {error}") from None
         column = (written.start if written else start) + 1
-        yield Claim(expr.strip(), written, number, column, begin + len(expr) - len(expr.lstrip()) + 1)
+        yield DocumentClaim(expr.strip(), written, number, column, begin + len(expr) - len(expr.lstrip()) + 1)
         start = shown.find(_OPEN, end + len(_CLOSE))
 
 
@@ -202,7 +202,7 @@ def _is_escaped(line: str, at: int) -> bool:
     return (at - start) % 2 == 1
 
 
-def line_of_report(document: Document) -> int:
+def line_of_report(document: LiveDocument) -> int:
     """The first line that only a report of Napkin's has, as its last sentence or the comment of its inputs; 0 where there is none."""
     derived = anchored = 0
     for number, line, block in blocks(document.lines):

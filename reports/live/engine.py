@@ -22,7 +22,7 @@ from calc.errors import BadInputError
 from reports.jobs.request import pairs
 from reports.live import units
 from reports.live.document import MOST_LAYERS, Statement
-from reports.live.language import LanguageError, Value, Work, evaluate
+from reports.live.language import LanguageError, UnitValue, WorkBudget, evaluate
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,59}")
 # Operations of a statement, as a sum of short numbers counts them: what is stored is evaluated, what is not is traced.
@@ -34,17 +34,17 @@ Progress = Callable[[str], None]
 class Named(Protocol):
     """Values by dotted name."""
 
-    def value(self, path: str) -> Value: ...
+    def value(self, path: str) -> UnitValue: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class NamedValues:
     """Values that are there already."""
 
     what: str
-    values: Mapping[str, Value]
+    values: Mapping[str, UnitValue]
 
-    def value(self, path: str) -> Value:
+    def value(self, path: str) -> UnitValue:
         if path not in self.values:
             raise BadInputError(f"{self.what} has no {path[:60]!r}: it has {', '.join(list(self.values)[:40])}")
         return self.values[path]
@@ -55,10 +55,10 @@ class Scope:
     """The names a document defines, in order, and the work that is left for it."""
 
     named: dict[str, Named] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    work: Work = field(default_factory=Work)
+    values: dict[str, UnitValue] = field(default_factory=dict)
+    work: WorkBudget = field(default_factory=WorkBudget)
 
-    def lookup(self, path: str) -> Value:
+    def lookup(self, path: str) -> UnitValue:
         """The value of ``L`` or of ``g.memory.peak``."""
         head, dot, rest = path.partition(".")
         if dot and head in self.named:
@@ -128,18 +128,18 @@ class Engine:
         scope.work.spend(_EVALUATED)
         scope.named[name] = makers[word](words[1], given, scope.work)
 
-    def _model(self, model: str, given: Mapping[str, str], work: Work) -> Named:
+    def _model(self, model: str, given: Mapping[str, str], work: WorkBudget) -> Named:
         from calc.pipeline.precomputed import stored
         from reports.jobs.request import asked
 
         request = asked(model, given, self.cache)
         form = stored(model, request.options.to_json()) if self.cache else None
         if form is not None and form.covers(request.sizes):
-            return Model(model, form.derivation(request.sizes))
+            return ModelValues(model, form.derivation(request.sizes))
         from reports.jobs import job
 
         work.spend(_TRACED)
-        return Model(model, job.derive(replace(request, model=self._word(model)), self.progress))
+        return ModelValues(model, job.derive(replace(request, model=self._word(model)), self.progress))
 
     def _word(self, model: str) -> str:
         """The model's word with the user's own path in it; a file that the user did not name is not opened."""
@@ -172,7 +172,7 @@ class Engine:
             raise BadInputError(f"{path[:60]} is no regular file: give the path of one")
         return place
 
-    def _ask(self, question: str, given: Mapping[str, str], work: Work) -> Named:
+    def _ask(self, question: str, given: Mapping[str, str], work: WorkBudget) -> Named:
         from calc.capacity.questions.equation_solver import answered
         from calc.capacity.questions.registry import question as known
         from calc.pipeline.precomputed import names
@@ -182,22 +182,25 @@ class Engine:
             given = {**given, "model": self._word(given["model"])}
         if "hardware" in given:
             given = {**given, "hardware": str(self._file(given["hardware"]))}
-        return Table(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
+        return NamedValues(f"the answer to {question}", _answered(answered(known(question), given, self.progress)))
 
-    def _device(self, name: str, given: Mapping[str, str], _: Work) -> Named:
+    def _device(self, name: str, given: Mapping[str, str], _: WorkBudget) -> Named:
         from calc.hardware.accelerators import accelerator
 
         if given:
             raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set")
         found = accelerator(name)
-        values = {"memory": Value(Fraction(found.memory), units.BYTE), "bandwidth": Value(Fraction(found.bandwidth), units.BYTE_RATE)}
+        values = {
+            "memory": UnitValue(Fraction(found.memory), units.BYTE),
+            "bandwidth": UnitValue(Fraction(found.bandwidth), units.BYTE_RATE),
+        }
         for dtype, peak in found.peaks.items():
-            values[dtype] = Value(peak.dense, units.FLOP_RATE)
+            values[dtype] = UnitValue(peak.dense, units.FLOP_RATE)
         if found.link is not None:
-            values["link"] = Value(Fraction(found.link), units.BYTE_RATE)
+            values["link"] = UnitValue(Fraction(found.link), units.BYTE_RATE)
         if found.watts is not None:
-            values["watts"] = Value(Fraction(found.watts), units.WATT)
-        return Table(name, values)
+            values["watts"] = UnitValue(Fraction(found.watts), units.WATT)
+        return NamedValues(name, values)
 
 
 def _require_few_layers(given: Mapping[str, str]) -> None:
@@ -209,32 +212,32 @@ def _require_few_layers(given: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelValues:
     """Quantities of a derivation, its sizes, and of each quantity what stands under ``term``."""
 
     word: str
     derivation: Any
 
-    def value(self, path: str) -> Value:
+    def value(self, path: str) -> UnitValue:
         if path in self.derivation.sizes:
-            return Value(Fraction(self.derivation.sizes[path]))
+            return UnitValue(Fraction(self.derivation.sizes[path]))
         if path not in self.derivation:
             raise BadInputError(f"{self.word[:40]} has no quantity {path[:60]!r}: see napkin list quantities")
         quantity = self.derivation[path]
         if quantity.value is None:
             raise BadInputError(f"{path} of {self.word[:40]} is unknown: {quantity.unknown}")
-        return Value(Fraction(quantity.value), _KINDS[str(quantity.unit)])
+        return UnitValue(Fraction(quantity.value), _KINDS[str(quantity.unit)])
 
 
-def _answered(answer: Any) -> dict[str, Value]:
+def _answered(answer: Any) -> dict[str, UnitValue]:
     """The letters and keys of an answer, and ``answer`` itself."""
-    found: dict[str, Value] = {}
+    found: dict[str, UnitValue] = {}
     for line in (*answer.reckoning.givens, *answer.reckoning.lines, *answer.beside):
         known = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
-        found[line.letter] = Value(line.value * known[1], known[0])
+        found[line.letter] = UnitValue(line.value * known[1], known[0])
     for given in answer.inputs:
         if given.letter in found:
             found[given.key] = found[given.letter]
     known = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
-    found[answer.key] = found["answer"] = Value(answer.value * known[1], known[0])
+    found[answer.key] = found["answer"] = UnitValue(answer.value * known[1], known[0])
     return found

@@ -33,7 +33,7 @@ class LanguageError(BadInputError):
 
 
 @dataclass(slots=True)
-class Work:
+class WorkBudget:
     """What is left of the work that one document may ask for, in operations on short numbers (some 5 µs each)."""
 
     left: int = _MOST_WORK
@@ -45,14 +45,14 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class UnitValue:
     """An exact number and its unit."""
 
     number: Fraction
     kind: Kind = units.NUMBER
 
 
-Lookup = Callable[[str], Value]
+Lookup = Callable[[str], UnitValue]
 """The value of a name, dots included; raises BadInputError where there is none."""
 
 
@@ -68,11 +68,11 @@ _TOKENS = re.compile(
 )
 
 
-def evaluate(text: str, lookup: Lookup, work: Work | None = None) -> Value:
+def evaluate(text: str, lookup: Lookup, work: WorkBudget | None = None) -> UnitValue:
     """What an expression comes to, for some of the ``work`` that is left."""
     if len(text) > LONGEST:
         raise LanguageError(f"an expression of {len(text):,} characters: {LONGEST} are enough for any sum", 0)
-    reader = _Reader(_tokens(text), lookup, work or Work())
+    reader = _ExpressionParser(_tokens(text), lookup, work or WorkBudget())
     found = reader.sum(0)
     reader.require_end()
     return found
@@ -94,10 +94,10 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end", "", len(text))]
 
 
-class _Reader:
+class _ExpressionParser:
     """Reads by precedence: sums, products, signs, powers, atoms."""
 
-    def __init__(self, tokens: Sequence[_Token], lookup: Lookup, work: Work) -> None:
+    def __init__(self, tokens: Sequence[_Token], lookup: Lookup, work: WorkBudget) -> None:
         self.tokens = tokens
         self.lookup = lookup
         self.work = work
@@ -119,7 +119,7 @@ class _Reader:
         except BadInputError as error:
             raise LanguageError(str(error), column) from None
 
-    def bounded(self, number: Fraction, kind: Kind, column: int) -> Value:
+    def bounded(self, number: Fraction, kind: Kind, column: int) -> UnitValue:
         """The result of an operation, which costs more the longer it is."""
         bits = max(number.numerator.bit_length(), number.denominator.bit_length())
         if bits > _MOST_BITS:
@@ -127,7 +127,7 @@ class _Reader:
         if any(abs(power) > _LARGEST_UNIT_POWER for _, power in kind):
             raise LanguageError(f"a unit to a power above {_LARGEST_UNIT_POWER}", column)
         self.spend(bits // 32, column)
-        return Value(number, kind)
+        return UnitValue(number, kind)
 
     def takes(self, *signs: str) -> str:
         if self.next.kind == "sign" and self.next.text in signs:
@@ -138,7 +138,7 @@ class _Reader:
         if self.next.kind != "end":
             raise LanguageError(f"{self.next.text!r} follows what is complete: is an operator missing?", self.next.column)
 
-    def sum(self, depth: int) -> Value:
+    def sum(self, depth: int) -> UnitValue:
         if depth > _DEEPEST:
             raise LanguageError("brackets in brackets too deep to read", self.next.column)
         left = self.product(depth)
@@ -150,7 +150,7 @@ class _Reader:
             left = self.bounded(left.number + (right.number if sign == "+" else -right.number), left.kind, column)
         return left
 
-    def product(self, depth: int) -> Value:
+    def product(self, depth: int) -> UnitValue:
         left = self.signed(depth)
         while sign := self.takes("*", "/"):
             column = self.next.column
@@ -161,14 +161,14 @@ class _Reader:
             left = self.bounded(number, units.times(left.kind, right.kind, 1 if sign == "*" else -1), column)
         return left
 
-    def signed(self, depth: int) -> Value:
+    def signed(self, depth: int) -> UnitValue:
         negative = False
         while sign := self.takes("-", "+"):
             negative ^= sign == "-"
         found = self.power(depth)
-        return Value(-found.number, found.kind) if negative else found
+        return UnitValue(-found.number, found.kind) if negative else found
 
-    def power(self, depth: int) -> Value:
+    def power(self, depth: int) -> UnitValue:
         base = self.atom(depth)
         if not self.takes("**", "^"):
             return base
@@ -184,7 +184,7 @@ class _Reader:
             raise LanguageError("a number too large for any capacity", column)
         return self.bounded(base.number**n, units.raised(base.kind, n), column)
 
-    def atom(self, depth: int) -> Value:
+    def atom(self, depth: int) -> UnitValue:
         token = self.take()
         if token.kind == "number":
             return self.number(token)
@@ -199,7 +199,7 @@ class _Reader:
             return found
         raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
 
-    def named(self, token: _Token) -> Value:
+    def named(self, token: _Token) -> UnitValue:
         try:
             found = self.lookup(token.text)
         except LanguageError:
@@ -208,7 +208,7 @@ class _Reader:
             raise LanguageError(str(error), token.column) from None
         return self.bounded(found.number, found.kind, token.column)
 
-    def number(self, token: _Token) -> Value:
+    def number(self, token: _Token) -> UnitValue:
         """A number, with the unit that stands right behind it."""
         exponent = re.search(r"[eE]([+-]?\d+)$", token.text)
         if len(token.text) > 80 or (exponent and (len(exponent[1]) > 4 or abs(int(exponent[1])) > _LARGEST_EXPONENT)):
@@ -220,10 +220,10 @@ class _Reader:
             found = units.meanings(text) if following[0].kind == "name" or text == "%" else []
             if found and len(following) == length:
                 self.at += length
-                return Value(number * found[0].scale, found[0].kind)
-        return Value(number)
+                return UnitValue(number * found[0].scale, found[0].kind)
+        return UnitValue(number)
 
-    def call(self, name: _Token, depth: int) -> Value:
+    def call(self, name: _Token, depth: int) -> UnitValue:
         if name.text not in ("max", "min"):
             raise LanguageError(f"{name.text!r} is no function here: there are max and min", name.column)
         self.take()
@@ -238,5 +238,5 @@ class _Reader:
         return choose(values, key=lambda v: v.number)
 
 
-def _said(value: Value) -> str:
+def _said(value: UnitValue) -> str:
     return units.named(value.kind) or "a bare number"

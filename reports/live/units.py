@@ -53,7 +53,7 @@ _HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class UnitWord:
     """A word behind a number: what it counts, and how many of the base unit one of it is."""
 
     text: str
@@ -81,27 +81,27 @@ _THINGS = [
 ]
 
 
-def _words() -> Iterator[Word]:
+def _words() -> Iterator[UnitWord]:
     for dimension, (unit, size) in _COUNTED.items():
         for text, scale in WORDS[dimension].items():
-            yield Word(text, unit, scale * size)
+            yield UnitWord(text, unit, scale * size)
     for name in _THINGS:
-        yield Word(name, NUMBER, Fraction(1))
-        yield Word(f"{name}/s", kind(s=-1), Fraction(1))
+        yield UnitWord(name, NUMBER, Fraction(1))
+        yield UnitWord(f"{name}/s", kind(s=-1), Fraction(1))
 
 
-_BY_TEXT: dict[str, list[Word]] = {}
+_BY_TEXT: dict[str, list[UnitWord]] = {}
 for _word in _words():
     _BY_TEXT.setdefault(_word.text, []).append(_word)
 
 
-def meanings(text: str) -> list[Word]:
+def meanings(text: str) -> list[UnitWord]:
     """What a word behind a number can mean: ``B`` is bytes, or billions."""
     return list(_BY_TEXT.get(text, ()))
 
 
 @lru_cache(maxsize=256)
-def words_of(unit: Kind) -> tuple[Word, ...]:
+def words_of(unit: Kind) -> tuple[UnitWord, ...]:
     """The words that write a unit, the smallest first."""
     return tuple(sorted((w for several in _BY_TEXT.values() for w in several if w.kind == unit), key=lambda w: w.scale))
 

@@ -28,9 +28,9 @@ from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STE
 from reports.page.coverage import coverage
 from reports.page.inputs import Inputs
 from reports.page.memory import memory
-from reports.page.model import Answer, AssumptionRow, Chapter, CheckRow, Command, Formula, Page, SymbolRow, Tally, Tile
+from reports.page.model import AnswerRow, AssumptionRow, Chapter, CheckRow, CheckTally, Command, Page, SymbolRow, Tile, TypesetFormula
 from reports.page.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
-from reports.page.peak_candidates import Moments, letters
+from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
 from reports.page.sensitivity import crossover, dominant, doubled, doublings, elsewhere, thumbs
 from reports.page.steps import Anchors, is_maximum, referred
@@ -82,7 +82,7 @@ def build(
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
     moves = derivation.takeovers if moved else ()
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
-    sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), Moments()
+    sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), PeakCandidates()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
     assumed = [a for a in derivation.assumptions if a not in exchanged]
@@ -166,9 +166,9 @@ def _tile(name: str, question: str, derivation: Derivation, verdicts: Mapping[st
     return Tile(question, numbers.amount(quantity.value, quantity.unit), "", verdict, chapter_anchor(name))
 
 
-def _tally(checks: Any, unchecked: str) -> Tally:
+def _tally(checks: Any, unchecked: str) -> CheckTally:
     if checks is None:
-        return Tally(False, unchecked, (), "open", "")
+        return CheckTally(False, unchecked, (), "open", "")
     count = {kind: sum(v.verdict == kind for v in checks.verdicts) for kind in BADGES}
     # Only what was measured counts as passed; what was proved without a measurement stands beside it.
     counts = (
@@ -177,13 +177,13 @@ def _tally(checks: Any, unchecked: str) -> Tally:
         (numbers.integer(count["failed"]), "failed"),
         (numbers.integer(count["not measured"]), "not measured"),
     )
-    return Tally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
+    return CheckTally(True, checks.because, counts, "bad" if count["failed"] else "good", sizes_text(checks.sizes))
 
 
-def _answer(chapter: Chapter) -> Answer:
+def _answer(chapter: Chapter) -> AnswerRow:
     formula = chapter.here or chapter.formula
     note = "; ".join(words for words in (chapter.note, f"where {chapter.where}" if chapter.where else "") if words)
-    return Answer(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
+    return AnswerRow(chapter.quantity, chapter.meaning, chapter.anchor, formula, note, chapter.value, chapter.unknown, chapter.badge)
 
 
 def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
@@ -192,7 +192,7 @@ def _assumption(stated: Stated, decided: Collection[str]) -> AssumptionRow:
     if len(stated.assumptions) > 1:
         return AssumptionRow(None, stated.words, stated.because, OTHERWISE)
     written = latex.relation(assumption.expr)
-    formula = Formula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
+    formula = TypesetFormula((written,), (in_words(assumption.expr),), latex.width(written) > latex.WIDE) if written else None
     effect = REFUSED if any(sign in assumption.expr for sign in ("Mod(", "%", "<=")) else OTHERWISE
     if any(assumption.expr.startswith(f"Eq({name}, ") for name in decided):
         effect = GIVEN
@@ -209,7 +209,7 @@ def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[st
         meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
         rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))
     if any(expressions.has_layers(tree) for tree in shown):
-        rows.append(SymbolRow(Formula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
+        rows.append(SymbolRow(TypesetFormula((r"\ell",), ("ℓ",)), "which layer a sum has come to", "count", "1, 2, …", "index of a sum"))
     return tuple(rows)
 
 

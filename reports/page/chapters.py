@@ -10,9 +10,9 @@ from calc.derive.result import Candidate, Derivation, Quantity, Step
 from calc.derive.rules_of_thumb import Comparison
 from calc.symbolic import branches
 from calc.symbolic.tree import Display
-from reports.page.model import CandidateRow, Chapter, Formula, StepView
+from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
 from reports.page.parts import badge, chapter_anchor, formula, several, term_row
-from reports.page.peak_candidates import Moment, Moments, subscripted
+from reports.page.peak_candidates import PeakCandidate, PeakCandidates, subscripted
 from reports.page.steps import Anchors, is_maximum, named, once, place_of, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
@@ -57,7 +57,7 @@ def chapter(
     verdicts: Mapping[str, Any],
     sizes: Mapping[str, int],
     anchors: Anchors,
-    all_moments: Moments,
+    all_moments: PeakCandidates,
 ) -> Chapter:
     steps = [s for s in derivation.steps if s.quantity == quantity.name]
     moments = all_moments.of(steps)
@@ -116,7 +116,7 @@ def _where(quantity: Quantity, sizes: Mapping[str, int]) -> str:
     return in_case(dict(re.findall(r"Eq\((\w+), (\w+)\)", condition)))
 
 
-def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
+def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The general form beside the case in force. A general maximum is too long to stand beside anything."""
     others = branches.other_cases(quantity.text, sizes) if quantity.text is not None else []
     general = [expr for expr, condition in others if condition == "True"]
@@ -124,8 +124,8 @@ def _otherwise(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
 
 
 def _closed_form(
-    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, Moment], sizes: Mapping[str, int]
-) -> Formula | None:
+    quantity: Quantity, steps: Sequence[Step], moments: Mapping[Display, PeakCandidate], sizes: Mapping[str, int]
+) -> TypesetFormula | None:
     """As the last step leaves it, which keeps like terms together; else as the quantity writes itself."""
     if quantity.text is None:
         return None
@@ -134,7 +134,7 @@ def _closed_form(
     return formula(expressions.parse(branches.at_hand(quantity.text, sizes)))
 
 
-def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> Formula | None:
+def _largest(quantity: Quantity, sizes: Mapping[str, int]) -> TypesetFormula | None:
     """The candidate that is the maximum at the derivation's sizes."""
     here = [c for c in quantity.candidates if c.value == quantity.value]
     return formula(expressions.parse(branches.at_hand(here[0].expr, sizes))) if here and len(quantity.candidates) > 1 else None
@@ -145,7 +145,7 @@ def _largest_note(quantity: Quantity) -> str:
     return largest_of(len(quantity.candidates), here[0].at) if here and len(quantity.candidates) > 1 else ""
 
 
-def _largest_first(steps: Sequence[Step], moments: Mapping[Display, Moment]) -> list[Step]:
+def _largest_first(steps: Sequence[Step], moments: Mapping[Display, PeakCandidate]) -> list[Step]:
     """In the order in which the moments are named, so that each is told by what stands before it. A step that leads to a moment's own goes
     with it."""
     order = {form: place for place, form in enumerate(moments)}
@@ -170,7 +170,7 @@ def _candidate(
     quantity: Quantity,
     steps: Sequence[Step],
     views: Sequence[StepView],
-    moments: Mapping[Display, Moment],
+    moments: Mapping[Display, PeakCandidate],
     sizes: Mapping[str, int],
     roles: Sequence[str],
 ) -> CandidateRow:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from calc.graph.coverage import COUNTED, FREE, KINDS, REFUSED, CoverageRow, Ledger, times
 from reports.page import rules
-from reports.page.model import Coverage, Formula, KindRow, LedgerRow
+from reports.page.model import CoverageSection, KindRow, LedgerRow, TypesetFormula
 from reports.page.parts import formula, or_unknown, several
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
@@ -14,9 +14,9 @@ from reports.typeset.escape import slug
 _WORDS = {COUNTED: "counted by a rule", FREE: "stated free, with a reason", REFUSED: "refused: not counted"}
 
 
-def coverage(ledger: Ledger) -> Coverage:
+def coverage(ledger: Ledger) -> CoverageSection:
     """All of the ledger, in words and rows."""
-    return Coverage(
+    return CoverageSection(
         summary=_summary(ledger),
         kinds=tuple(_kind(kind, ledger) for kind in KINDS),
         rows=tuple(_row(row, ledger) for row in ledger.rows),
@@ -72,7 +72,7 @@ def _share(share: Fraction | None) -> str:
     return "–" if share is None else numbers.percent(share)
 
 
-def _count(text: str) -> Formula | None:
+def _count(text: str) -> TypesetFormula | None:
     try:
         return formula(expressions.parse(text))
     except (SyntaxError, ValueError):

@@ -16,7 +16,7 @@ FORWARD, GRADIENT, PARAMETER = "forward", "gradient", "parameter gradient"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EquationEntry:
     """One equation of a report. ``group`` is the layer it belongs to (or nothing), ``of`` the full name of its tensor, ``reading`` the
     equation with tensors of other places marked."""
 
@@ -30,15 +30,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EquationGroup:
     """Equations of one place in the model, or of several layers that are alike, whose pattern ``title`` is."""
 
     title: str
     layers: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[EquationEntry, ...]
 
 
-def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[Entry]:
+def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[EquationEntry]:
     """Every equation, forward first, then gradients from the loss back; of one parameter only what its gradient rests on."""
     wanted = None if only is None else _resting(derived, only)
     found = [] if only is not None else _forward(derived, matrix, latex)
@@ -63,11 +63,11 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
         because = (*_because(derived, step.because, group), *writer.notes)
         reading = str(Writer(derived, False, matrix, group, marked=True).gradient(target)) if group else ""
-        found.append(Entry(kind, name, group, equation, because, step.node is None, reading))
+        found.append(EquationEntry(kind, name, group, equation, because, step.node is None, reading))
     return found
 
 
-def _forward(derived: Derived, matrix: bool, latex: bool) -> list[Entry]:
+def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]:
     made = []
     for index in needed(derived.equations, [derived.loss]):
         node = derived.equations[index]
@@ -75,7 +75,7 @@ def _forward(derived: Derived, matrix: bool, latex: bool) -> list[Entry]:
             group = layer_of(node.site)
             reading = str(Writer(derived, False, matrix, group, marked=True).forward(index)) if group else ""
             equation = Writer(derived, latex, matrix, group).forward(index)
-            made.append(Entry(FORWARD, derived.names.of[index], group, equation, reading=reading))
+            made.append(EquationEntry(FORWARD, derived.names.of[index], group, equation, reading=reading))
     return made
 
 
@@ -111,7 +111,7 @@ def _because(derived: Derived, said: Sequence[tuple[str, int]], layer: str) -> t
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainRuleTerm:
     """One link of the chain: the share that ``of`` takes of the gradient of ``through``, and the rule of its primitive."""
 
     of: str
@@ -121,7 +121,7 @@ class Link:
     equation: Equation
 
 
-def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[Link]:
+def chain(derived: Derived, latex: bool = False, only: str | None = None) -> list[ChainRuleTerm]:
     """The chain rule link by link, before anything is simplified, from the loss back."""
     writer, names = Writer(derived, latex, raw=True), derived.names_apart
     wanted = None if only is None else _chained(derived, only)
@@ -131,7 +131,7 @@ def chain(derived: Derived, latex: bool = False, only: str | None = None) -> lis
             through = derived.equations[share.through]
             called = [names.of.get(n, "") for n in (share.target, share.through)]
             if all(called):
-                found.append(Link(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
+                found.append(ChainRuleTerm(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
     return found
 
 
@@ -148,24 +148,24 @@ def _chained(derived: Derived, name: str) -> set[int]:
 # -- layers ----------------------------------------------------------------------------------------------------------------
 
 
-def groups(found: Sequence[Entry]) -> list[Group]:
+def groups(found: Sequence[EquationEntry]) -> list[EquationGroup]:
     """The equations by place, in order; layers whose equations read the same are one group."""
-    by_kind: dict[str, list[Group]] = {}
+    by_kind: dict[str, list[EquationGroup]] = {}
     for forward in (True, False):
-        made: list[Group] = []
+        made: list[EquationGroup] = []
         for entry in found:
             if (entry.kind == FORWARD) != forward:
                 continue
             if made and made[-1].title == entry.group:
                 made[-1] = replace(made[-1], entries=(*made[-1].entries, entry))
             else:
-                made.append(Group(entry.group, (entry.group,) if entry.group else (), (entry,)))
+                made.append(EquationGroup(entry.group, (entry.group,) if entry.group else (), (entry,)))
         by_kind[str(forward)] = _alike(made)
     return [*by_kind["True"], *by_kind["False"]]
 
 
-def _alike(found: Sequence[Group]) -> list[Group]:
-    made: list[Group] = []
+def _alike(found: Sequence[EquationGroup]) -> list[EquationGroup]:
+    made: list[EquationGroup] = []
     for group in found:
         if made and _is_alike(group, made[-1]):
             made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
@@ -174,7 +174,7 @@ def _alike(found: Sequence[Group]) -> list[Group]:
     return made
 
 
-def _is_alike(group: Group, before: Group) -> bool:
+def _is_alike(group: EquationGroup, before: EquationGroup) -> bool:
     both = group.layers and before.layers
     return bool(both) and _pattern(group.layers[0]) == _pattern(before.layers[0]) and _reading(group) == _reading(before)
 
@@ -183,7 +183,7 @@ def _pattern(layer: str) -> str:
     return re.sub(r"\d+$", "*", layer)
 
 
-def _reading(group: Group) -> tuple[str, ...]:
+def _reading(group: EquationGroup) -> tuple[str, ...]:
     """The lines of a group, tensors of other places by the order in which they come."""
     text = "\n".join(e.reading for e in group.entries)
     for i, name in enumerate(dict.fromkeys(re.findall("⟦.*?⟧", text))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reports.page.model import Badge, Command, Formula, RuleRow, StepView
+from reports.page.model import Badge, Command, RuleRow, StepView, TypesetFormula
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,22 @@ class DisputeView:
 
 
 @dataclass(frozen=True, slots=True)
-class LineView:
+class CalculationStepView:
     """One line of a short calculation: a formula, the same with numbers, its value and the reason."""
 
     what: str
-    left: Formula
-    formula: Formula
-    substituted: Formula
+    left: TypesetFormula
+    formula: TypesetFormula
+    substituted: TypesetFormula
     value: str
     because: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReckoningView:
+class WorkedCalculationView:
     title: str
-    givens: tuple[tuple[Formula, str, str, str], ...]
-    lines: tuple[LineView, ...]
+    givens: tuple[tuple[TypesetFormula, str, str, str], ...]
+    lines: tuple[CalculationStepView, ...]
     notes: tuple[str, ...]
 
 
@@ -81,7 +81,7 @@ class SystemView:
     title: str
     asks: str
     rows: tuple[tuple[str, str, str], ...]
-    reckonings: tuple[ReckoningView, ...]
+    reckonings: tuple[WorkedCalculationView, ...]
     derived: tuple[DerivedView, ...]
     equations: tuple[str, ...]
     checks: tuple[CheckView, ...]

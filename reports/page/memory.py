@@ -11,9 +11,19 @@ from calc.derive.peak_crossovers import Reign, Takeover
 from calc.derive.result import SEVERAL, Derivation, SavedTensor
 from calc.symbolic import tree
 from calc.units import Unit
-from reports.figures.live import drawing
+from reports.figures.live_bytes import drawing
 from reports.figures.shapes import css_class
-from reports.page.model import AliveRow, AllocatorRow, Formula, InstantRow, Memory, ReignRow, SavedRow, TakeoverRow, Timing
+from reports.page.model import (
+    AliveRow,
+    AllocatorRow,
+    InstantRow,
+    LiveBytesView,
+    MemorySection,
+    PeakCrossoverRow,
+    PeakIntervalRow,
+    SavedRow,
+    TypesetFormula,
+)
 from reports.page.parts import formula, several, sizes_text
 from reports.typeset import expressions, numbers, plain
 from reports.typeset.numbers import NBSP
@@ -21,11 +31,11 @@ from reports.typeset.numbers import NBSP
 LARGEST = 12
 
 
-def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "", moves: Sequence[Takeover] = ()) -> Memory:
+def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "", moves: Sequence[Takeover] = ()) -> MemorySection:
     """Everything that is said of memory beside its closed forms. ``untimed`` says why there is no timeline."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
-    return Memory(
+    return MemorySection(
         timing=_timing(timeline) if timeline is not None else None,
         untimed=untimed,
         takeovers=tuple(_takeover(t, derivation) for t in moves),
@@ -59,7 +69,7 @@ def _short(operator: str) -> str:
     return operator.removeprefix("aten.").rsplit(".", 1)[0] if operator.startswith("aten.") else operator
 
 
-def _times(tensor: SavedTensor) -> Formula | None:
+def _times(tensor: SavedTensor) -> TypesetFormula | None:
     """How many there are, unless one."""
     return None if tensor.times == "1" else formula(expressions.parse(tensor.times))
 
@@ -67,13 +77,13 @@ def _times(tensor: SavedTensor) -> Formula | None:
 # -- which moment is the peak --------------------------------------------------------------------------------------------
 
 
-def _takeover(found: Takeover, derivation: Derivation) -> TakeoverRow:
+def _takeover(found: Takeover, derivation: Derivation) -> PeakCrossoverRow:
     here = derivation.sizes[found.dim]
     reigns = tuple(_reign(r, i, found, here) for i, r in enumerate(found.reigns))
-    return TakeoverRow(formula(tree.Name(found.dim)), numbers.integer(here), reigns, _searched(found))
+    return PeakCrossoverRow(formula(tree.Name(found.dim)), numbers.integer(here), reigns, _searched(found))
 
 
-def _reign(reign: Reign, number: int, found: Takeover, here: int) -> ReignRow:
+def _reign(reign: Reign, number: int, found: Takeover, here: int) -> PeakIntervalRow:
     first, last = numbers.integer(reign.first), numbers.integer(reign.last)
     opens, closes = number == 0, number == len(found.reigns) - 1
     if opens and closes:
@@ -86,7 +96,7 @@ def _reign(reign: Reign, number: int, found: Takeover, here: int) -> ReignRow:
         words = f"{found.dim} ≥ {first}"
     else:
         words = f"{first} ≤ {found.dim} ≤ {last}"
-    return ReignRow(words.replace(" ", NBSP), reign.at, reign.first <= here <= reign.last)
+    return PeakIntervalRow(words.replace(" ", NBSP), reign.at, reign.first <= here <= reign.last)
 
 
 def _searched(found: Takeover) -> str:
@@ -103,9 +113,9 @@ def _searched(found: Takeover) -> str:
 # -- live bytes over the step --------------------------------------------------------------------------------------------
 
 
-def _timing(found: Timeline) -> Timing:
+def _timing(found: Timeline) -> LiveBytesView:
     peak = found.peak.total
-    return Timing(
+    return LiveBytesView(
         finding=_finding(found),
         largest=_largest(found),
         note=_note(found),

@@ -13,7 +13,7 @@ from reports.typeset.numbers import Amount
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
+class TypesetFormula:
     """A formula in LaTeX pieces (see ``reports.typeset.latex``) and as plain text. ``wide`` ones may need to scroll.
 
     With ``rows``, the terms stand one under another, each in its pieces with a label beside it.
@@ -36,7 +36,7 @@ class Badge:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     """A reference inside the page (``target`` is an id), or a citation (``address`` is a URL)."""
 
     words: str
@@ -56,7 +56,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class CheckTally:
     """What became of the checks. ``tone`` is bad when one failed; ``why`` says why none ran, or why they ran at these ``sizes``."""
 
     ran: bool
@@ -67,13 +67,13 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerRow:
     """A row of the table of answers."""
 
     quantity: str
     meaning: str
     target: str
-    formula: Formula | None
+    formula: TypesetFormula | None
     note: str
     value: Amount | None
     unknown: str
@@ -82,7 +82,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AssumptionRow:
-    formula: Formula | None
+    formula: TypesetFormula | None
     words: str
     because: str
     effect: str
@@ -90,7 +90,7 @@ class AssumptionRow:
 
 @dataclass(frozen=True, slots=True)
 class SymbolRow:
-    formula: Formula
+    formula: TypesetFormula
     meaning: str
     unit: str
     value: str
@@ -107,19 +107,19 @@ class StepView:
     number: str
     anchor: str
     title: str
-    rule: Link
+    rule: PageLink
     badge: Badge
-    before: Formula
-    after: Formula
+    before: TypesetFormula
+    after: TypesetFormula
     because: str
-    substituted: Formula
+    substituted: TypesetFormula
     value: Amount
     checked: str
     last: bool
     short: bool = False
     same: bool = False
     again: bool = False
-    told: Link | None = None
+    told: PageLink | None = None
     tabled: bool = False
     alike: tuple[str, ...] = ()
     more: str = ""
@@ -130,7 +130,7 @@ class TermRow:
     """An addend of a quantity. ``share`` is empty where a part of the whole makes no sense."""
 
     site: str
-    formula: Formula
+    formula: TypesetFormula
     value: str
     share: str
     because: str
@@ -145,7 +145,7 @@ class CandidateRow:
     at: str
     name: str
     target: str
-    formula: Formula | None
+    formula: TypesetFormula | None
     value: Amount
     parts: tuple[str, ...]
     largest: bool
@@ -164,11 +164,11 @@ class Chapter:
     quantity: str
     aside: bool
     meaning: str
-    formula: Formula | None
-    here: Formula | None
+    formula: TypesetFormula | None
+    here: TypesetFormula | None
     note: str
     where: str
-    otherwise: Formula | None
+    otherwise: TypesetFormula | None
     value: Amount | None
     unknown: str
     badge: Badge
@@ -186,7 +186,7 @@ class Chapter:
 @dataclass(frozen=True, slots=True)
 class DoublingTable:
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[Formula, tuple[str, ...]], ...]
+    rows: tuple[tuple[TypesetFormula, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +194,15 @@ class CrossoverView:
     """From ``at`` on, ``fast`` is larger than ``slow``."""
 
     quantity: str
-    dim: Formula
-    fast: Formula
-    slow: Formula
+    dim: TypesetFormula
+    fast: TypesetFormula
+    slow: TypesetFormula
     at: str
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    formula: Formula
+    formula: TypesetFormula
     value: str
     kind: str
     sites: tuple[str, ...]
@@ -211,13 +211,13 @@ class DifferenceRow:
 
 @dataclass(frozen=True, slots=True)
 class RangeRow:
-    dim: Formula
+    dim: TypesetFormula
     ranges: str
     searched: str
 
 
 @dataclass(frozen=True, slots=True)
-class Thumb:
+class RuleOfThumbView:
     """A rule of thumb beside the exact count, and the steps from the one to the other."""
 
     number: str
@@ -227,7 +227,7 @@ class Thumb:
     letters: str
     assumes: str
     stands_for: str
-    source: Link
+    source: PageLink
     value: Amount
     exact: Amount
     off: str
@@ -241,12 +241,12 @@ class Thumb:
 
 
 @dataclass(frozen=True, slots=True)
-class ThumbElsewhere:
+class InapplicableRuleOfThumb:
     """A rule of thumb that says nothing about this model, and why."""
 
     name: str
     statement: str
-    source: Link
+    source: PageLink
     reason: str
 
 
@@ -282,7 +282,7 @@ class LedgerRow:
 
     operator: str
     anchor: str
-    runs: Formula | None
+    runs: TypesetFormula | None
     value: str
     share: str
     flops: str
@@ -306,7 +306,7 @@ class KindRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CoverageSection:
     """How much of a step is counted."""
 
     summary: str
@@ -350,7 +350,7 @@ class AllocatorRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LiveBytesView:
     """Live bytes over the step at the sizes of the page. ``roles`` are (name, class, bytes and share at the peak), the top of the
     figure first; ``columns`` those of the table of landmarks. ``allocator`` is empty where the step was not run at this depth; the
     sentences of ``simulated`` go with it."""
@@ -370,7 +370,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class ReignRow:
+class PeakIntervalRow:
     """A stretch of one size in which one moment is the peak; ``here`` if the page's own size lies in it."""
 
     words: str
@@ -379,12 +379,12 @@ class ReignRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeoverRow:
+class PeakCrossoverRow:
     """Which moment is the peak as one size moves."""
 
-    dim: Formula
+    dim: TypesetFormula
     value: str
-    reigns: tuple[ReignRow, ...]
+    reigns: tuple[PeakIntervalRow, ...]
     searched: str
 
 
@@ -395,8 +395,8 @@ class SavedRow:
     tensor: str
     site: str
     shape: str
-    times: Formula | None
-    formula: Formula | None
+    times: TypesetFormula | None
+    formula: TypesetFormula | None
     value: str
     share: str
     needed_by: str
@@ -405,12 +405,12 @@ class SavedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemorySection:
     """What is said of memory beside its closed forms; where there is no timeline, ``untimed`` says why."""
 
-    timing: Timing | None
+    timing: LiveBytesView | None
     untimed: str
-    takeovers: tuple[TakeoverRow, ...]
+    takeovers: tuple[PeakCrossoverRow, ...]
     saved: tuple[SavedRow, ...]
     saved_title: str
     saved_total: Amount | None
@@ -433,7 +433,7 @@ class RecordedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRuns:
     """What was measured of the step's time; where nothing was, ``why`` says so. ``otherwise`` names runs of the model in other steps."""
 
     rows: tuple[RecordedRow, ...]
@@ -460,30 +460,30 @@ class Page:
     sizes: str
     date: str
     tiles: tuple[Tile, ...]
-    tally: Tally
+    tally: CheckTally
     exchanged: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerRow, ...]
     assumptions: tuple[AssumptionRow, ...]
     conventions: tuple[AssumptionRow, ...]
     notes: tuple[str, ...]
     symbols: tuple[SymbolRow, ...]
     chapters: tuple[Chapter, ...]
     steps: str
-    memory: Memory
+    memory: MemorySection
     figures: Figures
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable
     crossover: CrossoverView | None
-    thumbs: tuple[Thumb, ...]
-    thumbs_elsewhere: tuple[ThumbElsewhere, ...]
+    thumbs: tuple[RuleOfThumbView, ...]
+    thumbs_elsewhere: tuple[InapplicableRuleOfThumb, ...]
     checks: tuple[CheckRow, ...]
     check_notes: tuple[str, ...]
     certificates: tuple[str, ...]
-    recorded: Recorded
+    recorded: RecordedRuns
     not_covered: tuple[str, ...]
     rules: tuple[RuleRow, ...]
     derivation_rules: tuple[RuleRow, ...]
-    coverage: Coverage
+    coverage: CoverageSection
     provenance: tuple[tuple[str, str], ...]
     commands: tuple[Command, ...]
     sections: Mapping[str, str]

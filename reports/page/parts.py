@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.symbolic import branches
 from calc.symbolic.tree import Display
-from reports.page.model import Badge, Formula, TermRow
+from reports.page.model import Badge, TermRow, TypesetFormula
 from reports.typeset import expressions, latex, numbers, plain
 from reports.typeset.escape import slug
 from reports.typeset.wording import ANSWERS as ANSWERS
@@ -34,11 +34,11 @@ def badge(name: str, verdicts: Mapping[str, Any]) -> Badge:
     return BADGES[verdicts[name].verdict] if name in verdicts else UNCHECKED
 
 
-def formula(tree: Display, *, braces: bool = True) -> Formula:
+def formula(tree: Display, *, braces: bool = True) -> TypesetFormula:
     """A tree in the forms that the writers need. Without ``braces``, its labels stand beside its terms and not under them."""
     rows = latex.labelled_rows(tree, braces=braces)
     pieces = tuple(piece for row, _ in rows for piece in row) if rows else latex.pieces(tree)
-    return Formula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
+    return TypesetFormula(pieces, plain.terms(tree), any(latex.width(p) > latex.WIDE for p in pieces), rows)
 
 
 def term_row(site: str, expr: str, value: int, whole: int | None, because: str, sizes: Mapping[str, int]) -> TermRow:

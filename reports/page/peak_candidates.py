@@ -18,28 +18,28 @@ BECAUSE = "the storages live at the other moment, with those born and without th
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class PeakCandidate:
     """A candidate moment and the step that derives it. Where ``base`` is another moment, it is that one and ``change``, which ``by_role``
     says role by role."""
 
     name: Name
     step: Step
-    base: Moment | None = None
+    base: PeakCandidate | None = None
     by_role: tuple[Labelled, ...] = ()
     change: tuple[Display, ...] = ()
 
 
-class Moments:
+class PeakCandidates:
     """The moments that a report has named, in the order in which it shows them."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Moment, _Numbered]] = []
+        self._known: list[tuple[PeakCandidate, _Numbered]] = []
         self._numbers: dict[Display, int] = {}
 
-    def of(self, steps: Sequence[Step]) -> dict[Display, Moment]:
+    def of(self, steps: Sequence[Step]) -> dict[Display, PeakCandidate]:
         """The moments among the steps of one quantity by their closed forms, the largest at hand first."""
         derived = {s.after: s for s in steps if not isinstance(s.after, Maximum)}
-        found: dict[Display, Moment] = {}
+        found: dict[Display, PeakCandidate] = {}
         for maximum in (s.after for s in steps if isinstance(s.after, Maximum)):
             items = dict.fromkeys(item for item in maximum.items if item in derived and item not in found)
             for item in sorted(items, key=lambda item: -derived[item].value):
@@ -53,16 +53,16 @@ class Moments:
         """Products as numbers: of a hundred moments each pair is compared, and a product is a tree that takes long to compare."""
         return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
 
-    def _told(self, name: Name, step: Step, own: _Numbered) -> Moment:
+    def _told(self, name: Name, step: Step, own: _Numbered) -> PeakCandidate:
         """By its difference from the moment so far that is nearest, if that is short; else in full."""
         away, base = min(((_apart(own, there), m) for m, there in self._known), key=lambda pair: pair[0], default=(0, None))
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
-            return Moment(name, step)
+            return PeakCandidate(name, step)
         change = _difference(monomials(step.after), monomials(base.step.after))
         by_role = _by_role(step, base.step)
         if _total(by_role.values()) != change:
-            return Moment(name, step)  # a step between the roles and the form that is named: it is shown as it is
-        return Moment(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
+            return PeakCandidate(name, step)  # a step between the roles and the form that is named: it is shown as it is
+        return PeakCandidate(name, step, base, tuple(Labelled(_sum(c), role) for role, c in by_role.items()), tuple(_terms(change)))
 
 
 def subscripted(name: str) -> str:

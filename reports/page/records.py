@@ -9,7 +9,7 @@ from calc.derive.to_json import number
 from calc.performance.mfu import work_of
 from calc.performance.records import VARIABLE, Evidence, Record, RecordedRun
 from calc.units import Unit
-from reports.page.model import Recorded, RecordedRow
+from reports.page.model import RecordedRow, RecordedRuns
 from reports.page.parts import sizes_text
 from reports.typeset.numbers import amount, duration, percent, rate
 
@@ -17,16 +17,16 @@ _NONE = f"no run of this model with these options and sizes is recorded here or 
 _MOST_OTHERS = 12
 
 
-def recorded(derivation: Derivation, evidence: Evidence | None) -> Recorded:
+def recorded(derivation: Derivation, evidence: Evidence | None) -> RecordedRuns:
     """The section of a report on measured time."""
     if evidence is None:
-        return Recorded((), "no records were looked at", ())
+        return RecordedRuns((), "no records were looked at", ())
     flops = work_of(derivation).model
     rows = tuple(_row(record, run, flops) for record, run in evidence.shown)
     others = [_other(record, run) for record, run in evidence.otherwise]
     more = len(others) - _MOST_OTHERS
     shown = [*others[:_MOST_OTHERS], *([f"and {more} more"] if more > 0 else [])]
-    return Recorded(rows, "" if rows else _NONE, tuple(shown))
+    return RecordedRuns(rows, "" if rows else _NONE, tuple(shown))
 
 
 def _row(record: Record, run: RecordedRun, flops: int | None) -> RecordedRow:

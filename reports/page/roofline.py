@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from calc.performance.roofline import Row, Sums
-from reports.figures.roofline_bounds import Found, bounds, ceilings, finding, notes
+from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.figures.scales import trimmed
 from reports.figures.shapes import Label
 from reports.typeset.numbers import duration, integer, percent, rate, significant
@@ -26,7 +26,7 @@ SECTIONS = {"figure": "The roofline", "phases": "Forward, backward and optimizer
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class OperatorDot:
     x: str
     y: str
     radius: str
@@ -35,13 +35,13 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class RooflinePlot:
     """Where everything of the figure stands. ``roofs`` are (points of a line, where its name stands)."""
 
     width: int
     height: int
     roofs: tuple[tuple[str, Label], ...]
-    dots: tuple[Dot, ...]
+    dots: tuple[OperatorDot, ...]
     across: tuple[Label, ...]
     upwards: tuple[Label, ...]
     keys: tuple[tuple[str, str, str], ...]
@@ -59,7 +59,7 @@ class RooflinePage:
     date: str
     finding: str
     description: str
-    plot: Plot
+    plot: RooflinePlot
     phases: tuple[tuple[str, ...], ...]
     operators: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
@@ -67,7 +67,7 @@ class RooflinePage:
     inputs: str = ""
 
 
-def page(found: Found, today: datetime.date) -> RooflinePage:
+def page(found: RooflinePair, today: datetime.date) -> RooflinePage:
     device = found.eager.ceiling.device
     total = found.eager.total.seconds
     drawn = [row for row in found.eager.rows if row.flops and row.bytes and row.total >= total * _SEEN]
@@ -88,7 +88,7 @@ def page(found: Found, today: datetime.date) -> RooflinePage:
     )
 
 
-def _description(found: Found, drawn: Sequence[Row]) -> str:
+def _description(found: RooflinePair, drawn: Sequence[Row]) -> str:
     device = found.eager.ceiling.device.name
     words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both in logarithms, under the roof of {device}."
     longest = max(drawn, key=lambda row: row.total, default=None)
@@ -98,7 +98,7 @@ def _description(found: Found, drawn: Sequence[Row]) -> str:
     return f"{words} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
 
 
-def _phases(found: Found) -> Iterator[tuple[str, ...]]:
+def _phases(found: RooflinePair) -> Iterator[tuple[str, ...]]:
     rows = [(name, found.eager.phase(name), found.fused.phase(name)) for name in found.eager.phases]
     for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
         yield (name, *_counts(eager, fused), duration(eager.seconds), duration(fused.seconds), bounds(eager))
@@ -126,7 +126,7 @@ def _operator(row: Row, total: Fraction) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class _LogAxis:
     """A logarithmic axis from one power of ten to another, along so many units from ``start``."""
 
     low: int
@@ -138,13 +138,13 @@ class _Axis:
         return self.start + (math.log10(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def _axis(values: Sequence[float], start: float, end: float) -> _Axis:
+def _axis(values: Sequence[float], start: float, end: float) -> _LogAxis:
     """Whole powers of ten around the values."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return _Axis(low, max(high, low + 1), start, end)
+    return _LogAxis(low, max(high, low + 1), start, end)
 
 
-def _plot(found: Found, drawn: Sequence[Row]) -> Plot:
+def _plot(found: RooflinePair, drawn: Sequence[Row]) -> RooflinePlot:
     at = found.eager.ceiling
     roofs = [(name, float(at.device.peak(name)), float(at.ridge(name))) for name in found.formats]
     reached = [row.flops / float(row.seconds) for row in drawn]
@@ -152,7 +152,7 @@ def _plot(found: Found, drawn: Sequence[Row]) -> Plot:
     x = _axis([*(ridge * 10 for _, _, ridge in roofs), *intense, 1.0], _LEFT, WIDTH - _RIGHT)
     y = _axis([*(peak for _, peak, _ in roofs), *reached, float(at.device.bandwidth)], HEIGHT - _BOTTOM, _TOP)
     total = float(found.eager.total.seconds)
-    return Plot(
+    return RooflinePlot(
         WIDTH,
         HEIGHT,
         tuple(_roof(name, peak, ridge, x, y) for name, peak, ridge in roofs),
@@ -173,7 +173,7 @@ def _power(power: int) -> str:
     return f"{10**power:,}" if power >= 0 else f"{10.0**power:g}"
 
 
-def _roof(name: str, peak: float, ridge: float, x: _Axis, y: _Axis) -> tuple[str, Label]:
+def _roof(name: str, peak: float, ridge: float, x: _LogAxis, y: _LogAxis) -> tuple[str, Label]:
     """From the left along the bandwidth to the ridge, and on along the peak; where the slope begins below the drawing, from its foot."""
     begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
     points = ((begin, begin * peak / ridge), (ridge, peak), (10.0**x.high, peak))
@@ -181,19 +181,19 @@ def _roof(name: str, peak: float, ridge: float, x: _Axis, y: _Axis) -> tuple[str
     return " ".join(f"{x.at(a):.1f},{y.at(b):.1f}" for a, b in points), words
 
 
-def _dot(row: Row, reached: float, x: _Axis, y: _Axis, total: float) -> Dot:
+def _dot(row: Row, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> OperatorDot:
     radius = max(2.0, _LARGEST * math.sqrt(float(row.total) / total))
     words = f"{row.phase} {row.name} at {row.site or 'the top level'}: {row.bound}, {duration(row.total)}"
-    return Dot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
+    return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
 
 
-def _keys(found: Found) -> Iterator[tuple[str, str, str]]:
+def _keys(found: RooflinePair) -> Iterator[tuple[str, str, str]]:
     total = found.eager.total
     for bound, seconds in total.bounds.items():
         yield bound, f"bound-{bound}", percent(seconds / total.seconds) if total.seconds else "0"
 
 
-def _left_out(found: Found, drawn: Sequence[Row]) -> str:
+def _left_out(found: RooflinePair, drawn: Sequence[Row]) -> str:
     """Copies make no FLOP and have no place on a logarithmic axis; what takes next to no time would stretch it."""
     total = found.eager.total.seconds
     rest = total - sum((row.total for row in drawn), start=Fraction(0))

@@ -18,7 +18,7 @@ THUMBS = "tests/test_textbook.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RuleStatement:
     """What there is to say about a rule."""
 
     statement: str
@@ -27,11 +27,11 @@ class Entry:
     test: str
 
 
-def _step(statement: str, test: str, source: str = "arithmetic") -> Entry:
-    return Entry(statement, "", source, test)
+def _step(statement: str, test: str, source: str = "arithmetic") -> RuleStatement:
+    return RuleStatement(statement, "", source, test)
 
 
-STEP_RULES: Mapping[str, Entry] = {
+STEP_RULES: Mapping[str, RuleStatement] = {
     "parameter": _step("A tensor has as many elements as the product of its sizes; a storage counts once.", STEPS),
     "gradient": _step("A gradient takes its elements times their size in bytes.", STEPS),
     "optimizer state": _step("A tensor of the optimizer takes its elements times their size in bytes.", STEPS),
@@ -71,13 +71,13 @@ def _counted(operator: str) -> bool:
 
 
 def _row(name: str, count: int, inside: bool) -> RuleRow:
-    entry = find(name) or Entry("stated in the step itself", "", "the step's reason", "")
+    entry = find(name) or RuleStatement("stated in the step itself", "", "the step's reason", "")
     return RuleRow(name, rule_anchor(name), entry.statement, entry.shapes, entry.source, entry.test, several(count, "step"), inside)
 
 
-def find(name: str) -> Entry | None:
+def find(name: str) -> RuleStatement | None:
     """The rule of an operator, or the one of that name by which steps are made."""
     operator = rule_table.find(name)
     if operator is not None:
-        return Entry(operator.statement, operator.shapes, operator.source, operator.test)
+        return RuleStatement(operator.statement, operator.shapes, operator.source, operator.test)
     return STEP_RULES.get(name)

@@ -11,7 +11,16 @@ from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import Comparison, Within
 from calc.derive.sensitivity import Doubling
 from calc.symbolic import tree
-from reports.page.model import CrossoverView, DifferenceRow, DoublingTable, Link, RangeRow, TermRow, Thumb, ThumbElsewhere
+from reports.page.model import (
+    CrossoverView,
+    DifferenceRow,
+    DoublingTable,
+    InapplicableRuleOfThumb,
+    PageLink,
+    RangeRow,
+    RuleOfThumbView,
+    TermRow,
+)
 from reports.page.parts import ANSWERS, formula, several, term_row
 from reports.page.steps import Anchors, step_view
 from reports.typeset import expressions, numbers
@@ -44,9 +53,7 @@ def doublings(derivation: Derivation, found: Doubled) -> DoublingTable:
         for d in doublings_of:
             by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
     order = [dim.name for dim in derivation.dims if dim.name in by_dim]
-    rows = tuple(
-        (formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order
-    )
+    rows = tuple((formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order)
     return DoublingTable((("Size", "text"), *((name, "number") for name in found)), rows)
 
 
@@ -59,25 +66,27 @@ def crossover(derivation: Derivation) -> CrossoverView | None:
     return CrossoverView(found.quantity, formula(tree.Name(found.dim)), fast, slow, f"{found.dim}{NBSP}={NBSP}{first}")
 
 
-def thumbs(comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Iterator[Thumb]:
+def thumbs(
+    comparisons: Sequence[Comparison], derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors
+) -> Iterator[RuleOfThumbView]:
     """The rules of thumb that say something about this model, each with its steps."""
     for number, comparison in enumerate((c for c in comparisons if c.applies), 1):
         yield _thumb(str(number), comparison, derivation, sizes, anchors)
 
 
-def elsewhere(comparisons: Sequence[Comparison]) -> Iterator[ThumbElsewhere]:
+def elsewhere(comparisons: Sequence[Comparison]) -> Iterator[InapplicableRuleOfThumb]:
     """Those that do not."""
     for c in comparisons:
         if not c.applies:
-            yield ThumbElsewhere(c.rule.name, c.rule.statement, Link(c.rule.source, address=c.rule.link), c.reason)
+            yield InapplicableRuleOfThumb(c.rule.name, c.rule.statement, PageLink(c.rule.source, address=c.rule.link), c.reason)
 
 
-def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> Thumb:
+def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: Mapping[str, int], anchors: Anchors) -> RuleOfThumbView:
     rule, ratio, steps = comparison.rule, comparison.ratio, comparison.steps
     assert comparison.value is not None  # it applies
     assert comparison.exact is not None
     views = (step_view(f"{number}.{i}", s, rule.unit, sizes, {}, anchors, last=s is steps[-1]) for i, s in enumerate(steps, 1))
-    return Thumb(
+    return RuleOfThumbView(
         number=number,
         name=rule.name,
         anchor=f"thumb-{slug(rule.name)}",
@@ -85,7 +94,7 @@ def _thumb(number: str, comparison: Comparison, derivation: Derivation, sizes: M
         letters=rule.letters,
         assumes=rule.assumes,
         stands_for=rule.stands_for,
-        source=Link(rule.source, address=rule.link),
+        source=PageLink(rule.source, address=rule.link),
         value=numbers.amount(comparison.value, rule.unit),
         exact=numbers.amount(comparison.exact, rule.unit),
         off="unknown" if ratio is None else numbers.percent(ratio - 1, signed=True),

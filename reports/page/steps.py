@@ -11,9 +11,9 @@ from calc.symbolic import tree as display
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.tree import Display, Labelled, Maximum, Sum
 from calc.units import Unit
-from reports.page.model import Badge, Chapter, Link, StepView
+from reports.page.model import Badge, Chapter, PageLink, StepView
 from reports.page.parts import formula, rule_anchor, sentence
-from reports.page.peak_candidates import BECAUSE, Moment, subscripted
+from reports.page.peak_candidates import BECAUSE, PeakCandidate, subscripted
 from reports.typeset import expressions, numbers
 from reports.typeset.escape import slug
 
@@ -40,7 +40,7 @@ def step_view(
     step: Step,
     unit: Unit,
     sizes: Mapping[str, int],
-    moments: Mapping[Display, Moment],
+    moments: Mapping[Display, PeakCandidate],
     anchors: Anchors,
     *,
     last: bool,
@@ -56,7 +56,7 @@ def step_view(
         number=number,
         anchor=anchors(step.id),
         title=step.title if moment is None else f"{subscripted(moment.name.name)}: {step.title}",
-        rule=Link(step.rule, target=rule_anchor(step.rule)),
+        rule=PageLink(step.rule, target=rule_anchor(step.rule)),
         badge=_STEP_BADGES.get(step.check.kind, Badge("○", step.check.kind, "open")),
         before=left,
         after=right,
@@ -71,7 +71,7 @@ def step_view(
     )
 
 
-def _sides(step: Step, moments: Mapping[Display, Moment], moment: Moment | None) -> tuple[Display, Display]:
+def _sides(step: Step, moments: Mapping[Display, PeakCandidate], moment: PeakCandidate | None) -> tuple[Display, Display]:
     """The two sides as they are shown: what another step derives stands under its short name."""
     if moment is not None and moment.base is not None:
         base = moment.base.name
@@ -83,7 +83,7 @@ def _sides(step: Step, moments: Mapping[Display, Moment], moment: Moment | None)
     return Maximum((*_names_in(step.after, moments), *unnamed)), after
 
 
-def _values(moments: Mapping[Display, Moment]) -> dict[str, int]:
+def _values(moments: Mapping[Display, PeakCandidate]) -> dict[str, int]:
     """What the short names of moments stand for, those of other chapters too."""
     found: dict[str, int] = {}
     for moment in moments.values():
@@ -144,14 +144,14 @@ def is_maximum(step: Step) -> bool:
     return isinstance(step.after, Maximum)
 
 
-def named(tree: Display, moments: Mapping[Display, Moment]) -> Display:
+def named(tree: Display, moments: Mapping[Display, PeakCandidate]) -> Display:
     """Of a maximum, the moments by name and in the order of their names."""
     if not isinstance(tree, Maximum):
         return tree
     return Maximum((*_names_in(tree, moments), *(item for item in tree.items if item not in moments)))
 
 
-def _names_in(tree: Maximum, moments: Mapping[Display, Moment]) -> tuple[Display, ...]:
+def _names_in(tree: Maximum, moments: Mapping[Display, PeakCandidate]) -> tuple[Display, ...]:
     return tuple(m.name for form, m in moments.items() if form in tree.items)
 
 
@@ -190,7 +190,7 @@ def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
             said = (view.title, view.alike, _said(view))
             first = told.get(said, view) if each.aside or view.last else told.setdefault(said, view)
             if first is not view and not view.last:
-                shown.append(replace(view, told=Link(first.number, target=first.anchor)))
+                shown.append(replace(view, told=PageLink(first.number, target=first.anchor)))
             else:
                 before = shown[-1] if shown and shown[-1].told is None else None
                 shown.append(replace(view, again=before is not None and before.because == view.because))

@@ -12,7 +12,7 @@ from calc.mathematics.autodiff.derived import Derived
 from calc.mathematics.autodiff.dimensions import in_dimensions
 from calc.mathematics.autodiff.numeric import needed
 from calc.mathematics.gradients import Checked
-from reports.page.gradients import FORWARD, PARAMETER, Entry, Group, chain, entries, groups
+from reports.page.gradients import FORWARD, PARAMETER, EquationEntry, EquationGroup, chain, entries, groups
 from reports.typeset.equations import Writer
 from reports.typeset.escape import visible
 from reports.typeset.letters import flops_text
@@ -70,13 +70,13 @@ def _show_chain(derived: Derived, only: str | None, out: Console) -> None:
         _say(out, f"    {rule}")
 
 
-def _titled(group: Group) -> str:
+def _titled(group: EquationGroup) -> str:
     if len(group.layers) > 1:
         return f"{group.title}   ({len(group.layers)} layers, alike: {', '.join(group.layers)})"
     return group.title or "(model)"
 
 
-def _line(derived: Derived, entry: Entry, out: Console) -> None:
+def _line(derived: Derived, entry: EquationEntry, out: Console) -> None:
     flops = f"   {flops_text(entry.equation.flops, derived.program)} FLOP" if entry.equation.flops != 0 else ""
     mark = "  * " if entry.kind == PARAMETER else "    "
     _say(out, f"{mark}{entry.equation}   {entry.equation.shape}{flops}")

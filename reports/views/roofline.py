@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from calc.derive.operators import Operators, Work
 from calc.derive.to_json import number
 from calc.performance.roofline import LAUNCH_SECONDS, LAUNCH_SOURCE, Roofline, Row, Sums
-from reports.figures.roofline_bounds import Found, bounds, ceilings, finding, notes
+from reports.figures.roofline_bounds import RooflinePair, bounds, ceilings, finding, notes
 from reports.typeset.escape import visible
 from reports.typeset.numbers import duration, percent, significant
 from reports.views import hardware
@@ -22,7 +22,7 @@ _FORMS = ("matmul", "elementwise", "moved", "fused")
 # -- plain data -------------------------------------------------------------------------------------------------------
 
 
-def document(found: Found) -> dict[str, Any]:
+def document(found: RooflinePair) -> dict[str, Any]:
     """Everything, with the ceilings and their sources. Times in seconds; an intensity is ``null`` where no byte moves."""
     at = found.eager.ceiling
     return {
@@ -92,7 +92,7 @@ def _row(row: Row) -> dict[str, Any]:
 # -- on a terminal ----------------------------------------------------------------------------------------------------
 
 
-def show(found: Found, top: int, out: Console) -> None:
+def show(found: RooflinePair, top: int, out: Console) -> None:
     """Totals by phase, the sites that take longest, then the operators that do."""
     from rich.text import Text
 
@@ -112,7 +112,7 @@ def show(found: Found, top: int, out: Console) -> None:
         out.print(Text(note, style="dim"))
 
 
-def _phases(found: Found, out: Console) -> None:
+def _phases(found: RooflinePair, out: Console) -> None:
     from reports.writers.columns import columns
 
     heads = ("FLOP", "eager bytes", "fused bytes", "kernels", "fused", "eager time", "fused time")
@@ -124,7 +124,7 @@ def _phases(found: Found, out: Console) -> None:
     out.print(made)
 
 
-def _sites(found: Found, top: int, out: Console) -> None:
+def _sites(found: RooflinePair, top: int, out: Console) -> None:
     from rich.text import Text
 
     from reports.writers.columns import columns
@@ -138,7 +138,7 @@ def _sites(found: Found, top: int, out: Console) -> None:
     _left_out(len(sites) - top, "sites", out)
 
 
-def _operators(found: Found, top: int, out: Console) -> None:
+def _operators(found: RooflinePair, top: int, out: Console) -> None:
     from rich.text import Text
 
     from reports.writers.columns import columns

@@ -13,13 +13,13 @@ from markupsafe import Markup, escape
 
 from calc.errors import BadInputError
 from calc.platform import files
-from reports.page.model import Formula, Page
+from reports.page.model import Page, TypesetFormula
 from reports.typeset import inline, mathml, prose
 from reports.typeset.escape import visible
 from reports.writers.render import PLAIN, TEMPLATES, Format, Look, render
 
 if TYPE_CHECKING:
-    from reports.page.compared import ContrastPage
+    from reports.page.comparison import ComparisonPage
     from reports.page.lecture import LecturePage
     from reports.page.roofline import RooflinePage
 
@@ -31,14 +31,14 @@ _DATA = Path(__file__).resolve().parent.parent / "data"
 _FONTS = {"font": "stix-two-math-subset.woff2", "italic": "stix-two-math-italic.woff2"}
 
 
-def write(page: Page | LecturePage | RooflinePage | ContrastPage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | RooflinePage | ComparisonPage, look: Look = PLAIN) -> str:
     """The HTML text of a page."""
     style = _style(look.folder)
     html = render(_HTML, page, look, style=Markup(style), policy=_policy(style))
     return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
-def _formula(formula: Formula) -> Markup:
+def _formula(formula: TypesetFormula) -> Markup:
     return mathml.formula(formula.pieces)
 
 
@@ -50,7 +50,7 @@ def _row(pieces: Sequence[str]) -> Markup:
     return inline.formula(pieces, continues=True)
 
 
-def _digits(formula: Formula) -> Markup:
+def _digits(formula: TypesetFormula) -> Markup:
     """A formula of numbers alone, as text. It may break between its terms, and a long product after a dot, but never in a number."""
     terms = (str(escape(term)) for term in formula.plain)
     return Markup(" ".join(term.replace("·", "·<wbr>") if len(term) > _LONG else term for term in terms))

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 from markupsafe import escape as html_escape
 
-from reports.page.model import Formula, Page
+from reports.page.model import Page, TypesetFormula
 from reports.typeset import escape, latex, prose
 from reports.writers.render import PLAIN, Format, Look, render
 
 if TYPE_CHECKING:
-    from reports.page.compared import ContrastPage
+    from reports.page.comparison import ComparisonPage
     from reports.page.lecture import LecturePage
 
 BLOCK_LENGTH = 900  # GitHub gives up on blocks of over 1,000 characters
 ROW_TERMS = 4
 
 
-def write(page: Page | LecturePage | ContrastPage, look: Look = PLAIN) -> str:
+def write(page: Page | LecturePage | ComparisonPage, look: Look = PLAIN) -> str:
     """The Markdown text of a page."""
     text = render(_MARKDOWN, page, look)
     text = re.sub(r"[ \t]+\n", "\n", text)
@@ -37,16 +37,16 @@ def _rows(text: str) -> Markup:
     return Markup("\n".join(line for line in str(text).split("\n") if line.strip()))
 
 
-def _inline(formula: Formula) -> Markup:
+def _inline(formula: TypesetFormula) -> Markup:
     return Markup(f"$`{' '.join(formula.pieces)}`$")
 
 
-def _equations(lines: Sequence[tuple[str, Formula]]) -> list[Markup]:
+def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
     """``before = after = …`` as aligned blocks, each short enough for GitHub."""
     return [Markup(block) for block in _blocks([row for sign, formula in lines for row in _aligned(sign, formula)])]
 
 
-def _aligned(sign: str, formula: Formula) -> Iterator[str]:
+def _aligned(sign: str, formula: TypesetFormula) -> Iterator[str]:
     first = True
     for pieces, label in formula.rows or ((formula.pieces, ""),):
         for i in range(0, len(pieces), ROW_TERMS):

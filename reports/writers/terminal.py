@@ -16,7 +16,7 @@ from calc.memory.formulas import SAVING_INTERVAL
 from calc.memory.inference import Inference
 from calc.memory.saving import Saving
 from calc.units import Unit
-from reports.page.model import Badge, Chapter, Coverage, Formula, Page, StepView, Tally, Timing
+from reports.page.model import Badge, Chapter, CheckTally, CoverageSection, LiveBytesView, Page, StepView, TypesetFormula
 from reports.page.rule_table import RuleEntry
 from reports.typeset.escape import visible
 from reports.typeset.numbers import Amount, amount, integer
@@ -155,7 +155,7 @@ def _exchanged(page: Page, out: Console) -> None:
         out.print(Text(visible(sentence)))
 
 
-def tally(found: Tally) -> Text:
+def tally(found: CheckTally) -> Text:
     """The first line of a check."""
     if not found.ran:
         return Text(f"checks were not run: {visible(found.why)}", style=_STYLES["open"])
@@ -204,7 +204,7 @@ def show_peak(page: Page, out: Console) -> None:
         out.print(_takeovers(page))
 
 
-def _show_allocator(timing: Timing, out: Console) -> None:
+def _show_allocator(timing: LiveBytesView, out: Console) -> None:
     """What the CUDA allocator would make of the steps, and what that leaves out."""
     if not timing.allocator:
         return
@@ -217,7 +217,7 @@ def _show_allocator(timing: Timing, out: Console) -> None:
         out.print(Text(visible(line), style="dim"))
 
 
-def _landmarks(timing: Timing) -> Table:
+def _landmarks(timing: LiveBytesView) -> Table:
     table = _table(*(name if kind == "text" else (name, "right") for name, kind in timing.columns))
     for i in timing.landmarks:
         name = Text.assemble(visible(i.name), (f" ({i.mark})" if i.mark else "", "bold"), (f" {visible(i.after)}", "dim"))
@@ -233,7 +233,7 @@ def _takeovers(page: Page) -> Table:
     return table
 
 
-def show_coverage(model: str, found: Coverage, out: Console) -> None:
+def show_coverage(model: str, found: CoverageSection, out: Console) -> None:
     """How much of a step is counted, then every operator; of what is refused, where it runs."""
     out.print(Text.assemble((visible(model), "bold"), ": ", ("accepted", "green") if found.accepted else ("refused", "bold red")))
     out.print(Text(f"{found.summary}."))
@@ -384,12 +384,12 @@ def _total(chapter: Chapter, out: Console) -> None:
     out.print(lines)
 
 
-def _formula(formula: Formula, note: str = "") -> Text:
+def _formula(formula: TypesetFormula, note: str = "") -> Text:
     written = Text(visible(" ".join(formula.plain)))
     return written.append(f"  ({visible(note)})", style="dim") if note else written
 
 
-def _stacked(formula: Formula) -> Text:
+def _stacked(formula: TypesetFormula) -> Text:
     return Text("\n".join(visible(term) for term in formula.plain)) if formula.rows else _formula(formula)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from reports.page.model import Formula, Page
+from reports.page.model import Page, TypesetFormula
 from reports.typeset.escape import visible
 from reports.writers.render import PLAIN, Format, Look, render
 
@@ -156,12 +156,12 @@ def _inside(piece: str) -> str:
     return "".join(part if part.isascii() else rf"\text{{{_literal(part)}}}" for part in _HATTED.findall(piece))
 
 
-def _equations(lines: Sequence[tuple[str, Formula]]) -> list[Markup]:
+def _equations(lines: Sequence[tuple[str, TypesetFormula]]) -> list[Markup]:
     """``before = after = …``: a paragraph for each line, which breaks between terms as text does."""
     return [Markup(rf"${sign}\displaystyle {row}$") for sign, formula in lines for row in _rows(formula)]
 
 
-def _rows(formula: Formula) -> Iterator[str]:
+def _rows(formula: TypesetFormula) -> Iterator[str]:
     for pieces, label in formula.rows or ((formula.pieces, ""),):
         row = r" \allowbreak ".join(_inside(piece) for piece in pieces)
         yield f"{row} \\qquad \\text{{{escape(label)}}}" if label else row

@@ -8,12 +8,12 @@ import re
 import pytest
 
 import calc
-from reports.page.gradients import Entry, chain, entries, groups
+from reports.page.gradients import EquationEntry, chain, entries, groups
 from tests.equations.models import MODELS
 
 
 @functools.cache
-def shown(name: str, matrix: bool = False) -> dict[str, Entry]:
+def shown(name: str, matrix: bool = False) -> dict[str, EquationEntry]:
     found = calc.gradients(MODELS.get(name) or calc.load(name))
     return {f"{e.kind} {e.of}": e for e in entries(found, matrix=matrix)}
 

@@ -17,7 +17,7 @@ import pytest
 
 from calc.errors import BadInputError
 from reports.jobs import job
-from reports.live import reports
+from reports.live import verify_reports
 from reports.page.inputs import Inputs, embedded
 from tests.gallery.entries import ENTRIES, FOLDER
 
@@ -69,7 +69,7 @@ def made_again(line: str) -> Mapping[str, str]:
     """The texts that inputs make, by suffix."""
     inputs = embedded(f"<!-- napkin-inputs {line} -->", ".md")
     assert inputs is not None
-    texts, _ = reports._remade(inputs, (), None, lambda _: None, SUFFIXES)
+    texts, _ = verify_reports._remade(inputs, (), None, lambda _: None, SUFFIXES)
     return {Path(name).suffix: text for name, text in texts.items()}
 
 
@@ -80,8 +80,8 @@ def fails(file: Path, edited: str, inputs: Inputs, right: str) -> bool:
     except BadInputError:
         return True
     if now == inputs:
-        return bool(list(reports.differences(edited, right)))
-    return now is None or not reports.verify(file, edited, now, (), None, lambda _: None).ok
+        return bool(list(verify_reports.differences(edited, right)))
+    return now is None or not verify_reports.verify(file, edited, now, (), None, lambda _: None).ok
 
 
 def chosen(text: str, suffix: str, chance: random.Random) -> list[int]:

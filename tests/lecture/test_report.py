@@ -20,7 +20,7 @@ from reports.lecture import writing
 from reports.lecture.audit import audit
 from reports.lecture.disputes import DISPUTES
 from reports.lecture.lab import Lab
-from reports.lecture.system import Checked, Row, System, Worked, from_run
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemCheck, SystemResult, from_run
 from reports.lecture.systems import system
 from reports.lecture.systems.learning import _propagated
 from reports.page.inputs import Inputs
@@ -39,7 +39,7 @@ WEEKS = tuple(dispute for dispute in DISPUTES if "8h100-week" in dispute.claims)
 def page() -> LecturePage:
     """A page of a few claims, the contradictions among them, and systems that need no model."""
     lab = Lab()
-    systems: list[tuple[System, Worked]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
+    systems: list[tuple[LectureSystem, SystemResult]] = [(system(n), system(n).work(lab)) for n in (3, 7, 19)]
     with mock.patch("reports.lecture.audit.DISPUTES", WEEKS):
         return writing.build(audit(lab, NAMES), tuple(systems), Inputs(kind="lecture", date="demand"))
 
@@ -102,8 +102,8 @@ def test_a_moment_within_tolerance_stands_beside_the_allowance_that_it_is_within
     part = Part("norm", 2.0, 0.0, "", None, "", rests)
     found = Initial("mlp", {}, (), (part,))
     samples = {"norm": SimpleNamespace(second=2.1, error=0.01 / 3.29, calls=1)}
-    rows: list[Row] = []
-    checks: list[Checked] = []
+    rows: list[SystemAnswer] = []
+    checks: list[SystemCheck] = []
     with mock.patch("reports.lecture.systems.learning.moments", return_value=(found, samples)):
         _propagated("mlp", {}, rows, checks)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from reports.lecture.lab import Lab
-from reports.lecture.system import FAILED, NOT_MEASURED, Worked, equal, near
+from reports.lecture.system import FAILED, NOT_MEASURED, SystemResult, equal, near
 from reports.lecture.systems import SYSTEMS, system
 
 Value = int | float | Fraction | str
@@ -18,7 +18,7 @@ def lab() -> Lab:
     return Lab()
 
 
-def worked(number: int, lab: Lab) -> tuple[Worked, dict[str, Value]]:
+def worked(number: int, lab: Lab) -> tuple[SystemResult, dict[str, Value]]:
     """A system with its answers by name, none of whose checks failed."""
     found = system(number).work(lab)
     assert [] == [check.what for check in found.checks if check.verdict == FAILED]
@@ -26,7 +26,7 @@ def worked(number: int, lab: Lab) -> tuple[Worked, dict[str, Value]]:
     return found, {row.what: row.value for row in found.rows}
 
 
-def verdicts(found: Worked) -> dict[str, str]:
+def verdicts(found: SystemResult) -> dict[str, str]:
     return {check.what: check.verdict for check in found.checks}
 
 

@@ -15,7 +15,7 @@ from reports.lecture.verdicts import (
     UNCHECKED,
     VERDICTS,
     WRONG,
-    Finding,
+    ClaimFinding,
     compared,
     convention,
     number,
@@ -79,4 +79,4 @@ def test_what_rests_on_judgement_says_so() -> None:
 def test_the_words_are_seven() -> None:
     """In their order from holds on."""
     assert VERDICTS == ("holds", "holds after rounding", "approximate", "misleading", "wrong", "convention", "cannot be checked")
-    assert isinstance(number("1", 1, "", ""), Finding)
+    assert isinstance(number("1", 1, "", ""), ClaimFinding)

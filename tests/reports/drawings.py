@@ -9,13 +9,13 @@ from typing import Any, cast
 from calc.hardware.accelerators import accelerator
 from calc.performance.roofline import COMPUTE, LAUNCH, MEMORY, Ceiling, Roofline, Row
 from reports.figures.roofline import figure
-from reports.figures.roofline_bounds import Found
+from reports.figures.roofline_bounds import RooflinePair
 from reports.figures.shapes import Figure
 
 SITES = ("lm_head", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.*.attn", "h.*.attn.c_attn", "h.*.ln_1", "wte", "(loss)")
 
 
-def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -> Found:
+def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -> RooflinePair:
     """Products on the roof, elementwise work under the bandwidth, an optimizer that waits for launches, and a copy without arithmetic."""
     device = accelerator("a100-sxm-80")
     ceiling = Ceiling(device, override=dtypes[0])
@@ -30,7 +30,7 @@ def found(sites: tuple[str, ...] = SITES, dtypes: tuple[str, ...] = ("fp32",)) -
     rows.append(Row("forward", "h.*", "aten.copy_.default", 1, 0, 10**8, 1, MEMORY, Fraction(10**8, bandwidth)))
     works = cast(Any, [SimpleNamespace(matmul=1, operator=None)])
     both = Roofline(ceiling, tuple(rows), False), Roofline(ceiling, tuple(rows), True)
-    return Found("tiny-gpt", {}, {}, cast(Any, None), works, *both)
+    return RooflinePair("tiny-gpt", {}, {}, cast(Any, None), works, *both)
 
 
 def roof() -> Figure:

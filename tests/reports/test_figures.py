@@ -24,12 +24,12 @@ from reports.figures.drawn import figures
 from reports.figures.flops import flops
 from reports.figures.memory import memory
 from reports.figures.roofline import figure as roofline
+from reports.figures.rules_of_thumb import thumbs
 from reports.figures.sensitivity import growth
 from reports.figures.shapes import Figure, Figures
-from reports.figures.thumbs import thumbs
 from reports.jobs import job
 from reports.jobs.request import Request
-from reports.live import reports
+from reports.live import verify_reports
 from reports.page.build import build
 from reports.page.model import Page
 from reports.page.sensitivity import doubled
@@ -440,7 +440,7 @@ def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> Non
     """The device travels in the report's inputs; a digit of a label, a legend or the table is noticed."""
     made = job.make(Request("linear"), "cpu", lambda _: None, gpu="t4")
     text = made.texts["report.html"]
-    inputs = reports.inputs_of(Path("report.html"), text)
+    inputs = verify_reports.inputs_of(Path("report.html"), text)
     assert inputs is not None
     assert "t4" == inputs.gpu
     assert "napkin report linear --gpu t4" in text
@@ -450,7 +450,7 @@ def test_a_report_with_a_device_is_verified_and_an_edited_figure_is_not() -> Non
     for part in re.findall(r'<figure class="live drawn".*?</figure>', text, re.DOTALL):
         *_, last = re.finditer(r"\d", part)
         edited = text.replace(part, f"{part[: last.start()]}{9 - int(last[0])}{part[last.end() :]}")
-        assert [] != list(reports.differences(edited, again))
+        assert [] != list(verify_reports.differences(edited, again))
 
 
 def test_an_unknown_device_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from calc.errors import BadInputError
 from calc.performance.records import recorded
 from reports import cli
-from reports.live import verify as live
+from reports.live import verify_documents as live
 from reports.page.inputs import folder_digest
 from reports.writers import html
 

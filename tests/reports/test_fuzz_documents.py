@@ -21,7 +21,7 @@ from calc.errors import BadInputError
 from reports import cli
 from reports.jobs import job
 from reports.jobs.job import Request
-from reports.live.reports import plain
+from reports.live.verify_reports import plain
 from tests.reports import hostile
 
 DOCUMENTS = 20_000

@@ -19,14 +19,14 @@ from reports import cli
 from reports.jobs import job
 from reports.live import units
 from reports.live.document import read
-from reports.live.engine import Engine, Scope, Table
-from reports.live.language import LanguageError, Value, evaluate
-from reports.live.verify import fixed, judge, unmarked
+from reports.live.engine import Engine, NamedValues, Scope
+from reports.live.language import LanguageError, UnitValue, evaluate
+from reports.live.verify_documents import fixed, judge, unmarked
 
-STATE = Value(Fraction(995_519_056), units.BYTE)  # 0.93 GiB, 1.00 GB
+STATE = UnitValue(Fraction(995_519_056), units.BYTE)  # 0.93 GiB, 1.00 GB
 SCOPE = Scope(
-    {"g": Table("g", {"parameters": Value(Fraction(124_439_808)), "optimizer_state.bytes": STATE})},
-    {"L": Value(Fraction(12)), "days": Value(Fraction("143.92659") * 86400, units.SECOND), "x": Value(Fraction(1, 3))},
+    {"g": NamedValues("g", {"parameters": UnitValue(Fraction(124_439_808)), "optimizer_state.bytes": STATE})},
+    {"L": UnitValue(Fraction(12)), "days": UnitValue(Fraction("143.92659") * 86400, units.SECOND), "x": UnitValue(Fraction(1, 3))},
 )
 
 
@@ -94,7 +94,7 @@ def test_what_is_off_is_said_with_the_right_value(text: str, said: str) -> None:
 def test_half_a_unit_of_the_last_place_is_the_border() -> None:
     """124 M holds for [123.5, 124.5] M."""
     for parameters, holds in ((123_500_000, True), (124_500_000, True), (123_499_999, False), (124_500_001, False)):
-        scope = Scope({}, {"n": Value(Fraction(parameters))})
+        scope = Scope({}, {"n": UnitValue(Fraction(parameters))})
 
         assert judge(read("124 M<!--= n -->"), scope)[0].holds is holds
 
@@ -105,7 +105,7 @@ def test_a_changed_digit_of_an_exact_number_never_holds(number: int, place: int,
     digits = str(number)
     at = place % len(digits)
     changed = digits[:at] + str((int(digits[at]) + by) % 10) + digits[at + 1 :]
-    (finding,) = judge(read(f"{changed}<!--= n -->"), Scope({}, {"n": Value(Fraction(number))}))
+    (finding,) = judge(read(f"{changed}<!--= n -->"), Scope({}, {"n": UnitValue(Fraction(number))}))
 
     assert finding.holds is (changed == digits)
 
@@ -130,7 +130,7 @@ def test_a_changed_digit_of_an_exact_number_never_holds(number: int, place: int,
 )
 def test_expressions_are_exact_and_keep_units(text: str, value: Fraction, unit: units.Kind) -> None:
     """0.1 is a tenth."""
-    assert evaluate(text, SCOPE.lookup) == Value(value, unit)
+    assert evaluate(text, SCOPE.lookup) == UnitValue(value, unit)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 
 from reports.live import units
 from reports.live.document import read
-from reports.live.engine import Scope, Table
-from reports.live.language import Value
-from reports.live.verify import judge
+from reports.live.engine import NamedValues, Scope
+from reports.live.language import UnitValue
+from reports.live.verify_documents import judge
 
-TIME = Value(Fraction("143.92659") * 86400, units.SECOND)
-SCOPE = Scope({"run": Table("run", {"days": TIME})}, {"long": TIME})
+TIME = UnitValue(Fraction("143.92659") * 86400, units.SECOND)
+SCOPE = Scope({"run": NamedValues("run", {"days": TIME})}, {"long": TIME})
 
 
 def message(text: str) -> str:

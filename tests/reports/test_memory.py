@@ -13,7 +13,7 @@ from calc.derive.live_bytes import Timeline
 from calc.derive.peak_crossovers import Reign, Takeover
 from calc.pipeline import pipeline
 from reports.cli import napkin
-from reports.figures import live as drawn_live
+from reports.figures import live_bytes as drawn_live
 from reports.page.build import build
 from reports.page.memory import _takeover, memory
 from reports.page.model import Page

@@ -14,7 +14,7 @@ from calc.symbolic import tree
 from calc.symbolic.exact import evaluate_text
 from calc.symbolic.tree import Display, Labelled, Maximum, Name, Product, Sum
 from reports.page.build import build
-from reports.page.peak_candidates import Moment, Moments, monomials
+from reports.page.peak_candidates import PeakCandidate, PeakCandidates, monomials
 
 PEAKS = ("memory.peak", "memory.peak.first_step")
 
@@ -24,8 +24,8 @@ def derivation() -> Derivation:
     return calc.derive(calc.load("gpt2"), {"B": 2, "T": 8, "d": 12, "h": 3, "V": 17, "C": 8})
 
 
-def named(derivation: Derivation) -> list[Moment]:
-    moments = Moments()
+def named(derivation: Derivation) -> list[PeakCandidate]:
+    moments = PeakCandidates()
     return [m for name in PEAKS for m in moments.of([s for s in derivation.steps if s.quantity == name]).values()]
 
 
@@ -37,7 +37,7 @@ def added(terms: tuple[Display, ...]) -> dict[Display, Fraction]:
     return {key: coefficient for key, coefficient in found.items() if coefficient}
 
 
-def in_full(moment: Moment) -> Mapping[Display, Fraction]:
+def in_full(moment: PeakCandidate) -> Mapping[Display, Fraction]:
     """Its closed form, from the moment that it is told by."""
     return monomials(moment.step.after) if moment.base is None else added((moment.base.step.after, *moment.change))
 
@@ -82,8 +82,8 @@ def test_a_change_that_its_roles_do_not_make_is_not_told() -> None:
     first, second = live("a", 8), live("b", 9)
     wrong = replace(second, before=Sum((Labelled(Name("d"), "parameter"),)))
 
-    assert Moments().of([first, second, maximum(first, second)])[first.after].change == (tree.parse("-d"),)
-    assert Moments().of([first, wrong, maximum(first, wrong)])[first.after].base is None
+    assert PeakCandidates().of([first, second, maximum(first, second)])[first.after].change == (tree.parse("-d"),)
+    assert PeakCandidates().of([first, wrong, maximum(first, wrong)])[first.after].base is None
 
 
 @pytest.mark.parametrize(

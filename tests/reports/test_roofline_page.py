@@ -13,7 +13,7 @@ from calc.hardware.accelerators import accelerator
 from calc.options import Options
 from calc.performance.roofline import Ceiling
 from reports import cli
-from reports.figures.roofline_bounds import Found, finding
+from reports.figures.roofline_bounds import RooflinePair, finding
 from reports.jobs import roofline
 from reports.jobs.job import Request
 from reports.page import roofline as roofline_page
@@ -22,13 +22,13 @@ TODAY = datetime.date(2026, 1, 2)
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> RooflinePair:
     """A step whose products are large enough to be bound by compute, on an A100."""
     request = Request("two-layer", {"B": 4096, "D": 4096, "K": 64}, Options(optimizer="sgd"))
     return roofline.compute(request, Ceiling(accelerator("a100-sxm-80")), lambda words: None)
 
 
-def test_no_dot_stands_above_the_roof(found: Found) -> None:
+def test_no_dot_stands_above_the_roof(found: RooflinePair) -> None:
     """A bound from below never gives more FLOP/s than the roof has at that intensity; upwards is smaller in a drawing."""
     made = roofline_page.page(found, TODAY).plot
     ((points, _),) = made.roofs
@@ -40,7 +40,7 @@ def test_no_dot_stands_above_the_roof(found: Found) -> None:
         assert y >= roof - 0.2, dot
 
 
-def test_dots_of_compute_stand_to_the_right_of_the_ridge(found: Found) -> None:
+def test_dots_of_compute_stand_to_the_right_of_the_ridge(found: RooflinePair) -> None:
     """And those of memory to its left."""
     made = roofline_page.page(found, TODAY).plot
     ridge = float(made.roofs[0][0].split()[1].split(",")[0])
@@ -49,7 +49,7 @@ def test_dots_of_compute_stand_to_the_right_of_the_ridge(found: Found) -> None:
     assert {"bound-compute": True, "bound-memory": False} == sides
 
 
-def test_every_dot_is_a_row_of_the_table(found: Found) -> None:
+def test_every_dot_is_a_row_of_the_table(found: RooflinePair) -> None:
     """By its name, and the table has the others too."""
     made = roofline_page.page(found, TODAY)
 
@@ -58,7 +58,7 @@ def test_every_dot_is_a_row_of_the_table(found: Found) -> None:
         assert any(f"{row[2]} {row[0]} at " in dot.words for row in made.operators)
 
 
-def test_ticks_are_round_and_in_order(found: Found) -> None:
+def test_ticks_are_round_and_in_order(found: RooflinePair) -> None:
     """Powers of ten without trailing zeros, from left to right and from below upwards."""
     made = roofline_page.page(found, TODAY).plot
     across, upwards = [float(k.x) for k in made.across], [float(k.y) for k in made.upwards]
@@ -68,7 +68,7 @@ def test_ticks_are_round_and_in_order(found: Found) -> None:
     assert all(re.fullmatch(r"10{0,2}\u00a0[kMGTP]?FLOP/s", k.words) for k in made.upwards)
 
 
-def test_the_page_is_one_file_with_a_described_figure(found: Found) -> None:
+def test_the_page_is_one_file_with_a_described_figure(found: RooflinePair) -> None:
     """A title with the finding, a description, no script and no request."""
     text = roofline.write(found, TODAY)
 
@@ -78,7 +78,7 @@ def test_the_page_is_one_file_with_a_described_figure(found: Found) -> None:
     assert not re.search(r'(src|href)="http', text)
 
 
-def test_names_of_a_model_stay_text(found: Found) -> None:
+def test_names_of_a_model_stay_text(found: RooflinePair) -> None:
     """A hostile name ends no element."""
     from dataclasses import replace
 
@@ -87,7 +87,7 @@ def test_names_of_a_model_stay_text(found: Found) -> None:
     assert "<script" not in text
 
 
-def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Found) -> None:
+def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: RooflinePair) -> None:
     """Beside what it shows; a place that cannot be is one line."""
     monkeypatch.setattr(roofline, "compute", lambda request, ceiling, progress: found)
     words = ["roofline", "two-layer", "--gpu", "a100-sxm-80", "-o"]

@@ -20,7 +20,7 @@ from reports import cli
 from reports.jobs import job
 from reports.jobs.job import Request
 from reports.lecture import writing
-from reports.live import reports
+from reports.live import verify_reports
 from reports.page.inputs import Inputs, digest_of, embedded
 
 SUFFIXES = (".md", ".html", ".json", ".tex")
@@ -84,7 +84,7 @@ def test_every_edited_digit_shows(suffix: str, texts: Mapping[str, str]) -> None
             same = embedded(edited, suffix) == inputs
         except BadInputError:
             continue  # 07 is no JSON: refused
-        assert not same or list(reports.differences(edited, text)), at
+        assert not same or list(verify_reports.differences(edited, text)), at
 
 
 def test_edited_inputs_make_another_report(report: Path, texts: Mapping[str, str]) -> None:
@@ -126,8 +126,8 @@ def test_lines_that_were_taken_out_or_put_in_show(texts: Mapping[str, str]) -> N
     """A row of a table, either way."""
     text = texts[".md"]
     lines = text.split("\n")
-    (missing,) = reports.differences("\n".join(lines[:50] + lines[51:]), text)
-    (added,) = reports.differences("\n".join([*lines[:50], "all is well", *lines[50:]]), text)
+    (missing,) = verify_reports.differences("\n".join(lines[:50] + lines[51:]), text)
+    (added,) = verify_reports.differences("\n".join([*lines[:50], "all is well", *lines[50:]]), text)
 
     assert (missing.says, missing.right) == ("", lines[50] if len(lines[50]) <= 80 else f"{lines[50][:79]}…")
     assert (added.line, added.says, added.right) == (51, "all is well", "")
@@ -247,7 +247,7 @@ def test_a_lecture_notes_versions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """How chance was seeded is what it is here."""
     monkeypatch.setattr(writing, "make", lambda _, stamp: (None, {"lecture.md": stamp.text()}))
     noted = Inputs("lecture", date="demand", environment={"torch": "2.1.0", "chance": PLANTED, "audit": PLANTED})
-    texts, here = reports._remade(noted, (), None, lambda _: None, (".md",))
+    texts, here = verify_reports._remade(noted, (), None, lambda _: None, (".md",))
     again = json.loads(texts["lecture.md"])
 
     assert again["environment"] == {**here, "torch": "2.1.0"}
@@ -285,8 +285,8 @@ def test_a_long_report_is_compared_in_time_proportional_to_its_length(text: str,
     """In front of the right one, after it, and in its place."""
     right, started = texts[".md"], time.process_time()
     for says in (text, text + right, right + text):
-        assert next(reports.differences(says, right))
-        assert list(itertools.islice(reports.differences(says, right), 10_000))
+        assert next(verify_reports.differences(says, right))
+        assert list(itertools.islice(verify_reports.differences(says, right), 10_000))
         embedded(says, ".md")
 
     assert time.process_time() - started < 20
@@ -301,8 +301,8 @@ def test_lines_put_in_and_taken_out_in_several_places_are_one_difference_each(te
         fewer = [line for i, line in enumerate(lines) if i not in places]
         more = [each for i, line in enumerate(lines) for each in ([f"put in {i}", line] if i in places else [line])]
 
-        assert len(list(reports.differences("\n".join(fewer), texts[".md"]))) == 5
-        assert len(list(reports.differences("\n".join(more), texts[".md"]))) == 5
+        assert len(list(verify_reports.differences("\n".join(fewer), texts[".md"]))) == 5
+        assert len(list(verify_reports.differences("\n".join(more), texts[".md"]))) == 5
 
 
 # -- reports of a user's own files -----------------------------------------------------------------------------------------------------

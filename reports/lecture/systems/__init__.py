@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from calc.errors import BadInputError
-from reports.lecture.system import System
+from reports.lecture.system import LectureSystem
 from reports.lecture.systems import learning, models, operations, scale
 
-SYSTEMS: tuple[System, ...] = tuple(
+SYSTEMS: tuple[LectureSystem, ...] = tuple(
     sorted((*scale.SYSTEMS, *operations.SYSTEMS, *models.SYSTEMS, *learning.SYSTEMS), key=lambda system: system.number)
 )
 
 
-def system(number: int) -> System:
+def system(number: int) -> LectureSystem:
     """The system of that number."""
     for found in SYSTEMS:
         if found.number == number:

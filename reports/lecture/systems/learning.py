@@ -17,22 +17,22 @@ from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.learning import variance
 from reports.lecture.runs import experiment, moments, resumed
-from reports.lecture.system import EXACT, FAILED, Checked, Row, System, Worked, equal, from_run, near, unmeasured
+from reports.lecture.system import EXACT, FAILED, LectureSystem, SystemAnswer, SystemCheck, SystemResult, equal, from_run, near, unmeasured
 
 _DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
-def _sampled(what: str, expected: float, found: Mapping[str, float], instrument: str) -> Checked:
+def _sampled(what: str, expected: float, found: Mapping[str, float], instrument: str) -> SystemCheck:
     return near(what, expected, found["variance"], 3 * found["error"], instrument, "a sample: three standard errors")
 
 
-def _initialisation(lab: Lab) -> Worked:
+def _initialisation(lab: Lab) -> SystemResult:
     rows, checks = [], []
     for width, scale in ((256, Fraction(1)), (16384, Fraction(1)), (256, Fraction(1, 16)), (16384, Fraction(1, 128))):
         expected = variance(width, scale**2)
         what = f"variance of an output, D = {width}, weights of deviation {scale}"
-        rows.append(Row(what, expected, "", "D · deviation²: a sum of D independent products"))
+        rows.append(SystemAnswer(what, expected, "", "D · deviation²: a sum of D independent products"))
         checks.append(
             _sampled(what, float(expected), experiment("output_variance", width, float(scale)), "64 × 64 outputs of a real product")
         )
@@ -43,17 +43,17 @@ def _initialisation(lab: Lab) -> Worked:
         (3.0, 1.0, "of the variance: bounds are absolute, and ±3 lies at 384 deviations"),
     ):
         what = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
-        rows.append(Row(what, left, "", because))
+        rows.append(SystemAnswer(what, left, "", because))
         checks.append(_sampled(what, left, experiment("output_variance", 16384, std, cut=bound), "torch.nn.init.trunc_normal_"))
     for fan_in, fan_out in ((1024, 1024), (1024, 256)):
         expected_x, what = 2 / (fan_in + fan_out), f"variance of Xavier's weights, {fan_in} → {fan_out}"
-        rows.append(Row(what, expected_x, "", "2/(in + out); the lecture's is 1/in"))
+        rows.append(SystemAnswer(what, expected_x, "", "2/(in + out); the lecture's is 1/in"))
         drawn = {"variance": experiment("xavier_variance", fan_in, fan_out), "error": expected_x * math.sqrt(2 / (fan_in * fan_out))}
         checks.append(_sampled(what, expected_x, drawn, "torch.nn.init.xavier_normal_"))
     for depth in (1, 2, 4):
         for scale_of, name, after in ((1.0, "1", 128.0**depth), (128**-0.5, "1/√128", 1.0)):
             what = f"variance after {depth} layers of 128, weights of deviation {name}"
-            rows.append(Row(what, after, "", "each layer multiplies it by 128 · deviation²"))
+            rows.append(SystemAnswer(what, after, "", "each layer multiplies it by 128 · deviation²"))
             checks.append(_sampled(what, after, experiment("depth_variance", 128, depth, scale_of), "64 networks drawn anew"))
     for model, sizes in (
         ("mlp", {"B": 3, "d": 64, "f": 256, "K": 10}),
@@ -61,32 +61,36 @@ def _initialisation(lab: Lab) -> Worked:
     ):
         lab.progress(f"moments of {model} at initialisation")
         _propagated(model, sizes, rows, checks)
-    return Worked(tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialisation MODEL --draws 200",))
+    return SystemResult(
+        tuple(rows), checks=tuple(checks), notes=("E[x²] of every module's result: napkin initialisation MODEL --draws 200",)
+    )
 
 
-def _propagated(model: str, sizes: Mapping[str, int], rows: list[Row], checks: list[Checked]) -> None:
+def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemCheck]) -> None:
     """Second moments through a model as it is drawn, beside real modules drawn anew."""
     found, samples = moments(model, sizes, _DRAWS)
     for line in compare_moments(found, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
             continue
         what = f"E[x²] of {model}'s {line.part.site}"
-        rows.append(Row(what, line.part.second, "", line.part.closed or line.part.equation))
+        rows.append(SystemAnswer(what, line.part.second, "", line.part.closed or line.part.equation))
         verdict = FAILED if line.verdict == "failed" else "within"
         tolerance = f"{line.low:.4g} to {line.high:.4g}, 99.9 %"
         if line.because:
             tolerance += f", and {allowance(line.allowed)} beyond: {line.because}"
-        checks.append(Checked(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, f"{_DRAWS} modules drawn and run", tolerance))
+        checks.append(
+            SystemCheck(what, line.part.second, float(f"{line.sampled:.4g}"), verdict, f"{_DRAWS} modules drawn and run", tolerance)
+        )
 
 
-def _optimizers(lab: Lab) -> Worked:
+def _optimizers(lab: Lab) -> SystemResult:
     rows, checks = [], []
     for name in _OPTIMIZERS:
         found = rule(name)
         counts = as_written(found)
         equations = ", ".join(f"{e.target} ← {e.text}" for e in found.equations)
         rows.append(
-            Row(
+            SystemAnswer(
                 name,
                 counts.operations,
                 "FLOP per parameter",
@@ -99,7 +103,7 @@ def _optimizers(lab: Lab) -> Worked:
         verdict = FAILED if not v.ok else EXACT if v.difference == 0 else "within"
         agreement = "equal" if v.difference == 0 else "equal to rounding" if v.ok else "different"
         checks.append(
-            Checked(
+            SystemCheck(
                 what,
                 "equal to rounding",
                 agreement,
@@ -112,18 +116,20 @@ def _optimizers(lab: Lab) -> Worked:
         checks += from_run(
             lab.check("two-layer", {"B": 3, "D": 7, "K": 5}, optimizer=name), "optimizer_state.bytes", "flops.optimizer.total"
         )
-    return Worked(tuple(rows), checks=tuple(checks), notes=("equations are in the letters of napkin optimizer, which prints them in full",))
+    return SystemResult(
+        tuple(rows), checks=tuple(checks), notes=("equations are in the letters of napkin optimizer, which prints them in full",)
+    )
 
 
-def _loop(lab: Lab) -> Worked:
+def _loop(lab: Lab) -> SystemResult:
     found = experiment("trained", width=16, steps=200)
     first, last = found["losses"][0], found["losses"][-1]
     error = max(abs(w - i) for i, w in enumerate(found["weights"]))
     rows = (
-        Row("parameters", found["parameters"], "elements", "one map from 16 to 1, without hidden layers"),
-        Row("loss at first", float(f"{first:.3g}"), "", "mean squared error on 8 points"),
-        Row("loss after 200 steps", float(f"{last:.1g}"), "", "data are made by weights 0, 1, …, 15"),
-        Row("FLOPs of products a step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
+        SystemAnswer("parameters", found["parameters"], "elements", "one map from 16 to 1, without hidden layers"),
+        SystemAnswer("loss at first", float(f"{first:.3g}"), "", "mean squared error on 8 points"),
+        SystemAnswer("loss after 200 steps", float(f"{last:.1g}"), "", "data are made by weights 0, 1, …, 15"),
+        SystemAnswer("FLOPs of products a step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
     )
     counted = experiment("step_flops", 16, 8)
     derived = sum(lab.value("cruncher", f"flops.{phase}.matmul", {"B": 8, "D": 16, "L": 2}) for phase in ("forward", "backward"))
@@ -141,21 +147,23 @@ def _loop(lab: Lab) -> Worked:
             lab.check("cruncher", {"B": 2, "D": 4, "L": 2}, optimizer="sgd"), "flops.step.total", "memory.peak", "optimizer_state.bytes"
         ),
     )
-    return Worked(rows, checks=checks)
+    return SystemResult(rows, checks=checks)
 
 
-def _data(_: Lab) -> Worked:
+def _data(_: Lab) -> SystemResult:
     tokens, batch, length = 10_007, 4, 129
     found = experiment("token_file", tokens, batch, length)
     rows = (
-        Row(
+        SystemAnswer(
             "a file of 10,007 tokens of 2 bytes",
             2 * tokens,
             "bytes",
             "16-bit integers; it is mapped, so only pages that are touched are read",
         ),
-        Row("read of it for a batch", 2 * 2 * batch * length, "bytes", "inputs and targets, B · T tokens of 2 bytes each"),
-        Row("a batch in int64", 2 * 8 * batch * length, "bytes", "torch's embeddings and losses take 8-byte ids; four times what is read"),
+        SystemAnswer("read of it for a batch", 2 * 2 * batch * length, "bytes", "inputs and targets, B · T tokens of 2 bytes each"),
+        SystemAnswer(
+            "a batch in int64", 2 * 8 * batch * length, "bytes", "torch's embeddings and losses take 8-byte ids; four times what is read"
+        ),
     )
     copied = experiment("pinned_copy")
     on_gpu = unmeasured("copies from pinned memory, without waiting", "faster than from pageable memory", "needs a CUDA device")
@@ -169,29 +177,31 @@ def _data(_: Lab) -> Worked:
         equal("the file is mapped", "yes", "yes" if found["mapped"] else "no", "numpy.memmap"),
         on_gpu,
     )
-    return Worked(rows, checks=checks)
+    return SystemResult(rows, checks=checks)
 
 
-def _checkpoint(lab: Lab) -> Worked:
+def _checkpoint(lab: Lab) -> SystemResult:
     lab.progress("a checkpoint written and read")
     found = saving(load("llama3-8b"))
     every = interval(60.0, 3600.0 * 24)
     rows = (
-        Row(
+        SystemAnswer(
             "a checkpoint of Llama 3 8B with AdamW, fp32",
             found.file.total,
             "bytes",
             "safetensors: model, two moments, step counters, iteration, and the header",
         ),
-        Row(
+        SystemAnswer(
             "how often to save, if it takes 60 s and a failure comes once a day",
             every.every / 60,
             "minutes",
             "√(2 · 60 s · 1 day), Young 1974",
         ),
-        Row("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
+        SystemAnswer("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )
-    checks = [Checked(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because) for v in found.verdicts]
+    checks = [
+        SystemCheck(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because) for v in found.verdicts
+    ]
     lost = resumed("optimizer")
     checks.append(
         equal(
@@ -201,28 +211,32 @@ def _checkpoint(lab: Lab) -> Worked:
             "a real training resumed from a file",
         )
     )
-    return Worked(rows, checks=tuple(checks))
+    return SystemResult(rows, checks=tuple(checks))
 
 
-def _mixed(lab: Lab) -> Worked:
+def _mixed(lab: Lab) -> SystemResult:
     formats = experiment("autocast_formats")
     rows = [
-        Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
         for p in ("fp32", "bf16-autocast", "bf16-master", "bf16")
         for s in (state(lab, p),)
     ]
     rows += [
-        Row(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept")
+        SystemAnswer(f"under autocast: {phase}", ", ".join(names), "", "of products" if "and" not in phase else "as they are kept")
         for phase, names in formats.items()
     ]
     for precision in ("bf16-autocast", "bf16-master"):
         rows.append(
-            Row(f"kept for the backward of a small network, {precision}", _formats_kept(lab, precision), "", "tensor by tensor, by format")
+            SystemAnswer(
+                f"kept for the backward of a small network, {precision}", _formats_kept(lab, precision), "", "tensor by tensor, by format"
+            )
         )
     scaled = experiment("scaled_gradients", 1024.0, 1e-8)
-    rows.append(Row("a gradient of 1e-8 in fp16", scaled["plain"], "", "below the smallest subnormal, 2^-24"))
+    rows.append(SystemAnswer("a gradient of 1e-8 in fp16", scaled["plain"], "", "below the smallest subnormal, 2^-24"))
     rows.append(
-        Row("the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32")
+        SystemAnswer(
+            "the same with the loss scaled by 1024", float(f"{scaled['scaled']:.3g}"), "", "1.024e-5 is a number of fp16; divided in fp32"
+        )
     )
     small = {"B": 3, "D": 7, "K": 5}
     checks = [
@@ -233,7 +247,7 @@ def _mixed(lab: Lab) -> Worked:
     for precision in ("bf16-autocast", "bf16-master", "bf16"):
         report = lab.check("two-layer", small, precision=precision)
         checks += from_run(report, "parameters.bytes", "gradients.bytes", "optimizer_state.bytes", "activations.bytes")
-    return Worked(tuple(rows), checks=tuple(checks))
+    return SystemResult(tuple(rows), checks=tuple(checks))
 
 
 def _formats_kept(lab: Lab, precision: str) -> str:
@@ -245,13 +259,13 @@ def _formats_kept(lab: Lab, precision: str) -> str:
     return "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in by_format.items())
 
 
-def _randomness(_: Lab) -> Worked:
+def _randomness(_: Lab) -> SystemResult:
     same, differently = experiment("losses_of_two_runs", 0, 1)
     by_source = experiment("seeds")
     rows = (
-        Row("two trainings from one seed", "the same losses" if same else "different losses", "", "bit for bit"),
-        Row("from another seed", "the same losses" if differently else "different losses", "", "the seed decides"),
-        Row("sources of chance, a seed each", ", ".join(by_source), "", "seeding one does not seed another"),
+        SystemAnswer("two trainings from one seed", "the same losses" if same else "different losses", "", "bit for bit"),
+        SystemAnswer("from another seed", "the same losses" if differently else "different losses", "", "the seed decides"),
+        SystemAnswer("sources of chance, a seed each", ", ".join(by_source), "", "seeding one does not seed another"),
     )
     checks = (
         equal("one seed, two trainings", "the same", "the same" if same else "different", "every loss compared"),
@@ -261,23 +275,25 @@ def _randomness(_: Lab) -> Worked:
             for name, again in by_source.items()
         ),
     )
-    return Worked(rows, checks=checks)
+    return SystemResult(rows, checks=checks)
 
 
 SYSTEMS = (
-    System(
+    LectureSystem(
         10,
         "initialisation",
         "Initialisation",
         "variance of outputs at initialisation, rescaled, cut off, by Xavier, through depth; sampled",
         _initialisation,
     ),
-    System(12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, with state, FLOPs and bytes", _optimizers),
-    System(
+    LectureSystem(
+        12, "optimizers", "Optimizers", "update rules that reproduce torch's own steps, with state, FLOPs and bytes", _optimizers
+    ),
+    LectureSystem(
         13, "training_loop", "Training loop", "a real run on data of a known model: the loss falls, and its accounting is as derived", _loop
     ),
-    System(14, "data_loading", "Data loading", "a mapped file of tokens, random batches and their bytes, copies to a device", _data),
-    System(15, "checkpoint", "Checkpoint", "saved, restored and resumed bit for bit; bytes on disk; how often to save", _checkpoint),
-    System(16, "mixed_precision", "Mixed precision", "which tensors are in which format, bytes per parameter, loss scaling", _mixed),
-    System(18, "randomness", "Randomness", "one seed for each source; two runs agree", _randomness),
+    LectureSystem(14, "data_loading", "Data loading", "a mapped file of tokens, random batches and their bytes, copies to a device", _data),
+    LectureSystem(15, "checkpoint", "Checkpoint", "saved, restored and resumed bit for bit; bytes on disk; how often to save", _checkpoint),
+    LectureSystem(16, "mixed_precision", "Mixed precision", "which tensors are in which format, bytes per parameter, loss scaling", _mixed),
+    LectureSystem(18, "randomness", "Randomness", "one seed for each source; two runs agree", _randomness),
 )

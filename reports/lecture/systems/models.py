@@ -12,37 +12,37 @@ from calc.derive.rules_of_thumb import compare
 from reports.lecture.cruncher import all_bytes, kept
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
-from reports.lecture.system import Row, System, Worked, equal, from_autograd, from_run, steps_of
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_autograd, from_run, steps_of
 from reports.lecture.training import MODEL_FLOPS, per_parameter_and_token
 
 _FORWARD, _BACKWARD = "flops.forward.matmul", "flops.backward.matmul"
 _TINY = {"B": 2, "D": 4, "L": 2}
 
 
-def _scalar(lab: Lab) -> Worked:
+def _scalar(lab: Lab) -> SystemResult:
     found, differentiated = lab.gradients("scalar")
     x, w = np.array([1.0, 2.0, 3.0]), np.ones(3)
     loss, gradient = found.values({"n": 3}, {("input", "0"): x, ("parameter", "w"): w})
     measured, has_x = experiment("scalar_model")
     rows = (
-        Row("u = x·w", float(x @ w), "", "1·1 + 2·1 + 3·1"),
-        Row("L = ½(u − 5)²", loss, "", "½ · 1²"),
-        Row("dL/du = u − 5", float(x @ w) - 5, "", "the outer derivative"),
-        Row("dL/dw = (u − 5)·x", _tuple(gradient["w"]), "", "chain rule: du/dw = x, at x = (1, 2, 3), w = (1, 1, 1)"),
+        SystemAnswer("u = x·w", float(x @ w), "", "1·1 + 2·1 + 3·1"),
+        SystemAnswer("L = ½(u − 5)²", loss, "", "½ · 1²"),
+        SystemAnswer("dL/du = u − 5", float(x @ w) - 5, "", "the outer derivative"),
+        SystemAnswer("dL/dw = (u − 5)·x", _tuple(gradient["w"]), "", "chain rule: du/dw = x, at x = (1, 2, 3), w = (1, 1, 1)"),
     )
     checks = (
         equal("gradient of w", _tuple(gradient["w"]), _tuple(measured), "autograd"),
         equal("gradient of x", "none", "one" if has_x else "none", "x.grad"),
         *from_autograd("the scalar model", differentiated),
     )
-    return Worked(rows, equations=(found,), checks=checks)
+    return SystemResult(rows, equations=(found,), checks=checks)
 
 
 def _tuple(values: Iterable[float]) -> str:
     return f"({', '.join(f'{value:g}' for value in values)})"
 
 
-def _two_layer(lab: Lab) -> Worked:
+def _two_layer(lab: Lab) -> SystemResult:
     at = {"B": 16384, "D": 32768, "K": 8192}
     forward, backward = (lab.value("two-layer", q, at) for q in (_FORWARD, _BACKWARD))
     b, d, k = at.values()
@@ -56,25 +56,28 @@ def _two_layer(lab: Lab) -> Worked:
     found, differentiated = lab.gradients("two-layer")
     with_input = int(found.backward_flops_with_inputs.subs({sp.Symbol(n, positive=True, integer=True): v for n, v in at.items()}))
     rows = (
-        Row("forward", forward, "FLOP", texts[_FORWARD]),
-        Row(
+        SystemAnswer("forward", forward, "FLOP", texts[_FORWARD]),
+        SystemAnswer(
             "backward as executed",
             backward,
             "FLOP",
             f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data",
         ),
-        Row(
+        SystemAnswer(
             "backward if the input needed its gradient", with_input, "FLOP", f"{found.backward_flops_with_inputs}, of the derived equations"
         ),
-        Row(
+        SystemAnswer(
             "all over weights times points",
             Fraction(forward + backward, b * (d * d + d * k)),
             "FLOP",
             "6 less what the first layer leaves out",
         ),
-        Row("one matrix used 8 times", times, "FLOP", "shared weights: each parameter multiplies each point 8 times"),
-        *(Row(f"GPT-2 at T = {t}", r, "FLOP", "for each parameter and token: attention in full grows with T") for t, r in ratios.items()),
-        Row("GPT-2 of width 48 at T = 1024", narrow, "FLOP", "the narrower, the larger attention beside the weights"),
+        SystemAnswer("one matrix used 8 times", times, "FLOP", "shared weights: each parameter multiplies each point 8 times"),
+        *(
+            SystemAnswer(f"GPT-2 at T = {t}", r, "FLOP", "for each parameter and token: attention in full grows with T")
+            for t, r in ratios.items()
+        ),
+        SystemAnswer("GPT-2 of width 48 at T = 1024", narrow, "FLOP", "the narrower, the larger attention beside the weights"),
     )
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), _FORWARD, _BACKWARD, "flops.backward.elementwise")
     forms = experiment("two_layer_gradients", 3, 5, 7)
@@ -84,34 +87,36 @@ def _two_layer(lab: Lab) -> Worked:
         *from_autograd("two-layer", differentiated),
         *(equal(form, "equal", "equal" if forms[form] is True else "not equal", "autograd") for form in right),
     )
-    return Worked(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks, equations=(found,))
+    return SystemResult(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks, equations=(found,))
 
 
-def _cruncher(lab: Lab) -> Worked:
+def _cruncher(lab: Lab) -> SystemResult:
     options = {"optimizer": "spec"}
     found = lab.derive("cruncher", _TINY, **options)
     forward, backward = (found[q].at() for q in (_FORWARD, _BACKWARD))
     thumbs = [c for c in compare(found) if c.applies]
     rows = [
-        Row("parameters", found["parameters"].at(), "elements", str(found["parameters"].text)),
-        Row("gradients", found["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
-        Row("AdaGrad's state", found["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
-        Row("kept for the backward", found["activations.bytes"].at() // 4, "elements", "; ".join(kept(lab))),
-        Row("bytes of all", all_bytes(lab), "bytes", "4 for each of these numbers"),
-        Row("FLOPs of products", forward + backward, "FLOP", f"{found[_FORWARD].text} forward and {found[_BACKWARD].text} backward"),
-        Row("parameters at D = 64", lab.value("cruncher", "parameters", {**_TINY, "D": 64}, **options), "elements", "2·64² + 64"),
+        SystemAnswer("parameters", found["parameters"].at(), "elements", str(found["parameters"].text)),
+        SystemAnswer("gradients", found["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
+        SystemAnswer("AdaGrad's state", found["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
+        SystemAnswer("kept for the backward", found["activations.bytes"].at() // 4, "elements", "; ".join(kept(lab))),
+        SystemAnswer("bytes of all", all_bytes(lab), "bytes", "4 for each of these numbers"),
+        SystemAnswer(
+            "FLOPs of products", forward + backward, "FLOP", f"{found[_FORWARD].text} forward and {found[_BACKWARD].text} backward"
+        ),
+        SystemAnswer("parameters at D = 64", lab.value("cruncher", "parameters", {**_TINY, "D": 64}, **options), "elements", "2·64² + 64"),
     ]
     for c in thumbs:
         if c.value is not None and c.exact is not None and c.value != c.exact:
             why = "; ".join(f"{d.expr}: {d.because}" for d in c.differences)
-            rows.append(Row(f"the lecture's {c.rule.name}", c.value, str(c.rule.unit), f"exact is {c.exact:,}: {why}"))
+            rows.append(SystemAnswer(f"the lecture's {c.rule.name}", c.value, str(c.rule.unit), f"exact is {c.exact:,}: {why}"))
     names = ("parameters", "gradients.bytes", "optimizer_state.bytes", "activations.bytes", _FORWARD, _BACKWARD, "memory.peak")
     checks = from_run(lab.check("cruncher", _TINY, **options), *names)
     steps = steps_of(lab, "cruncher", _TINY, "parameters", "activations.bytes", _FORWARD, _BACKWARD, **options)
-    return Worked(tuple(rows), derived=steps, checks=checks)
+    return SystemResult(tuple(rows), derived=steps, checks=checks)
 
 
-def _transformer(lab: Lab) -> Worked:
+def _transformer(lab: Lab) -> SystemResult:
     at = {"B": 8, "T": 1024}
     found = lab.derive("gpt2", at)
     names = (
@@ -124,23 +129,26 @@ def _transformer(lab: Lab) -> Worked:
         _BACKWARD,
         "flops.optimizer.total",
     )
-    rows = [Row(name, found[name].at(), str(found[name].unit), found[name].meaning) for name in names]
+    rows = [SystemAnswer(name, found[name].at(), str(found[name].unit), found[name].meaning) for name in names]
     parts: dict[str, int] = {}
     for term in found[_FORWARD].terms:
         parts[term.site] = parts.get(term.site, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
     rows += [
-        Row(f"forward products at {site}", value, "FLOP", f"{value / found[_FORWARD].at():.1%} of the forward's") for site, value in largest
+        SystemAnswer(f"forward products at {site}", value, "FLOP", f"{value / found[_FORWARD].at():.1%} of the forward's")
+        for site, value in largest
     ]
     for how in ("none", "block"):
         again = lab.value("gpt2", "activations.bytes", at, checkpointing=how)
         repeated = lab.value("gpt2", "flops.backward.recompute", at, checkpointing=how)
-        rows.append(Row(f"kept with checkpointing {how}", again, "bytes", f"{repeated:,} FLOP of the backward only repeat the forward"))
+        rows.append(
+            SystemAnswer(f"kept with checkpointing {how}", again, "bytes", f"{repeated:,} FLOP of the backward only repeat the forward")
+        )
     for c in compare(found):
         if c.applies and c.value is not None and c.exact is not None and c.ratio is not None:
             why = "; ".join(f"{d.expr}: {d.because}" for d in c.differences[:3])
             rows.append(
-                Row(
+                SystemAnswer(
                     f"rule of thumb {c.rule.name}",
                     c.value,
                     str(c.rule.unit),
@@ -148,20 +156,22 @@ def _transformer(lab: Lab) -> Worked:
                 )
             )
     checks = from_run(lab.check("gpt2", {"B": 2, "T": 37, "L": 3, "d": 48, "h": 4, "V": 211, "C": 64}), *names)
-    return Worked(tuple(rows), derived=steps_of(lab, "gpt2", at, "parameters", _FORWARD), checks=checks)
+    return SystemResult(tuple(rows), derived=steps_of(lab, "gpt2", at, "parameters", _FORWARD), checks=checks)
 
 
 SYSTEMS = (
-    System(8, "scalar_gradient", "Gradient of a scalar model", "the chain rule on ½(x·w − 5)², step by step", _scalar),
-    System(
+    LectureSystem(8, "scalar_gradient", "Gradient of a scalar model", "the chain rule on ½(x·w − 5)², step by step", _scalar),
+    LectureSystem(
         9,
         "two_layer",
         "Two-layer linear network",
         "FLOPs forward and backward, and where 6 for each parameter and point comes from and fails",
         _two_layer,
     ),
-    System(11, "cruncher", "Deep linear network", "its accounting as the lecture has it, and as torch keeps and executes it", _cruncher),
-    System(
+    LectureSystem(
+        11, "cruncher", "Deep linear network", "its accounting as the lecture has it, and as torch keeps and executes it", _cruncher
+    ),
+    LectureSystem(
         17,
         "transformer",
         "Transformer memory and FLOPs",

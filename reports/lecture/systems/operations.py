@@ -23,7 +23,7 @@ from reports.lecture.formats import bits, encoded, like_torch
 from reports.lecture.lab import Lab
 from reports.lecture.mfu import product
 from reports.lecture.runs import experiment
-from reports.lecture.system import Checked, Row, System, Worked, equal, from_run, steps_of, unmeasured
+from reports.lecture.system import LectureSystem, SystemAnswer, SystemCheck, SystemResult, equal, from_run, steps_of, unmeasured
 from reports.lecture.tensors import on_device
 
 _LISTED = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "int8", "int4")
@@ -31,22 +31,24 @@ _ENCODED = ("0.15625", "0.01", "1e-8", "1e8")
 _FINFO = {"largest": "max", "smallest normal": "tiny", "epsilon": "eps"}
 
 
-def _formats(_: Lab) -> Worked:
+def _formats(_: Lab) -> SystemResult:
     rows, checks = [], []
     for name in _LISTED:
         found = FORMATS[name]
-        rows.append(Row(name, found.bits, "bits", _limits_of(found)))
+        rows.append(SystemAnswer(name, found.bits, "bits", _limits_of(found)))
         if isinstance(found, Float) and found.stored and name != "tf32":
             info = experiment("limits", found.stored)
             checks += [equal(f"{name}: {ours}", float(limit(found, ours)), info[theirs], "torch.finfo") for ours, theirs in _FINFO.items()]
     for name in ("fp32", "bf16", "fp16"):
         for text in _ENCODED:
             value = written(encoded(name, text).value)
-            rows.append(Row(f"{text} in {name}", value, "", bits(name, text)))
+            rows.append(SystemAnswer(f"{text} in {name}", value, "", bits(name, text)))
             checks.append(
                 equal(f"{text} in {name} as torch rounds it", value, value if like_torch(name, text) else "another", "torch.tensor")
             )
-    return Worked(tuple(rows), checks=tuple(checks), notes=("tf32 takes 4 bytes in memory; its 19 bits are those that a product reads",))
+    return SystemResult(
+        tuple(rows), checks=tuple(checks), notes=("tf32 takes 4 bytes in memory; its 19 bits are those that a product reads",)
+    )
 
 
 def _limits_of(found: Float | Integer) -> str:
@@ -57,12 +59,12 @@ def _limits_of(found: Float | Integer) -> str:
     return f"{found.exponent} exponent and {found.fraction} fraction bits, bias {limit(found, 'bias')}, {values}"
 
 
-def _memory(_: Lab) -> Worked:
+def _memory(_: Lab) -> SystemResult:
     ffn = experiment("memory", 12288 * 4, 12288)
     x, chains = demonstration()
     rows = [
-        Row("GPT-3's feed-forward matrix, fp32", 4 * 12288 * 4 * 12288, "bytes", f"49152 · 12288 · 4 = {ffn / 2**20:g} MiB"),
-        Row("two 32 × 32 matrices on a device", on_device(), "bytes", "2 · 4096, both multiples of the allocator's 512"),
+        SystemAnswer("GPT-3's feed-forward matrix, fp32", 4 * 12288 * 4 * 12288, "bytes", f"49152 · 12288 · 4 = {ffn / 2**20:g} MiB"),
+        SystemAnswer("two 32 × 32 matrices on a device", on_device(), "bytes", "2 · 4096, both multiples of the allocator's 512"),
     ]
     checks = [
         equal("bytes of torch.empty(49152, 12288)", 4 * 12288 * 4 * 12288, ffn, "its storage"),
@@ -70,21 +72,23 @@ def _memory(_: Lab) -> Worked:
     ]
     for text, steps in chains:
         rows.append(_chain(text, steps))
-        checks += [Checked(f"{text}: {v.call}", v.derived, v.measured, v.verdict, "torch's own tensors") for v in check_storage(x, steps)]
+        checks += [
+            SystemCheck(f"{text}: {v.call}", v.derived, v.measured, v.verdict, "torch's own tensors") for v in check_storage(x, steps)
+        ]
     note = (
         f"x is a 4 × 4 tensor in fp32, {x.nbytes} bytes with strides {x.layout.strides}: element [1, 2] is number {x.layout.place((1, 2))}"
     )
-    return Worked(tuple(rows), checks=tuple(checks), notes=(note,))
+    return SystemResult(tuple(rows), checks=tuple(checks), notes=(note,))
 
 
-def _chain(text: str, steps: Sequence[Done]) -> Row:
+def _chain(text: str, steps: Sequence[Done]) -> SystemAnswer:
     """What a chain of operations allocates, and why the last of them does or does not."""
     last = steps[-1]
     if last.made is None:
-        return Row(text, "refused", "", last.refused)
+        return SystemAnswer(text, "refused", "", last.refused)
     allocated = sum(step.made.allocated for step in steps if step.made is not None)
     layout = last.made.tensor.layout
-    return Row(
+    return SystemAnswer(
         text, allocated or "nothing", "bytes" if allocated else "", f"shape {layout.shape}, strides {layout.strides}: {last.made.because}"
     )
 
@@ -98,7 +102,7 @@ _PATTERNS = (
 )
 
 
-def _named(_: Lab) -> Worked:
+def _named(_: Lab) -> SystemResult:
     rows, checks = [], []
     for text, given in _PATTERNS:
         pattern = read_pattern(text)
@@ -107,33 +111,33 @@ def _named(_: Lab) -> Worked:
         gradients = "; ".join(g.equation for g in found.gradients)
         moved = found.bytes.at(found.sizes)
         because = f"{found.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
-        rows.append(Row(text, found.flops.at(found.sizes) or 0, "FLOP", because))
-        checks += [Checked(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(found)]
+        rows.append(SystemAnswer(text, found.flops.at(found.sizes) or 0, "FLOP", because))
+        checks += [SystemCheck(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(found)]
     note = "patterns are einops': several operands are contracted, a missing name is summed over, brackets take dimensions apart"
-    return Worked(tuple(rows), checks=tuple(checks), notes=(note,))
+    return SystemResult(tuple(rows), checks=tuple(checks), notes=(note,))
 
 
-def _product(lab: Lab) -> Worked:
+def _product(lab: Lab) -> SystemResult:
     b, d, k = 3, 7, 5
     counted = arithmetic(b, d, k)
     at = {"B": 16384, "D": 32768, "K": 8192}
     shares = {width: _elementwise_share(lab, width) for width in (4, 16, 64, 256, 1024)}
     width = next(w for w in sorted(shares) if shares[w] < Fraction(1, 20))
     rows = (
-        Row("a product of (16384, 32768) by (32768, 8192)", lab.value("linear", "flops.forward.matmul", at), "FLOP", "2·B·D·K"),
-        Row(
+        SystemAnswer("a product of (16384, 32768) by (32768, 8192)", lab.value("linear", "flops.forward.matmul", at), "FLOP", "2·B·D·K"),
+        SystemAnswer(
             "strictly, at B = 3, D = 7, K = 5",
             sum(counted.values()),
             "FLOP",
             f"B·K·(2·D − 1): {counted['multiplications']} multiplications, {counted['additions']} additions",
         ),
-        Row(
+        SystemAnswer(
             "elementwise part of a small network's forward",
             ", ".join(f"{float(s):.1%} at d = {w}" for w, s in shares.items()),
             "",
             "linear, GELU, linear, cross-entropy: elementwise work grows with d, products with d²",
         ),
-        Row(
+        SystemAnswer(
             "elementwise part below one in twenty from",
             width,
             "width",
@@ -150,7 +154,7 @@ def _product(lab: Lab) -> Worked:
             "torch's reference decomposition, run and counted",
         ),
     )
-    return Worked(rows, (), steps_of(lab, "linear", at, "flops.forward.matmul"), checks)
+    return SystemResult(rows, (), steps_of(lab, "linear", at, "flops.forward.matmul"), checks)
 
 
 def _elementwise_share(lab: Lab, width: int) -> Fraction:
@@ -159,7 +163,7 @@ def _elementwise_share(lab: Lab, width: int) -> Fraction:
     return Fraction(elementwise, total)
 
 
-def _mfu(_: Lab) -> Worked:
+def _mfu(_: Lab) -> SystemResult:
     card = accelerator("rtx3090")
     fp32 = utilization(product(), Fraction("0.3723490708041936"), card.peak("fp32"), "fp32")
     bf16 = utilization(Fraction("70332313733350.195"), 1, card.peak("bf16"), "bf16")
@@ -169,13 +173,15 @@ def _mfu(_: Lab) -> Worked:
     except BadInputError as error:
         refusal = str(error)
     rows = (
-        Row("MFU of the notes' product on an RTX 3090, fp32", fp32.value, "1", "their time, the dense fp32 peak"),
-        Row("MFU of their rate in bf16", bf16.value, "1", "over the dense bf16 peak; the notes divide by that of fp32 and get 1.98"),
-        Row("the same over the peak of fp32", "refused", "", refusal),
+        SystemAnswer("MFU of the notes' product on an RTX 3090, fp32", fp32.value, "1", "their time, the dense fp32 peak"),
+        SystemAnswer(
+            "MFU of their rate in bf16", bf16.value, "1", "over the dense bf16 peak; the notes divide by that of fp32 and get 1.98"
+        ),
+        SystemAnswer("the same over the peak of fp32", "refused", "", refusal),
     )
     timed = experiment("timed_product", 256, 256, 256) > 0
     checks = (
-        Checked(
+        SystemCheck(
             "a product timed here, one to warm up, the median of three",
             "a time",
             "a time" if timed else "none",
@@ -184,19 +190,21 @@ def _mfu(_: Lab) -> Worked:
         ),
         unmeasured("MFU on an H100", "below 1", "needs the device; a CPU's peak is not published"),
     )
-    return Worked(rows, (fp32, bf16), (), checks)
+    return SystemResult(rows, (fp32, bf16), (), checks)
 
 
 SYSTEMS = (
-    System(
+    LectureSystem(
         3,
         "number_formats",
         "Number formats",
         "limits of each format from its layout, equal to torch.finfo, and numbers encoded bit by bit",
         _formats,
     ),
-    System(4, "tensor_memory", "Memory of tensors", "elements times bytes; storage, strides, views and copies", _memory),
-    System(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _named),
-    System(6, "matrix_product", "Matrix product", "2·B·D·K and the strict count; where elementwise work stops being negligible", _product),
-    System(7, "mfu", "Model FLOPs utilization", "FLOP/s achieved over the peak of the format; more than 1 is refused", _mfu),
+    LectureSystem(4, "tensor_memory", "Memory of tensors", "elements times bytes; storage, strides, views and copies", _memory),
+    LectureSystem(5, "named_dimensions", "Named dimensions", "einsum over named dimensions: shapes, FLOPs, bytes, gradients", _named),
+    LectureSystem(
+        6, "matrix_product", "Matrix product", "2·B·D·K and the strict count; where elementwise work stops being negligible", _product
+    ),
+    LectureSystem(7, "mfu", "Model FLOPs utilization", "FLOP/s achieved over the peak of the format; more than 1 is refused", _mfu),
 )

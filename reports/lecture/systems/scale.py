@@ -11,7 +11,7 @@ from calc.hardware.accelerators import accelerator
 from reports.lecture.lab import Lab
 from reports.lecture.largest import state
 from reports.lecture.sources import source
-from reports.lecture.system import EXACT, Checked, Row, System, Worked, from_run, steps_of
+from reports.lecture.system import EXACT, LectureSystem, SystemAnswer, SystemCheck, SystemResult, from_run, steps_of
 from reports.lecture.training import MODEL_FLOPS, per_parameter_and_token
 
 _H100 = "h100-sxm"
@@ -19,7 +19,7 @@ _LONG = {"B": 1, "T": 8192}
 _SMALL = {"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503}
 
 
-def _training_time(lab: Lab) -> Worked:
+def _training_time(lab: Lab) -> SystemResult:
     found = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, dtype="bf16", gpus=1024, mfu=0.5, convention="6ND")
     per_token = per_parameter_and_token(lab, "llama3-70b", _LONG, *MODEL_FLOPS)
     real = lab.value("llama3-70b", "parameters", _LONG)
@@ -27,18 +27,20 @@ def _training_time(lab: Lab) -> Worked:
     (thumb,) = compare(lab.derive("llama3-70b", _LONG), [r for r in RULES if r.name == "6ND"])
     differences = "; ".join(f"{d.expr} = {d.value:,} ({d.because})" for d in thumb.differences[:4])
     rows = (
-        Row("time by 6·N·D", found.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
-        Row(
+        SystemAnswer("time by 6·N·D", found.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
+        SystemAnswer(
             "exact FLOPs of a 70B Llama for each token, over 6·N",
             per_token / 6,
             "1",
             f"{real:,} parameters, T = 8192, attention in full, no recomputation",
         ),
-        Row("time by the exact count", exact / found["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"),
+        SystemAnswer(
+            "time by the exact count", exact / found["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"
+        ),
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
     checks = from_run(lab.check("llama3-70b", _SMALL), "parameters", "flops.forward.matmul", "flops.backward.matmul")
-    return Worked(rows, (found.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
+    return SystemResult(rows, (found.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
 
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
@@ -51,15 +53,15 @@ def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
     return low
 
 
-def _largest_model(lab: Lab) -> Worked:
+def _largest_model(lab: Lab) -> SystemResult:
     memory = 8 * accelerator(_H100).memory
     splits = {precision: state(lab, precision) for precision in ("fp32", "bf16-master", "bf16")}
     rows = [
-        Row(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
+        SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
         for p, s in splits.items()
     ]
     found = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.whole) for p, s in splits.items()}
-    rows += [Row(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in found.items()]
+    rows += [SystemAnswer(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in found.items()]
     for batch in (1, 4):
         sizes = {"B": batch, "T": 8192}
         depth = _largest_depth(lab, memory, sizes)
@@ -69,10 +71,10 @@ def _largest_model(lab: Lab) -> Worked:
             f"L = {depth} blocks of a 70B Llama's widths: a peak of {peak:,} bytes with activations at B = {batch}, T = 8192, fp32, as "
             "if on one device"
         )
-        rows.append(Row(f"largest with activations, B = {batch}", count, "parameters", because))
+        rows.append(SystemAnswer(f"largest with activations, B = {batch}", count, "parameters", because))
     checks = from_run(lab.check("two-layer", {"B": 3, "D": 7, "K": 5}), "parameters.bytes", "gradients.bytes", "optimizer_state.bytes")
     note = "40e9 is true of the state only; the more tokens a step has, the more of the memory its activations take"
-    return Worked(
+    return SystemResult(
         tuple(rows),
         (found["fp32"].reckoning, found["bf16-master"].reckoning),
         (),
@@ -81,31 +83,33 @@ def _largest_model(lab: Lab) -> Worked:
     )
 
 
-def _compute(_: Lab) -> Worked:
+def _compute(_: Lab) -> SystemResult:
     facts = source("gpt3").facts
     gpt3 = ask("flops", parameters=str(facts["parameters"]), tokens=str(facts["tokens"]), convention="6ND")
     week, half = (ask("device-flops", gpu=_H100, dtype="bf16", gpus=8, days=7, mfu=mfu) for mfu in (1, 0.5))
     run = Fraction(2 * 10**25)
     rows = [
-        Row("GPT-3", gpt3.value, "FLOP", "6 · 174.6e9 · 300e9"),
-        Row("eight H100, a week, at the peak", week.value, "FLOP", "dense bf16"),
-        Row("eight H100, a week, MFU 0.5", half.value, "FLOP", "half of it"),
-        Row("weeks of eight H100 at MFU 0.5 for GPT-3", gpt3.value / half.value, "weeks", "amount over rate"),
-        Row("weeks of eight H100 at MFU 0.5 for 2e25 FLOP", run / half.value, "weeks", "amount over rate; the figure is a speculation"),
+        SystemAnswer("GPT-3", gpt3.value, "FLOP", "6 · 174.6e9 · 300e9"),
+        SystemAnswer("eight H100, a week, at the peak", week.value, "FLOP", "dense bf16"),
+        SystemAnswer("eight H100, a week, MFU 0.5", half.value, "FLOP", "half of it"),
+        SystemAnswer("weeks of eight H100 at MFU 0.5 for GPT-3", gpt3.value / half.value, "weeks", "amount over rate"),
+        SystemAnswer(
+            "weeks of eight H100 at MFU 0.5 for 2e25 FLOP", run / half.value, "weeks", "amount over rate; the figure is a speculation"
+        ),
     ]
     for name, fact in (("eu-ai-act", "systemic_risk_threshold"), ("executive-order", "reporting_threshold")):
         threshold = Fraction(str(source(name).facts[fact]))
-        rows.append(Row(f"2e25 over the threshold of {threshold.numerator:.0e}", run / threshold, "1", source(name).words))
-    table = Checked(
+        rows.append(SystemAnswer(f"2e25 over the threshold of {threshold.numerator:.0e}", run / threshold, "1", source(name).words))
+    table = SystemCheck(
         "GPT-3's table D.1, three digits", float(f"{float(gpt3.value):.3g}"), float(str(facts["training_flops"])), EXACT, "published figure"
     )
-    fits = table if table.derived == table.measured else Checked(table.what, table.derived, table.measured, "failed", table.instrument)
-    return Worked(
+    fits = table if table.derived == table.measured else SystemCheck(table.what, table.derived, table.measured, "failed", table.instrument)
+    return SystemResult(
         tuple(rows), (gpt3.reckoning, week.reckoning), (), (fits,), ("thresholds and figures of others' runs rest on their sources",)
     )
 
 
-def _quantised(lab: Lab) -> Worked:
+def _quantised(lab: Lab) -> SystemResult:
     rows, checks, reckonings = [], [], []
     for form in ("bf16", "int8", "int4"):
         found = lab.inference("llama3-8b", _LONG, form)
@@ -114,8 +118,8 @@ def _quantised(lab: Lab) -> Worked:
         bound = ask("bandwidth-bound", weights_bytes=read, cache_bytes=found.cache.value, gpu=_H100)
         kinds = sorted({line.because for line in found.weights.lines})
         rows += [
-            Row(f"weights in {form}", found.weights.value, "bytes", "; ".join(kinds)),
-            Row(
+            SystemAnswer(f"weights in {form}", found.weights.value, "bytes", "; ".join(kinds)),
+            SystemAnswer(
                 f"tokens per second at most, {form}",
                 bound.value,
                 "tokens/s",
@@ -124,9 +128,9 @@ def _quantised(lab: Lab) -> Worked:
         ]
         reckonings.append(bound.reckoning)
         if form == "bf16":
-            rows.append(Row("keys and values of 8192 tokens", found.cache.value, "bytes", found.cache.expr))
+            rows.append(SystemAnswer("keys and values of 8192 tokens", found.cache.value, "bytes", found.cache.expr))
             checks += [
-                Checked(
+                SystemCheck(
                     f"keys and values at {', '.join(f'{n}={v}' for n, v in c.sizes.items() if n in 'BTLd')}",
                     c.derived or 0,
                     c.measured,
@@ -135,7 +139,7 @@ def _quantised(lab: Lab) -> Worked:
                 )
                 for c in found.checks
             ]
-    return Worked(
+    return SystemResult(
         tuple(rows),
         tuple(reckonings[::2]),
         (),
@@ -148,22 +152,24 @@ def _quantised(lab: Lab) -> Worked:
 
 
 SYSTEMS = (
-    System(
+    LectureSystem(
         1,
         "training_time",
         "Training time",
         "days to train 70e9 parameters on 15e12 tokens, and how far 6·N·D is from the exact count",
         _training_time,
     ),
-    System(
+    LectureSystem(
         2,
         "largest_model",
         "Largest model",
         "parameters that eight devices of 80 GB can train, on the state alone and with activations",
         _largest_model,
     ),
-    System(19, "compute_in_context", "Compute in context", "published runs and thresholds beside what eight H100 do in a week", _compute),
-    System(
+    LectureSystem(
+        19, "compute_in_context", "Compute in context", "published runs and thresholds beside what eight H100 do in a week", _compute
+    ),
+    LectureSystem(
         20,
         "quantised_inference",
         "Quantised inference",

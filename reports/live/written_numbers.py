@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from calc.errors import BadInputError
 from reports.live import units
-from reports.live.language import Value
-from reports.live.units import Word
+from reports.live.language import UnitValue
+from reports.live.units import UnitWord
 
 NEAR = Fraction(5, 100)
 """What ``≈`` allows, as a share of the value."""
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenNumber:
     """A number in a text: ``start`` and ``end`` are where its digits stand in the line, from 0. ``places`` are its decimals."""
 
     relation: str
@@ -63,7 +63,7 @@ class Written:
         return Fraction(1, 2 * 10**self.places) * Fraction(10) ** self.exponent
 
 
-def written_before(line: str, end: int) -> Written | None:
+def written_before(line: str, end: int) -> WrittenNumber | None:
     """The number that ends where a comment begins; ``None`` where there is none. One that is too long to read is refused."""
     from_ = max(0, end - _WINDOW)
     text = _without_mark(line[from_:end].rstrip(_SPACES)).rstrip(_SPACES)
@@ -86,7 +86,7 @@ def written_before(line: str, end: int) -> Written | None:
     stop = from_ + len(head) + len(digits)
     if head.endswith("$"):
         unit, head = f"{unit}$", head[:-1]
-    return Written(_relation(head), digits, exponent, unit, stop - len(digits), stop)
+    return WrittenNumber(_relation(head), digits, exponent, unit, stop - len(digits), stop)
 
 
 def _without_mark(text: str) -> str:
@@ -147,14 +147,14 @@ def _power(digits: str, shown: str) -> int:
     return int(digits)
 
 
-def reading(written: Written, value: Value) -> Word | None:
+def reading(written: WrittenNumber, value: UnitValue) -> UnitWord | None:
     """What the unit that is written means beside such a value; ``None`` where it is the unit of something else."""
     if not written.unit:
-        return Word("", value.kind, Fraction(1)) if value.kind == units.NUMBER else None
+        return UnitWord("", value.kind, Fraction(1)) if value.kind == units.NUMBER else None
     return next((w for w in units.meanings(written.unit) if w.kind == value.kind), None)
 
 
-def holds(written: Written, word: Word, value: Value) -> bool:
+def holds(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
     """Whether what is written is true of the value: to the written precision, or as its sign says."""
     says, is_ = written.number * word.scale, value.number
     match written.relation:
@@ -173,12 +173,12 @@ def holds(written: Written, word: Word, value: Value) -> bool:
     return abs(says - is_) <= written.half * word.scale
 
 
-def _is_exact(written: Written, word: Word, value: Value) -> bool:
+def _is_exact(written: WrittenNumber, word: UnitWord, value: UnitValue) -> bool:
     """A whole number written out in single units is meant to the last digit."""
     return word.scale == 1 and not written.places and not written.exponent and value.number.denominator == 1
 
 
-def rewritten(written: Written, word: Word, value: Value) -> str:
+def rewritten(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     """The digits that would be right: as many places, commas where there were some."""
     right = value.number / word.scale / Fraction(10) ** written.exponent
     return digits_of(right, written.places, commas="," in written.digits or (abs(right) >= 10**4 and written.places == 0))

@@ -9,7 +9,7 @@ from fractions import Fraction
 from calc.derive.compare import Change, Contrast
 from calc.symbolic import tree
 from reports.page.inputs import Inputs
-from reports.page.model import Formula
+from reports.page.model import TypesetFormula
 from reports.page.parts import formula, in_cases, or_unknown, sizes_text
 from reports.typeset.numbers import Amount, amount, signed, significant
 from reports.typeset.wording import sentence
@@ -31,30 +31,30 @@ class QuantityRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TermRow:
+class DifferenceTermRow:
     site: str
-    formula: Formula | None
+    formula: TypesetFormula | None
     value: str
     because: str
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DifferenceView:
     """One difference: its closed form, its value, and the places that it comes from. ``here`` is always empty."""
 
     number: str
     anchor: str
     quantity: str
     meaning: str
-    formula: Formula | None
+    formula: TypesetFormula | None
     note: str
     value: Amount
-    terms: tuple[TermRow, ...]
+    terms: tuple[DifferenceTermRow, ...]
     here: None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ContrastPage:
+class ComparisonPage:
     """A whole comparison, ready to write. ``inputs`` is a line from which it can be made again."""
 
     model: str
@@ -64,15 +64,15 @@ class ContrastPage:
     date: str
     settings: tuple[tuple[str, str, str], ...]
     rows: tuple[QuantityRow, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[DifferenceView, ...]
     sections: Mapping[str, str]
     inputs: str
     cases: tuple[str, ...] = ()
 
 
-def build(found: Contrast, inputs: Inputs) -> ContrastPage:
+def build(found: Contrast, inputs: Inputs) -> ComparisonPage:
     sized = {name: (or_unknown(one), or_unknown(other)) for name, (one, other) in found.sizes.items()}
-    return ContrastPage(
+    return ComparisonPage(
         model=f"{found.left} → {found.right}",
         step="two steps and their difference",
         subtitle="Right less left. Sizes that both sides have stay letters; those in which they differ are put in.",
@@ -102,12 +102,12 @@ def _ratio(change: Change) -> Fraction:
     return Fraction(change.right or 0, change.left or 1)
 
 
-def _part(number: str, change: Change) -> Part:
+def _part(number: str, change: Change) -> DifferenceView:
     assert change.value is not None  # only what differs has a part
     value = replace(amount(change.value, change.unit), exact=signed(change.value))
-    terms = tuple(TermRow(t.site, _formula(t.expr), signed(t.value), t.because) for t in change.terms)
-    return Part(number, _anchor(change), change.quantity, change.meaning, _formula(change.expr), change.note, value, terms)
+    terms = tuple(DifferenceTermRow(t.site, _formula(t.expr), signed(t.value), t.because) for t in change.terms)
+    return DifferenceView(number, _anchor(change), change.quantity, change.meaning, _formula(change.expr), change.note, value, terms)
 
 
-def _formula(expr: str | None) -> Formula | None:
+def _formula(expr: str | None) -> TypesetFormula | None:
     return None if expr is None else formula(tree.parse(expr))

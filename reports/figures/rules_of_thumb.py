@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from calc.derive.rules_of_thumb import Comparison
-from reports.figures.shapes import Figure, Label, Line, Rect, percent
+from reports.figures.shapes import Figure, Label, SvgLine, SvgRect, percent
 from reports.typeset import numbers
 from reports.typeset.numbers import NBSP
 
@@ -33,7 +33,7 @@ def thumbs(comparisons: Sequence[Comparison]) -> Figure:
         finding=_finding(found, scale),
         height=bottom + 18,
         rects=(_band(scale, bottom), *_bars(found, scale)),
-        lines=(Line("peak", "50%", str(_TOP), "50%", str(bottom)),),
+        lines=(SvgLine("peak", "50%", str(_TOP), "50%", str(bottom)),),
         labels=(*_labels(found), *_ends(scale, bottom)),
     )
 
@@ -54,15 +54,15 @@ def _off(value: Fraction) -> str:
     return numbers.percent(value, signed=True)
 
 
-def _band(scale: Fraction, bottom: int) -> Rect:
+def _band(scale: Fraction, bottom: int) -> SvgRect:
     share = min(NEAR / scale, Fraction(1))
-    return Rect("band", percent(_HALF * (1 - share)), str(_TOP), percent(share), str(bottom - _TOP))
+    return SvgRect("band", percent(_HALF * (1 - share)), str(_TOP), percent(share), str(bottom - _TOP))
 
 
-def _bars(found: dict[str, Fraction], scale: Fraction) -> Iterator[Rect]:
+def _bars(found: dict[str, Fraction], scale: Fraction) -> Iterator[SvgRect]:
     for row, off in enumerate(found.values()):
         length = min(abs(off) / scale, Fraction(1)) * _HALF
-        yield Rect("bar", percent(_HALF - length if off < 0 else _HALF), str(_TOP + row * _ROW + 20), percent(length), str(_BAR))
+        yield SvgRect("bar", percent(_HALF - length if off < 0 else _HALF), str(_TOP + row * _ROW + 20), percent(length), str(_BAR))
 
 
 def _labels(found: dict[str, Fraction]) -> Iterator[Label]:

@@ -10,21 +10,21 @@ from fractions import Fraction
 
 from calc.errors import BadInputError
 from reports.live import units
-from reports.live.document import Claim, Document, blocks, without_code
+from reports.live.document import DocumentClaim, LiveDocument, blocks, without_code
 from reports.live.engine import Scope
-from reports.live.language import LanguageError, Value, evaluate
-from reports.live.units import Word
-from reports.live.written import Written, digits_of, holds, reading, rewritten
+from reports.live.language import LanguageError, UnitValue, evaluate
+from reports.live.units import UnitWord
+from reports.live.written_numbers import WrittenNumber, digits_of, holds, reading, rewritten
 
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)  # of what a float holds to all of its digits
 _JUDGING = 10  # operations that a claim takes beside its expression
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class JudgedClaim:
     """A claim with its verdict. ``right`` are the digits that would hold, empty where rewriting them would not be enough."""
 
-    claim: Claim
+    claim: DocumentClaim
     holds: bool
     says: str
     is_: str
@@ -32,12 +32,12 @@ class Finding:
     right: str = ""
 
 
-def judge(document: Document, scope: Scope) -> list[Finding]:
+def judge(document: LiveDocument, scope: Scope) -> list[JudgedClaim]:
     """A finding for each claim. An expression that has no value is bad input, not a failed claim."""
     return [_judged(claim, _value(claim, scope)) for claim in document.claims]
 
 
-def _value(claim: Claim, scope: Scope) -> Value:
+def _value(claim: DocumentClaim, scope: Scope) -> UnitValue:
     try:
         scope.work.spend(_JUDGING)
         return evaluate(claim.expr, scope.lookup, scope.work)
@@ -47,25 +47,25 @@ def _value(claim: Claim, scope: Scope) -> Value:
         raise BadInputError(f"line {claim.line}: {error}") from None
 
 
-def _judged(claim: Claim, value: Value) -> Finding:
+def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     written = claim.written
     if written is None:
         is_ = shown(value)
-        return Finding(claim, False, "", is_, f"{claim.expr} = {is_}, and no number stands before the comment: write one")
+        return JudgedClaim(claim, False, "", is_, f"{claim.expr} = {is_}, and no number stands before the comment: write one")
     says = f"{_sign(written)}{written.digits}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
     word = reading(written, value)
     if word is None:
         return _of_other_unit(claim, written, value, says)
     is_ = f"{_near(written, word, value)}{f' {word.text}' if word.text else ''}"
     if holds(written, word, value):
-        return Finding(claim, True, says, is_, "")
+        return JudgedClaim(claim, True, says, is_, "")
     off = _off(written.number * word.scale, value.number)
     message = f"{claim.expr} = {is_}, document says {says} ({off}){_hint(written, word, value)}"
     fixable = written.relation in ("=", "≈") and not _hint(written, word, value)
-    return Finding(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "")
+    return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "")
 
 
-def _of_other_unit(claim: Claim, written: Written, value: Value, says: str) -> Finding:
+def _of_other_unit(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
     is_ = shown(value)
     unit = units.named(value.kind) or "a bare number"
     if not written.unit:
@@ -76,10 +76,10 @@ def _of_other_unit(claim: Claim, written: Written, value: Value, says: str) -> F
         why = f"{written.unit} is no unit that is known here"
     else:
         why = f"{written.unit} is not a unit of it: the value is in {unit}"
-    return Finding(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
+    return JudgedClaim(claim, False, says, is_, f"{claim.expr} = {is_}, document says {says}: {why}")
 
 
-def _hint(written: Written, word: Word, value: Value) -> str:
+def _hint(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     """Where the digits are right in another unit of the same kind: which."""
     if written.relation != "=":
         return ""
@@ -92,7 +92,7 @@ def _hint(written: Written, word: Word, value: Value) -> str:
     return ""
 
 
-def _near(written: Written, word: Word, value: Value) -> str:
+def _near(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     """The value in the written unit, with enough digits to tell it from what is written."""
     number = value.number / word.scale
     places = written.places if not written.exponent else 0
@@ -112,7 +112,7 @@ def _off(says: Fraction, is_: Fraction) -> str:
     return f"{float(share):+.2g} %" if abs(share) < 10**6 else "another order of magnitude"
 
 
-def shown(value: Value) -> str:
+def shown(value: UnitValue) -> str:
     """A value in the largest decimal unit that leaves it above 1; a time in days at most, as nobody says weeks of what takes months."""
     usual = (w for w in units.words_of(value.kind) if w.text and "i" not in w.text and not w.text.startswith("week"))
     fitting = [w for w in usual if abs(value.number) >= w.scale]
@@ -131,17 +131,17 @@ def _short(number: Fraction) -> str:
     return f"{context.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(context):.6g}"
 
 
-def _sign(written: Written) -> str:
+def _sign(written: WrittenNumber) -> str:
     return "" if written.relation == "=" else f"{written.relation} "
 
 
-def _exponent(written: Written) -> str:
+def _exponent(written: WrittenNumber) -> str:
     return f"e{written.exponent}" if written.exponent else ""
 
 
-def fixed(document: Document, findings: Sequence[Finding]) -> str:
+def fixed(document: LiveDocument, findings: Sequence[JudgedClaim]) -> str:
     """The document with the digits of failed claims replaced where that is enough; unit questions and inequalities stay."""
-    right: dict[int, list[tuple[Written, str]]] = {}
+    right: dict[int, list[tuple[WrittenNumber, str]]] = {}
     for finding in findings:
         if finding.right and finding.claim.written is not None:
             right.setdefault(finding.claim.line, []).append((finding.claim.written, finding.right))
@@ -149,7 +149,7 @@ def fixed(document: Document, findings: Sequence[Finding]) -> str:
     return document.mark + "".join(f"{line}{end}" for line, end in zip(lines, document.ends, strict=True))
 
 
-def _replaced(line: str, right: Sequence[tuple[Written, str]]) -> str:
+def _replaced(line: str, right: Sequence[tuple[WrittenNumber, str]]) -> str:
     pieces: list[str] = []
     at = 0
     for written, digits in right:
@@ -168,7 +168,7 @@ _HIDING = re.compile(r"<!--|\]\(|`")
 _HIDDEN_TO = {"<!--": "-->", "](": ")", "`": "`"}
 
 
-def unmarked(document: Document) -> Iterator[tuple[int, int, str]]:
+def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
     """Numbers of the prose that no comment stands behind, with line and column. Code, links and numbering are left out."""
     claimed = {(c.line, c.written.start) for c in document.claims if c.written is not None}
     for number, line, block in blocks(document.lines):

@@ -28,7 +28,7 @@ _LONGEST_LINE = 100_000  # of what is compared word by word
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReportDifference:
     """A place of the report, from 1, with what it says and what is right."""
 
     line: int
@@ -38,10 +38,10 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedReport:
     """``because`` says why a report is not verified at all; ``notes`` what was made elsewhere, ``noted`` what cannot be made again."""
 
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReportDifference, ...] = ()
     because: str = ""
     notes: tuple[str, ...] = ()
     noted: str = ""
@@ -69,25 +69,25 @@ def inputs_of(file: Path, text: str) -> Inputs | None:
         raise BadInputError(f"{file.name}: {error}") from None
 
 
-def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> Verified:
+def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templates: Path | None, progress: Progress) -> VerifiedReport:
     """The report beside what its inputs make today. ``sources`` and ``templates`` are a user's own, where they name them."""
     because = _foreign(inputs, templates)
     if because:
-        return Verified(because=because)
+        return VerifiedReport(because=because)
     try:
         texts, environment = _remade(inputs, sources, templates if inputs.templates else None, progress, (file.suffix,))
     except _Unnamed as error:
-        return Verified(because=str(error))
+        return VerifiedReport(because=str(error))
     except NapkinError as error:
-        return Verified(because=f"it cannot be made again: {error}")
+        return VerifiedReport(because=f"it cannot be made again: {error}")
     right = next((made for name, made in texts.items() if name.endswith(file.suffix)), None)
     if right is None:
-        return Verified(because=f"a {inputs.kind} is not written as {file.suffix}")
+        return VerifiedReport(because=f"a {inputs.kind} is not written as {file.suffix}")
     source = _other_source(inputs, environment)
     if source:
-        return Verified(because=source)
+        return VerifiedReport(because=source)
     found = itertools.islice(differences(plain(text), right), _MOST_DIFFERENCES)
-    return Verified(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
+    return VerifiedReport(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
 
 
 def _noted(inputs: Inputs) -> str:
@@ -183,16 +183,16 @@ def _elsewhere(inputs: Inputs, here: Mapping[str, str]) -> Iterator[str]:
 _TOKEN = re.compile(r"\w+(?:[.,]\w+)*|\s+|.", re.DOTALL)
 
 
-def differences(says: str, right: str) -> Iterator[Difference]:
+def differences(says: str, right: str) -> Iterator[ReportDifference]:
     """Where two texts differ, word by word, in the order of the first."""
     if says == right:
         return
     ours, theirs = says.split("\n"), right.split("\n")
     for i, one, other in _pairs(ours, theirs):
         if one is None:
-            yield Difference(max(i, 1), 1, "", _clipped(other or ""))
+            yield ReportDifference(max(i, 1), 1, "", _clipped(other or ""))
         elif other is None:
-            yield Difference(i + 1, 1, _clipped(one), "")
+            yield ReportDifference(i + 1, 1, _clipped(one), "")
         else:
             yield from _in_line(i + 1, one, other)
 
@@ -233,18 +233,18 @@ def _skipped(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
     return 0, 0
 
 
-def _in_line(line: int, says: str, right: str) -> Iterator[Difference]:
+def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
     """Differing words of one line; a line of other words altogether, or a very long one, is one difference."""
     short = len(says) + len(right) <= _LONGEST_LINE
     ours, theirs = (_TOKEN.findall(says), _TOKEN.findall(right)) if short else ([], [""])
     if len(ours) != len(theirs):
         start = max(_common(says, right) - 20, 0)
-        yield Difference(line, start + 1, _clipped(says[start:]), _clipped(right[start:]))
+        yield ReportDifference(line, start + 1, _clipped(says[start:]), _clipped(right[start:]))
         return
     column = 1
     for one, other in zip(ours, theirs, strict=True):
         if one != other:
-            yield Difference(line, column, _clipped(one), _clipped(other))
+            yield ReportDifference(line, column, _clipped(one), _clipped(other))
         column += len(one)
 
 
@@ -261,7 +261,7 @@ def _clipped(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def summary(found: Verified, file: str, most: int = 20) -> Sequence[str]:
+def summary(found: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
     """One line for each difference, the first ``most`` of them."""
     if found.because:
         return [f"{file}: not verified: {found.because}"]
@@ -271,7 +271,7 @@ def summary(found: Verified, file: str, most: int = 20) -> Sequence[str]:
     return [*lines, *([f"{file}: and {least}{more:,} more differences"] if more > 0 else [])]
 
 
-def _line(file: str, found: Difference) -> str:
+def _line(file: str, found: ReportDifference) -> str:
     if not found.right:
         return f"{file}:{found.line}:{found.column}: {found.says!r} does not belong here"
     if not found.says:
