@@ -8,11 +8,12 @@ import pytest
 import sympy as sp
 
 from calc.errors import BadInputError
-from calc.memory.formulas import EXPECTED_TIME, FORMULAS, SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST
+from calc.memory.formulas import SAVING_INTERVAL, TIME_LOST
+from tests.daly import EXPECTED_TIME, SAVING_INTERVAL_HIGHER
 
 
 def test_every_formula_states_unit_error_and_source_and_uses_the_letters_it_names() -> None:
-    for formula in FORMULAS:
+    for formula in (SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST, EXPECTED_TIME):
         assert formula.unit
         assert formula.error
         assert formula.source

@@ -28,7 +28,7 @@ from calc.symbolic.basis import basis_of
 from calc.trace.step import StepSizes, record_step
 from calc.units import Unit
 from tests.rules.cases import CASES
-from tests.rules.mutate import planted
+from tests.rules.mutate import planted, with_rule
 from tests.rules.operators import observe
 from tests.zoo import ZOO
 
@@ -193,7 +193,7 @@ def addends(op: str, operators: Iterable[Operator]) -> set[str]:
 @pytest.mark.parametrize("op", random.Random(5).sample(HERE, 8))
 def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
     """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
-    assert unnoticed(op, REGISTRY.with_rule(op, REGISTRY.rules[op].function))
+    assert unnoticed(op, with_rule(REGISTRY, op, REGISTRY.rules[op].function))
 
 
 @pytest.mark.slow

@@ -12,8 +12,6 @@ from typing import Any
 
 from calc.graph.step import Condition, Size
 
-ROLES = ("parameter", "buffer", "input", "literal", "random")
-
 
 @dataclass(frozen=True, slots=True)
 class Value:

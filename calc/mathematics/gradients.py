@@ -39,7 +39,6 @@ class Trial:
     worst: float
     where: str
     slope: float
-    slope_where: str
     places: int
     kinks: int
     held: int
@@ -133,14 +132,12 @@ def trial(derived: Derived, spec: Spec, sizes: Mapping[str, int], options: Optio
     where = max(errors, key=lambda n: errors[n], default="")
     constant_parts = _held(derived)
     slopes = {(n, at): abs(_at(mine.get(n), at) - slope) / scale for n, at, slope in real.slopes if n not in constant_parts}
-    steepest = max(slopes, key=lambda key: slopes[key], default=("", ()))
     return Trial(
         dict(sizes),
         scale,
         errors.get(where, 0.0),
         where,
-        slopes.get(steepest, 0.0),
-        steepest[0],
+        max(slopes.values(), default=0.0),
         len(slopes),
         real.kinks,
         len(real.slopes) - len(slopes),

@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import MeasurementError
 from calc.experiment.precision import cast
-from calc.measure.training import Training, blame, training
-from calc.options import Options
-from calc.spec import Sizes, Spec
+from calc.measure.training import Training, blame
+from calc.spec import Sizes
 
 WARM_UP = 2  # steps: the optimizer's state is made in the first, libraries take their workspaces in it
 
@@ -79,25 +78,6 @@ class Fits:
         return {"dimension": self.dimension, "largest": self.largest, "too_large": self.too_large, "tried": tried}
 
 
-def cuda_memory(
-    spec: Spec,
-    sizes: Mapping[str, int] | None = None,
-    *,
-    options: Options | None = None,
-    device: str = "cuda",
-    warm_up: int = WARM_UP,
-    repetitions: int = 1,
-) -> CudaMemory:
-    """Run the training step of ``spec`` on a CUDA device and read the allocator's peaks of every step after the warm-up."""
-    require_cuda()
-    at = spec.sizes(sizes or {})
-    empty()
-    with training(spec, at, options or Options(), device) as run:
-        first = stepped(run, device)
-        usage = memory_of(run, warm_up=warm_up - 1, repetitions=repetitions)
-    return replace(usage, first=first)
-
-
 def memory_of(run: Training, *, warm_up: int = WARM_UP, repetitions: int = 1) -> CudaMemory:
     """The peaks of a training that is set up already, at the sizes of its inputs."""
     for _ in range(warm_up):
@@ -136,25 +116,6 @@ def empty() -> None:
     torch.cuda.empty_cache()
 
 
-def largest_that_fits(
-    spec: Spec,
-    dimension: str,
-    sizes: Mapping[str, int] | None = None,
-    *,
-    options: Options | None = None,
-    device: str = "cuda",
-    limit: int = 2**16,
-    start: int = 1,
-) -> Fits:
-    """The largest ``dimension`` (B, usually) at which two steps run without running out of memory. The search grows from
-    ``start``, then bisects; it assumes that a step which fits at one size fits at every smaller one."""
-    require_cuda()
-    if dimension not in spec.dimensions or spec.dimensions[dimension].tied:
-        raise BadInputError(f"{spec.name} has no dimension {dimension[:40]!r} to set: it has {', '.join(spec.dims)}")
-    others = dict(sizes or {})
-    return boundary(dimension, lambda n: runs(spec, {**others, dimension: n}, options or Options(), device), limit, start)
-
-
 def fed(run: Training, sizes: Mapping[str, int]) -> Training:
     """The same module and optimizer with inputs of other sizes, which no weight may depend on: B and T, usually."""
     with blame(run.spec, sizes, "making the inputs"):
@@ -179,21 +140,6 @@ def still_runs(run: Training, sizes: Mapping[str, int]) -> bool:
         run.module.zero_grad(set_to_none=True)
         if run.optimizer is not None:
             run.optimizer.zero_grad(set_to_none=True)
-    return True
-
-
-def runs(spec: Spec, sizes: Mapping[str, int], options: Options, device: str) -> bool:
-    """Whether two steps run; anything else than memory that fails is an error of its own."""
-    empty()
-    try:
-        with training(spec, spec.sizes(sizes), options, device) as run:
-            run.step()
-            run.step()
-            torch.cuda.synchronize(device)
-    except (torch.OutOfMemoryError, MeasurementError) as error:
-        if not _out_of_memory(error):
-            raise
-        return False
     return True
 
 

@@ -55,14 +55,6 @@ SAVING_INTERVAL = Formula(
     error="least time lost to first order in delta/M; failures come independently, at a constant rate. Use it while delta is below M/2",
     source="Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9), 530-531",
 )
-SAVING_INTERVAL_HIGHER = Formula(
-    name="saving interval, higher order",
-    text="sqrt(2*delta*M)*(1 + sqrt(delta/(2*M))/3 + delta/(18*M)) - delta",
-    unit="s",
-    letters=_INTERVAL,
-    error="three terms of a series; for delta below 2 M only: beyond that, one saves every M",
-    source="Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22(3), eq. 37",
-)
 TIME_LOST = Formula(
     name="share of time lost to saving and to failures",
     text="delta/tau + tau/(2*M)",
@@ -70,19 +62,6 @@ TIME_LOST = Formula(
     letters={"tau": "time between checkpoints, s", **_INTERVAL},
     error="first order in tau/M: a failure loses half an interval on average; the restart itself is not in it",
     source="Young 1974, CACM 17(9), whose sum of both this is; least at sqrt(2*delta*M)",
-)
-EXPECTED_TIME = Formula(
-    name="expected time of a run with failures",
-    text="M*exp(R/M)*(exp((tau + delta)/M) - 1)*Ts/tau",
-    unit="s",
-    letters={
-        "Ts": "time of the run without failures and checkpoints, s",
-        "R": "time to restart, s",
-        "tau": "time between checkpoints, s",
-        **_INTERVAL,
-    },
-    error="exact for failures at a constant rate, with many intervals in the run",
-    source="Daly 2006, FGCS 22(3), eq. 20",
 )
 
 # -- a recipe that is stated, not run --------------------------------------------------------------------------------------
@@ -145,4 +124,3 @@ TRANSFORMER_ENGINE = Recipe(
     source="NVIDIA Transformer Engine user guide, 'Using FP8 with Transformer Engine': fp8_autocast with the weights in bf16",
 )
 RECIPES = (FP8_LM, TRANSFORMER_ENGINE)
-FORMULAS = (SAVING_INTERVAL, SAVING_INTERVAL_HIGHER, TIME_LOST, EXPECTED_TIME)

@@ -11,7 +11,7 @@ import difflib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from calc.errors import DuplicateRuleError, NapkinError, UnknownOperatorError
@@ -171,13 +171,6 @@ class Registry:
         names = [f"{library}.{name[:-1] if in_place else name}.{like}" for like in (overload, *_LIKE.get(overload, ()))]
         return next((entry for alias in names if (entry := self.rules.get(alias) or self.frees.get(alias))), None)
 
-    def with_rule(self, op: str, function: RuleFunction) -> Registry:
-        """A copy in which ``op`` is counted by ``function``: how tests plant errors."""
-        old = self.rules[op]
-        return Registry({**self.rules, op: replace(old, function=function)}, dict(self.frees))
-
-    def without(self, op: str) -> Registry:
-        return Registry({k: v for k, v in self.rules.items() if k != op}, {k: v for k, v in self.frees.items() if k != op})
 
 
 REGISTRY = Registry()

@@ -16,11 +16,6 @@ from calc.errors import NapkinError
 from calc.symbolic.tree import Display, Fraction, Labelled, Maximum, Name, Negative, Number, OverLayers, Power, Product, Sum, bare
 from reports.typeset.escape import hidden
 
-COMMANDS = frozenset({
-    r"\cdot", r"\frac", r"\sum", r"\left", r"\right", r"\underbrace", r"\text", r"\mathrm", r"\max", r"\min", r"\ell", r"\,", r"\ldots",
-    r"\lfloor", r"\rfloor", r"\lceil", r"\rceil", r"\bmod", r"\log", r"\le", r"\ge", r"\ne", r"\lt", r"\gt",
-    r"\_", r"\#", r"\$", r"\%", r"\&", r"\{", r"\}",
-})  # fmt: skip
 LABEL_LENGTH = 104  # the longest label of our own, a tensor kept for a fused attention, is not cut
 WIDE = 26  # characters of one piece beyond which it does not fit a phone's screen
 NAMED = 4  # names of moments that are written out
@@ -323,8 +318,3 @@ def relation(text_: str) -> str | None:
         return _atom(ast.parse(text_, mode="eval").body)
     except (SyntaxError, ValueError, NapkinError):
         return None
-
-
-def commands_in(source: str) -> set[str]:
-    """The commands that a LaTeX text uses."""
-    return set(re.findall(r"\\(?:[A-Za-z]+|.)", source))

@@ -13,11 +13,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-# The elements of MathML Core that a formula of ours may be made of.
-ELEMENTS = frozenset(
-    {"math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "msup", "msub", "msubsup", "mfrac", "munder", "mover", "munderover"}
-)
-
 _GROUPED = re.compile(r"<mn>(\d+)</mn>((?:<mo[^>]*>,</mo><mn>\d{3}</mn>)+)")
 _LEADING = re.compile(r"^<math><mo[^>]*>([+−])</mo>")
 

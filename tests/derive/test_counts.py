@@ -21,6 +21,7 @@ from calc.pipeline.pipeline import derive as derive_spec
 from calc.pipeline.precomputed import FOLDER, Stored
 from calc.pipeline.sweep import sweep
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, term
+from tests.rules.mutate import with_rule
 from tests.trace.modules import function
 
 OURS = "no count is below 0, so this is an error of Napkin, not of the model; report it with the model and these sizes"
@@ -31,7 +32,7 @@ def below_0(op: Operator) -> Cost:
     return Cost(elementwise=(term("Σ x", -1000, op.tensor("self").numel),))
 
 
-PLANTED: Registry = REGISTRY.with_rule("aten.sum.default", below_0)
+PLANTED: Registry = with_rule(REGISTRY, "aten.sum.default", below_0)
 
 
 def _linear() -> dict[str, Any]:
@@ -155,7 +156,7 @@ def test_certificates_cover_the_bytes_that_operators_move(phase: str) -> None:
 
     graph = calc.trace(function(lambda y: y.sum()), optimizer="sgd", cache=False)
     with pytest.raises(CertificateError) as refusal:
-        derive(graph, registry=REGISTRY.with_rule(op, of_numbers))
+        derive(graph, registry=with_rule(REGISTRY, op, of_numbers))
 
     assert f"bytes_moved.{phase}" in refusal.value.failures
 
@@ -169,4 +170,4 @@ def test_certificates_cover_what_no_closed_form_is_of() -> None:
 
     graph = calc.trace(function(lambda y: y.sum()), optimizer="sgd", cache=False)
     with pytest.raises(CertificateError, match=r"^the closed form of flops\.forward\.(matmul|causal) gives 0 and a recording gives 2 at "):
-        derive(graph, registry=REGISTRY.with_rule("aten.sum.default", of_numbers))
+        derive(graph, registry=with_rule(REGISTRY, "aten.sum.default", of_numbers))

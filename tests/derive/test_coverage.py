@@ -16,6 +16,7 @@ from calc.graph.step import Graph
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry
 from calc.spec import Spec
 from calc.symbolic.algebra import to_sympy
+from tests.rules.mutate import with_rule, without
 
 SIZES = {"B": 3, "d": 5, "f": 7, "L": 11}
 
@@ -86,7 +87,7 @@ def refusal(graph: Graph, registry: Registry, sizes: dict[str, int] | None = Non
 
 def test_every_operator_without_a_rule_is_named_with_site_calls_and_shapes(graph: Graph) -> None:
     """The one in the forward and the one in the backward, though the first alone would refuse the step."""
-    error = refusal(graph, REGISTRY.without("aten.tanh.default").without("aten.tanh_backward.default"))
+    error = refusal(graph, without(without(REGISTRY, "aten.tanh.default"), "aten.tanh_backward.default"))
 
     assert isinstance(error, UnknownOperatorError)
     assert str(error).startswith(
@@ -99,7 +100,7 @@ def test_every_operator_without_a_rule_is_named_with_site_calls_and_shapes(graph
 
 def test_a_refusal_carries_the_whole_ledger(graph: Graph, result: Derivation) -> None:
     """The calls of all operators as they would be, the FLOPs of all but the refused one."""
-    ledger = refusal(graph, REGISTRY.without("aten.addmm.default")).ledger
+    ledger = refusal(graph, without(REGISTRY, "aten.addmm.default")).ledger
     known = {row.operator: row for row in result.coverage}
 
     assert ledger is not None
@@ -113,7 +114,7 @@ def test_a_refusal_carries_the_whole_ledger(graph: Graph, result: Derivation) ->
 
 def test_a_refusal_is_told_at_the_sizes_asked_for(graph: Graph) -> None:
     """Depth 2 has 5 products."""
-    error = refusal(graph, REGISTRY.without("aten.addmm.default"))
+    error = refusal(graph, without(REGISTRY, "aten.addmm.default"))
     assert error.at is not None
     moved = error.at({**SIZES, "L": 2})
 
@@ -129,7 +130,7 @@ def test_a_call_that_its_rule_does_not_fit_is_refused_with_its_place(graph: Grap
             raise NapkinError(f"{op.name} takes one column only.")
         return REGISTRY.rules["aten.tanh.default"].function(op)
 
-    error = refusal(graph, REGISTRY.with_rule("aten.tanh.default", particular))
+    error = refusal(graph, with_rule(REGISTRY, "aten.tanh.default", particular))
 
     assert not isinstance(error, UnknownOperatorError)
     assert str(error).startswith("aten.tanh.default takes one column only (at layers.*.1, inputs: self (B, f) float32, L times (11)). Not")

@@ -17,6 +17,7 @@ from calc.graph.step import Graph
 from calc.performance.step_operators import step_work
 from calc.rules.registry import REGISTRY
 from tests.derive.models import SMALL
+from tests.rules.mutate import without
 from tests.zoo import ZOO
 
 QUICK = ("two-layer",)
@@ -119,4 +120,4 @@ def test_an_operator_without_a_rule_is_refused(traced: Traced) -> None:
     graph, _ = traced("two-layer")
 
     with pytest.raises(UnknownOperatorError, match=r"^no cost rule for operator aten\.mm\.default at "):
-        operators(graph, REGISTRY.without("aten.mm.default"))
+        operators(graph, without(REGISTRY, "aten.mm.default"))

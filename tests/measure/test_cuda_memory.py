@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from calc.errors import BadInputError, MeasurementError
+from calc.errors import MeasurementError
 from calc.measure import cuda_memory
-from calc.measure.cuda_memory import Fits, boundary, largest_that_fits
-from calc.measure.training import training
+from calc.measure.cuda_memory import CudaMemory, Fits, boundary, memory_of, require_cuda, stepped
+from calc.measure.training import Training, training
 from calc.options import Options
 from tests.measure import tiny
 
@@ -40,6 +38,9 @@ class Pretended:
 
         return called
 
+    def run(self) -> Any:
+        return SimpleNamespace(device="cuda", sizes={"B": 1}, step=self.step)
+
     def step(self, size: int = 0) -> None:
         self.calls.append("step")
         self.steps += 1
@@ -47,40 +48,31 @@ class Pretended:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-@dataclass
-class Run:
-    device: str
-    sizes: Any
-    step: Any
-
-
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     cuda = Pretended()
 
-    @contextmanager
-    def training(spec: Any, sizes: Any, options: Any, device: str) -> Iterator[Any]:
-        yield Run("cuda", sizes, lambda: cuda.step(sizes["B"]))
-
-    monkeypatch.setattr(cuda_memory, "training", training)
     monkeypatch.setattr(cuda_memory, "torch", SimpleNamespace(cuda=cuda, OutOfMemoryError=torch.OutOfMemoryError))
     return cuda
+
+
+def measured(run: Training, repetitions: int = 1) -> CudaMemory:
+    """The peaks of steps after warm-up, with those of the very first."""
+    first = stepped(run, "cuda")
+    return replace(memory_of(run, warm_up=1, repetitions=repetitions), first=first)
 
 
 def test_without_a_device_it_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal says so; no number stands in."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    said = "^not measured: there is no CUDA device here$"
 
-    with pytest.raises(MeasurementError, match=said):
-        cuda_memory.cuda_memory(tiny.linear())
-    with pytest.raises(MeasurementError, match=said):
-        largest_that_fits(tiny.linear(), "B")
+    with pytest.raises(MeasurementError, match=r"^not measured: there is no CUDA device here$"):
+        require_cuda()
 
 
 def test_peaks_are_of_one_step_after_warm_up(pretended: Pretended) -> None:
     """The very first step is read apart; after one more, peaks are forgotten, one step runs, and only then are they read."""
-    found = cuda_memory.cuda_memory(tiny.linear())
+    found = measured(pretended.run())
 
     assert (1000, 5003, 2**21, 2**30) == (found.before, found.allocated, found.reserved, found.total)
     assert found.first is not None
@@ -91,18 +83,16 @@ def test_peaks_are_of_one_step_after_warm_up(pretended: Pretended) -> None:
 
 def test_every_repetition_is_kept(pretended: Pretended) -> None:
     """Each with its own peaks; the largest is the peak."""
-    found = cuda_memory.cuda_memory(tiny.linear(), repetitions=3)
+    found = measured(pretended.run(), repetitions=3)
 
     assert [5003, 5004, 5005] == [r.allocated for r in found.repetitions]
     assert 5005 == found.allocated == found.to_json()["max_memory_allocated"]
     assert 3 == len(found.to_json()["repetitions"])
 
 
-def test_the_largest_batch_is_found_between_what_fits_and_what_does_not(pretended: Pretended) -> None:
+def test_the_largest_batch_is_found_between_what_fits_and_what_does_not() -> None:
     """12 fit and 13 do not: doubled to 16, then halved."""
-    pretended.fails_above = 12
-
-    found = largest_that_fits(tiny.linear(), "B")
+    found = boundary("B", lambda n: n <= 12, 2**16)
 
     assert (12, 13) == (found.largest, found.too_large)
     assert [1, 2, 4, 8, 16, 12, 14, 13] == [size for size, _ in found.tried]
@@ -111,12 +101,15 @@ def test_the_largest_batch_is_found_between_what_fits_and_what_does_not(pretende
 def test_another_error_than_memory_is_not_taken_for_a_boundary(pretended: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes out as it is."""
 
-    def fails(size: int) -> None:
+    def fails(*_: Any) -> None:
         raise MeasurementError("the model is wrong")
 
-    monkeypatch.setattr(pretended, "step", fails)
-    with pytest.raises(MeasurementError, match=r"^the model is wrong$"):
-        cuda_memory.runs(tiny.linear(), {}, Options(), "cuda")
+    monkeypatch.setattr(cuda_memory, "fed", fails)
+    with (
+        training(tiny.linear(), tiny.linear().sizes(), Options(), "cpu") as run,
+        pytest.raises(MeasurementError, match=r"^the model is wrong$"),
+    ):
+        cuda_memory.still_runs(run, {"B": 11, "n": 5, "m": 7})
 
 
 @pytest.mark.parametrize(
@@ -161,11 +154,6 @@ def test_a_size_without_room_is_told_from_one_that_runs(pretended: Pretended, mo
         assert run.module.weight.grad is None
 
 
-def test_a_dimension_that_is_none_is_refused(pretended: Pretended) -> None:
-    with pytest.raises(BadInputError, match=r"^linear has no dimension 'T' to set: it has B, n, m$"):
-        largest_that_fits(tiny.linear(), "T")
-
-
 @pytest.mark.gpu
 def test_a_real_device_holds_at_least_the_live_bytes() -> None:
     """The simulated peak is the allocator's rounding of what the record has; a real one adds workspaces."""
@@ -177,6 +165,7 @@ def test_a_real_device_holds_at_least_the_live_bytes() -> None:
     sizes = spec.sizes({"B": 256})
     options = Options(implementation="foreach")
     expected = simulate(again(spec, {}, sizes, {}, options))
-    found = cuda_memory.cuda_memory(spec, {"B": 256}, options=options)
+    with training(spec, sizes, options, "cuda") as run:
+        found = measured(run)
 
     assert expected.live <= found.allocated <= expected.allocated + max(w.nbytes for w in WORKSPACES)

@@ -128,7 +128,8 @@ def test_young_and_daly_save_about_as_often() -> None:
 
 def test_the_same_time_from_the_paper_that_the_project_has_as_a_formula() -> None:
     """The question and the published formula of checkpoints agree."""
-    from calc.memory.formulas import SAVING_INTERVAL, SAVING_INTERVAL_HIGHER
+    from calc.memory.formulas import SAVING_INTERVAL
+    from tests.daly import SAVING_INTERVAL_HIGHER
 
     for law, formula in (("young", SAVING_INTERVAL), ("daly", SAVING_INTERVAL_HIGHER)):
         assert float(ask("checkpoint-interval", save=60, mtbf=48, law=law).value) == pytest.approx(

@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from markdown_it import MarkdownIt
 
 from calc.derive.rules_of_thumb import RULES
-from reports.typeset import latex
 from reports.typeset.prose import TAGS
 from reports.writers import tex
+from tests.reports import allowed
 
 CITED = {rule.link for rule in RULES}
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
@@ -98,11 +98,11 @@ def markdown_is_inert(text: str, plain: str) -> None:
     assert not re.search(r"https?://|\bwww\.|@\w", bare)
     assert controls(text.replace("\u200b", "")) == []  # which breaks up a fence in a command
     for formula in [*re.findall(r"```math\n(.*?)\n```", text, re.DOTALL), *re.findall(r"\$`(.*?)`\$", text)]:
-        assert latex.commands_in(formula) <= latex.COMMANDS | {r"\begin", r"\end", "\\\\"}
+        assert allowed.commands_in(formula) <= allowed.COMMANDS | {r"\begin", r"\end", "\\\\"}
 
 
 _SIGN = re.compile(r"\\[A-Za-z]+|\\.", re.DOTALL)
-_PRINTING = latex.COMMANDS | {r"\ensuremath", r"\allowbreak", r"\mathrm"}
+_PRINTING = allowed.COMMANDS | {r"\ensuremath", r"\allowbreak", r"\mathrm"}
 _PRINTING |= {command for sign in (*tex._SPECIAL.values(), *tex._MATHS.values()) for command in _SIGN.findall(sign)}
 
 

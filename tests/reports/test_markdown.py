@@ -8,9 +8,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from calc.derive.rules_of_thumb import RULES
-from reports.typeset import latex
 from reports.writers import markdown
-from tests.reports import pages, sample
+from tests.reports import allowed, pages, sample
 
 BLOCK = {r"\begin", r"\end", "\\\\"}
 
@@ -67,7 +66,7 @@ def test_mathematics_uses_allowed_commands_only(text):
 
     assert blocks
     assert inline
-    assert latex.commands_in(" ".join((*blocks, *inline))) <= latex.COMMANDS | BLOCK
+    assert allowed.commands_in(" ".join((*blocks, *inline))) <= allowed.COMMANDS | BLOCK
     assert "$$" not in text
     assert all(len(b) < 1000 for b in blocks)
 

@@ -17,6 +17,16 @@ KINDS = ("matmul", "elementwise", "recompute")
 Change = Callable[[Cost], Cost]
 
 
+def with_rule(registry: Registry, op: str, function: RuleFunction) -> Registry:
+    """A copy in which ``op`` is counted by ``function``."""
+    return Registry({**registry.rules, op: dataclasses.replace(registry.rules[op], function=function)}, dict(registry.frees))
+
+
+def without(registry: Registry, op: str) -> Registry:
+    """A copy that does not know ``op``."""
+    return Registry(*({k: v for k, v in table.items() if k != op} for table in (registry.rules, registry.frees)))
+
+
 def planted(registry: Registry, op: str, operators: Iterable[Operator]) -> Iterator[tuple[str, Registry]]:
     """(what was done, a registry with that error) for every error that can be made in the rule of ``op``.
 
@@ -29,7 +39,7 @@ def planted(registry: Registry, op: str, operators: Iterable[Operator]) -> Itera
     yield "said to be free", _with_rule_freed(registry, op)
     function = registry.rules[op].function
     for what, change in _changes([function(operator) for operator in operators]).items():
-        yield what, registry.with_rule(op, _changed(function, change))
+        yield what, with_rule(registry, op, _changed(function, change))
 
 
 def _with_free_flipped(registry: Registry, op: str) -> Registry:
@@ -38,7 +48,7 @@ def _with_free_flipped(registry: Registry, op: str) -> Registry:
 
 
 def _with_rule_freed(registry: Registry, op: str) -> Registry:
-    rest = registry.without(op)
+    rest = without(registry, op)
     return Registry(rest.rules, {**rest.frees, op: Free(op, "planted")})
 
 

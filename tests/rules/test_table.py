@@ -6,6 +6,7 @@ import pytest
 
 from calc.rules.registry import REGISTRY
 from tests.rules.cases import CASES
+from tests.rules.mutate import with_rule
 from tests.rules.table import OPERATORS, bites, read, runs
 from tests.test_planted_errors import ELSEWHERE, UNRECORDED, addends, calls, compared, failed, measured, recorded, shown_alone
 
@@ -50,6 +51,6 @@ def test_the_model_named_for_a_rule_makes_every_addend_count(op: str) -> None:
 @pytest.mark.parametrize("op", RULES[::60])
 def test_a_rule_in_its_own_place_is_no_error(op: str) -> None:
     """The checks that notice an error pass where there is none, though the registry is a copy all the same."""
-    model, same = TABLE[op]["model"], REGISTRY.with_rule(op, REGISTRY.rules[op].function)
+    model, same = TABLE[op]["model"], with_rule(REGISTRY, op, REGISTRY.rules[op].function)
 
     assert [] == failed(compared(recorded(model), same, measured(model)))

@@ -13,6 +13,7 @@ import calc.rules.families  # noqa: F401  (fills the registry)
 from calc.rules.registry import REGISTRY, Cost, Operator, Registry, cost_of, term
 from calc.rules.shapes import reductions, split
 from tests.rules.cases import CASES
+from tests.rules.mutate import with_rule
 from tests.rules.operators import Case, Observed, derived, observe
 
 # Torch itself ends the process, or reads memory that is not its own, for some calls of these without elements.
@@ -168,7 +169,7 @@ def test_a_rule_that_is_wrong_at_0_alone_is_noticed() -> None:
             elements = elements * size
         return Cost(elementwise=(term("Σ x", *kept, elements - 1),))
 
-    assert _differences("aten.sum.default", REGISTRY.with_rule("aten.sum.default", wrong))[1]
+    assert _differences("aten.sum.default", with_rule(REGISTRY, "aten.sum.default", wrong))[1]
 
 
 def test_n_elements_are_reduced_by_one_operation_less() -> None:

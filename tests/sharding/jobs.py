@@ -16,10 +16,10 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, PrepareModuleInput, RowwiseParallel, SequenceParallel
 
 import calc
-from calc.measure.exchanges import ContextParallel, ExpertParallel, Pipelined, across
-from calc.measure.sharding import Both, FullyShard, Job, Replicated, TensorParallel
 from calc.models.llama import Llama, Trunk, rotations
 from calc.models.mixtral import Experts, MixtureOfExperts
+from tests.sharding.divided import ContextParallel, ExpertParallel, Pipelined, across
+from tests.sharding.ranks import Both, FullyShard, Job, Replicated, TensorParallel
 
 # Divisible by 2 ranks where heads are; by no rank number in other sides, and not by 3, 4 or 5 at all.
 LLAMA = {"B": 2, "T": 16, "d": 46, "h": 6, "g": 2, "k": 8, "f": 202, "L": 3, "V": 503}

@@ -9,8 +9,8 @@ from math import prod
 import pytest
 
 from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, state_of
-from calc.measure.sharding import Held, on_processes
 from tests.sharding import jobs
+from tests.sharding.ranks import Held, on_processes
 
 FP32 = state_of("fp32", "adamw")
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ import calc
 from calc.capacity.sharding import Account, Layout, Model, account, communication, decoder, parts, state_of
 from calc.capacity.sharding.derived import model_of
 from calc.capacity.sharding.module_tensors import own_tensors
-from calc.measure.sharding import Held, Job, on_fake_ranks, on_processes
 from tests.sharding import jobs
+from tests.sharding.ranks import Held, Job, on_fake_ranks, on_processes
 
 FP32 = state_of("fp32", "adamw")
 

@@ -7,8 +7,8 @@ import pytest
 from calc.capacity.sharding import Layout, account, decoder, state_of
 from calc.capacity.sharding.account import choice_of
 from calc.capacity.sharding.parts import at_the_end, pieces, stages_of
-from calc.measure.pipelines import in_flight
 from calc.symbolic.exact import evaluate_text
+from tests.sharding.schedules import in_flight
 
 SHAPES = [(p, v, m) for p in (2, 3, 4, 5) for v in (1, 2, 3) for m in (p, 2 * p, 4 * p) if v * m > 1] + [(4, 1, 7), (3, 1, 5)]
 

@@ -21,13 +21,12 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 class Step:
     """``inputs`` (name, dimensions) into ``out``; ``first`` are (name, dimensions) summed alone before the product.
 
-    ``summed`` are the dimensions that the product sums. ``matmul`` and ``elementwise`` are FLOPs; ``elements`` are read and written.
+    ``matmul`` and ``elementwise`` are FLOPs; ``elements`` are read and written.
     """
 
     kind: str
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
     out: tuple[str, tuple[str, ...]]
-    summed: tuple[str, ...]
     first: tuple[tuple[str, tuple[str, ...]], ...]
     matmul: Count
     elementwise: Count
@@ -75,7 +74,7 @@ def contract(left: str, right: str, out: str, of_left: Sequence[str], of_right: 
         because += f"; {' and '.join(f'{_list(alone)} of {name}' for name, alone in firsts)} summed before"
     elements = total((product(of_left), product(of_right), product(of_out)))
     inputs = ((left, tuple(of_left)), (right, tuple(of_right)))
-    return Step("contract", inputs, (out, tuple(of_out)), summed, tuple(firsts), matmul, elementwise, elements, because)
+    return Step("contract", inputs, (out, tuple(of_out)), tuple(firsts), matmul, elementwise, elements, because)
 
 
 def _sum_of(before: Sequence[str], after: Sequence[str]) -> Count:
@@ -93,7 +92,7 @@ def reduce(pattern: Pattern, how: str) -> Step:
     flops = total((product(before), product(after, -1), product(after) if how == "mean" else Count()))
     because = f"{_list(gone)} reduced: one operation less than elements for each result"
     because += ", and a division" if how == "mean" else ""
-    return _single(f"reduce by {how}", pattern, gone, flops, total((product(before), product(after))), because)
+    return _single(f"reduce by {how}", pattern, flops, total((product(before), product(after))), because)
 
 
 def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
@@ -101,8 +100,8 @@ def repeat(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
     new = [name for name in pattern.result.names if name not in pattern.operands[0].names]
     wide = [tuple(name for name in group if sizes.get(name) != 1) for group in pattern.result.groups]
     if any(len(group) > 1 and set(group) & set(new) for group in wide) or _scattered(pattern, set(new), sizes):
-        return _single("repeat", pattern, (), Count(), _moved(pattern), f"{_list(new)} merged with others: every element is written")
-    return _single("repeat", pattern, (), Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
+        return _single("repeat", pattern, Count(), _moved(pattern), f"{_list(new)} merged with others: every element is written")
+    return _single("repeat", pattern, Count(), Count(), f"{_list(new)} with stride 0: a view, no element is read or written")
 
 
 def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
@@ -110,8 +109,8 @@ def rearrange(pattern: Pattern, sizes: Mapping[str, int]) -> Step:
     scattered = _scattered(pattern, set(), sizes)
     if scattered:
         because = f"({' '.join(scattered[0])}) are not next to each other in memory: merging them copies every element"
-        return _single("rearrange", pattern, (), Count(), _moved(pattern), because)
-    return _single("rearrange", pattern, (), Count(), Count(), "other sizes and strides over the same memory: a view, nothing is copied")
+        return _single("rearrange", pattern, Count(), _moved(pattern), because)
+    return _single("rearrange", pattern, Count(), Count(), "other sizes and strides over the same memory: a view, nothing is copied")
 
 
 def _scattered(pattern: Pattern, new: set[str], sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
@@ -132,7 +131,7 @@ def _moved(pattern: Pattern) -> Count:
     return total((product(pattern.operands[0].names), product(pattern.result.names)))
 
 
-def _single(kind: str, pattern: Pattern, gone: tuple[str, ...], flops: Count, elements: Count, because: str) -> Step:
+def _single(kind: str, pattern: Pattern, flops: Count, elements: Count, because: str) -> Step:
     (name,) = operand_names(pattern)
     inputs = ((name, pattern.operands[0].names),)
-    return Step(kind, inputs, ("Y", pattern.result.names), gone, (), Count(), flops, elements, because)
+    return Step(kind, inputs, ("Y", pattern.result.names), (), Count(), flops, elements, because)

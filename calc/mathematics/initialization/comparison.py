@@ -10,9 +10,8 @@ from calc.mathematics.initialization import WHOLE, Initial, Part
 from calc.mathematics.initialization.state import OFF
 
 INSIDE, WITHIN, FAILED, NOT_DERIVED, NOT_SAMPLED = "inside", "within", "failed", "not derived", "not sampled"
-# Half-width of a 99.9 % interval in standard errors of the mean, for as many draws as are asked for at least.
+# Half-width of a 99.9 % interval in standard errors of the mean.
 SPREAD = 3.29
-FEWEST = 30
 
 
 class Sample(Protocol):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.schedules import FORWARD, FULL_BACKWARD
 
-from calc.measure.sharding import fake_group
+from tests.sharding.ranks import fake_group
 
 
 @dataclass(frozen=True, slots=True)

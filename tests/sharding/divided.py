@@ -16,14 +16,14 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed import _functional_collectives as collectives
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+from torch.distributed.tensor.experimental._context_parallel import _attention as templates
 from torch.overrides import TorchFunctionMode
 
 from calc.errors import MeasurementError
-from calc.measure.sharding import Traffic
-from calc.platform.torch_private import functional_collectives as collectives
-from calc.platform.torch_private import ring_attention as templates
+from tests.sharding.ranks import Traffic
 
 RING, GATHER = "ring", "gather"
 _LENGTH = 2  # the side of (B, heads, T, k) that is divided

@@ -20,13 +20,16 @@ from typing import Any, Protocol, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, loss_parallel, parallelize_module
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from calc.errors import MeasurementError
-from calc.platform.torch_private import AsyncCollectiveTensor, TorchDispatchMode, tree_leaves
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all-reduce", "all-gather", "reduce-scatter", "all-to-all"
 SEND = "point to point"
@@ -212,8 +215,6 @@ class _Packed:
 @contextlib.contextmanager
 def fake_group(rank: int, world: int) -> Iterator[None]:
     """One rank of a process group that does not communicate."""
-    from calc.platform.torch_private import FakeStore  # its module is of torch's tests
-
     if dist.is_initialized():
         raise MeasurementError("a process group is running already: end it before ranks are measured")
     dist.init_process_group("fake", rank=rank, world_size=world, store=FakeStore())
