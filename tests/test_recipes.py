@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 import calc
 from calc.derive.result import Derivation
 from calc.errors import BadInputError
-from calc.memory.eight_bit import EightBit, eight_bit
-from calc.memory.recipes import document, gathered, precisions, with_state
+from calc.memory.recipes import document, gathered, precisions
 from calc.options import PRECISIONS
 from reports import cli
 
@@ -38,24 +37,6 @@ def test_recipes_stand_beside_one_another() -> None:
 
 def test_all_recipes_are_asked_for_unless_one_is() -> None:
     assert (PRECISIONS, ("bf16",)) == (precisions(None), precisions("bf16"))
-
-
-def test_state_in_eight_bits_goes_by_the_tensors_of_the_model() -> None:
-    """mlp has matrices of 71·67 = 4,757 and 10·71 elements and biases of 71 and 10: the first alone is large enough."""
-    found = gathered({"fp32": derived("fp32")}, {}).eight_bit
-    small = 4 * 2 * (710 + 71 + 10)
-    large = 2 * (4757 + 4 * 19)  # ⌈4,757 / 256⌉ = 19 blocks
-
-    assert (4757, 71, 710, 10) == with_state(derived("fp32"))
-    assert small + large + 2 * 1024 == found.value
-
-
-def test_what_an_optimizer_keeps_nothing_of_has_no_formula() -> None:
-    """Unknown with its reason, never 0."""
-    found = gathered({"fp32": derived("fp32", "sgd")}, {}).eight_bit
-
-    assert (None, "no formula is published for the state of sgd in 8 bits") == (found.value, found.unknown)
-    assert (EightBit(2), EightBit(1), None) == (eight_bit("adamw"), eight_bit("momentum"), eight_bit("muon"))
 
 
 def test_nothing_to_gather_is_the_first_refusal() -> None:

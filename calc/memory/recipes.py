@@ -1,7 +1,7 @@
 """Bytes per parameter of every recipe of number formats, beside one another: derived where a step is recorded, stated where none is.
 
-What a recipe keeps is read off a derivation of its own. Recipes in fp8 and optimizer state in 8 bits, which torch does not run here,
-are published formulas with their source; they are never mixed with what was derived. Importing this module does not import torch.
+What a recipe keeps is read off a derivation of its own. Recipes in fp8, which torch does not run here, are published
+formulas with their source; they are never mixed with what was derived. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -9,26 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
 from typing import Any
 
 from calc.derive.result import Derivation
 from calc.derive.to_json import number
 from calc.errors import BadInputError
-from calc.memory.eight_bit import SOURCE, EightBit, eight_bit
 from calc.memory.formulas import RECIPES, Recipe
 from calc.memory.per_parameter import PerParameter, per_parameter, sharded
-from calc.options import PRECISIONS, Options
-
-
-@dataclass(frozen=True, slots=True)
-class InEightBits:
-    """State of an optimizer in 8 bits, by a stated formula: ``value`` bytes of all tensors; where there is none, ``unknown`` says why."""
-
-    value: int | None
-    large: str
-    small: str
-    unknown: str = ""
+from calc.options import PRECISIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +28,6 @@ class Recipes:
     sizes: Mapping[str, int]
     recipes: tuple[PerParameter, ...]
     refused: Mapping[str, str]
-    eight_bit: InEightBits
     devices: int | None
     stated: tuple[Recipe, ...] = RECIPES
 
@@ -50,7 +37,7 @@ class Recipes:
 
 
 def gathered(derivations: Mapping[str, Derivation], refused: Mapping[str, str], devices: int | None = None) -> Recipes:
-    """The recipes of ``derivations``, by their precision. The formula in 8 bits needs torch: it goes by the tensors of a record."""
+    """The recipes of ``derivations``, by their precision."""
     if not derivations:
         raise BadInputError(next(iter(refused.values()), f"no recipe was asked for: known are {', '.join(PRECISIONS)}"))
     if devices is not None and devices < 1:
@@ -58,31 +45,11 @@ def gathered(derivations: Mapping[str, Derivation], refused: Mapping[str, str], 
     first = next(iter(derivations.values()))
     recipes = tuple(per_parameter(derivation) for derivation in derivations.values())
     optimizer = first.options.get("optimizer", "")
-    return Recipes(first.model, optimizer, first.sizes, recipes, dict(refused), _in_eight_bits(first, optimizer), devices)
-
-
-def _in_eight_bits(derivation: Derivation, optimizer: str) -> InEightBits:
-    formula = eight_bit(optimizer)
-    if formula is None:
-        return InEightBits(None, "", "", f"no formula is published for the state of {optimizer} in 8 bits")
-    if derivation.spec is None:
-        return InEightBits(None, formula.text, formula.small, "it goes by the size of each tensor, and there is no module to ask")
-    return InEightBits(formula.of_tensors(with_state(derivation)), formula.text, formula.small)
-
-
-def with_state(derivation: Derivation) -> tuple[int, ...]:
-    """Elements of each parameter tensor that the optimizer keeps anything of, from a record at the derivation's sizes; needs torch."""
-    from calc.trace import again
-
-    record = again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options))
-    names = {name for name, _, _ in record.state}
-    return tuple(prod(map(int, tensor.shape)) for name, tensor in record.parameters if name in names)
+    return Recipes(first.model, optimizer, first.sizes, recipes, dict(refused), devices)
 
 
 def document(recipes: Recipes) -> dict[str, Any]:
     """The ``"schema": 1`` document of the recipes, as plain data. Fractions of a byte are text: ``"33/16"``."""
-    eight = recipes.eight_bit
-    formula = {"large": eight.large or None, "small": eight.small or None, "fewest": EightBit().fewest, "value": number(eight.value)}
     return {
         "schema": 1,
         "model": {"name": recipes.model},
@@ -91,7 +58,6 @@ def document(recipes: Recipes) -> dict[str, Any]:
         "recipes": [_entry(recipe, recipes) for recipe in recipes.recipes],
         "refused": dict(recipes.refused),
         "stated": [recipe.to_json() for recipe in recipes.stated],
-        "eight_bit": {**formula, "unit": "byte", "because": eight.unknown or None, "source": SOURCE},
         "devices": recipes.devices,
     }
 

@@ -18,7 +18,7 @@ from reports.cli.common import Integer, model_arguments, option_of, request_of, 
 def bytes_per_parameter(context: click.Context, /, devices: int | None, as_json: bool, **words: Any) -> None:
     """What each recipe keeps of a parameter: weights, fp32 copies, gradients and optimizer state, derived term by term.
 
-    All recipes, or the one of --precision. Beside them stand optimizer state in 8 bits and recipes in fp8, as published formulas.
+    All recipes, or the one of --precision. Beside them stand recipes in fp8, as published formulas.
     """
     asked = words["precision"] if context.get_parameter_source("precision") is ParameterSource.COMMANDLINE else None
     from calc.memory.recipes import document

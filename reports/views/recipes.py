@@ -11,13 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from calc.errors import BadInputError, SpecError
-from calc.memory.eight_bit import SOURCE, EightBit
 from calc.memory.per_parameter import TERMS, PerParameter
-from calc.memory.recipes import InEightBits, Recipes, gathered, precisions
-from calc.units import Unit
+from calc.memory.recipes import Recipes, gathered, precisions
 from reports.jobs import job
 from reports.typeset.escape import visible
-from reports.typeset.numbers import amount, integer, significant
+from reports.typeset.numbers import integer, significant
 
 Progress = Callable[[str], None]
 _HEADS = {"parameters.bytes": "Weights", "master_weights.bytes": "Copies", "gradients.bytes": "Gradients", "optimizer_state.bytes": "State"}
@@ -77,22 +75,9 @@ def _short(share: Fraction) -> str:
 
 def _show_stated(found: Recipes, out: Console) -> None:
     out.print(Text("Stated, not run:", style="bold"))
-    out.print(Text(visible(f"  {_eight(found.eight_bit, found.recipes[0].parameters)} [{SOURCE}]"), style="dim"))
     for recipe in found.stated:
         parts = " + ".join(f"{part.per_parameter} {part.what}" for part in recipe.parts)
         out.print(Text(visible(f"  {recipe.name}: {recipe.total} = {parts}; {recipe.error} [{recipe.source}]"), style="dim"))
     if found.devices is not None:
         said = "Stages of ZeRO: no step on several devices is recorded; what is gathered for a moment is not in them"
         out.print(Text(f"  {said} [Rajbhandari et al. 2020, arXiv 1910.02054, section 5]", style="dim"))
-
-
-def _eight(found: InEightBits, parameters: int) -> str:
-    if found.value is None:
-        return f"optimizer state in 8 bits: unknown: {found.unknown}"
-    each = significant(Fraction(found.value, parameters))
-    bound = EightBit().fewest
-    held = amount(found.value, Unit.BYTE)
-    return (
-        f"optimizer state in 8 bits: {held.exact} {held.unit}, {each} per parameter: {found.large} for a tensor of n elements,"
-        f" {found.small} below {integer(bound)}, and a table for each state"
-    )
