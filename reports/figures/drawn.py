@@ -35,5 +35,5 @@ def figures(
         flops=flops(by_power(derivation)),
         roofline=roof,
         sensitivity=growth(derivation, twice),
-        thumbs=thumbs(comparisons),
+        rules_of_thumb=thumbs(comparisons),
     )

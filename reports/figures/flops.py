@@ -139,13 +139,13 @@ def _down(y: Logarithmic, value: float, below: int = 0) -> str:
 
 def _path(split: Split, part: Part, x: Logarithmic, y: Logarithmic) -> str:
     """Through the points at which there is anything; a logarithm has no place for none."""
-    found, pen = "", "M"
+    path, pen = "", "M"
     for point in split.points:
         value = point.values.get(part, 0)
         if value > 0:
-            found += f"{pen}{round(x.at(point.size) * WHOLE)} {round((1 - y.at(value)) * WHOLE)}"
+            path += f"{pen}{round(x.at(point.size) * WHOLE)} {round((1 - y.at(value)) * WHOLE)}"
         pen = "L" if value > 0 else "M"
-    return found
+    return path
 
 
 def _marked(split: Split) -> Iterator[tuple[int, str, int]]:

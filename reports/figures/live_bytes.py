@@ -22,27 +22,27 @@ _NARROW = Fraction(6, 100)  # a phase of less of the width has no label
 _ROWS = (TOP + PLOT + 17, TOP + PLOT + 33)
 
 
-def drawing(found: Timeline) -> Drawing:
+def drawing(timeline: Timeline) -> Drawing:
     """The figure of a timeline."""
-    areas = tuple(_areas(found))
-    end = max((c.last + 1 for c in found.columns), default=1)
+    areas = tuple(_areas(timeline))
+    end = max((c.last + 1 for c in timeline.columns), default=1)
     return Drawing(
         width=end,
         height=HEIGHT,
         areas=areas,
-        ticks=tuple(_ticks(found.peak.total)),
-        phases=tuple(_phases(found, end)),
-        borders=tuple(percent(Fraction(first, end)) for _, first, _ in found.phases[1:]),
-        peak=_peak(found, end),
+        ticks=tuple(_ticks(timeline.peak.total)),
+        phases=tuple(_phases(timeline, end)),
+        borders=tuple(percent(Fraction(first, end)) for _, first, _ in timeline.phases[1:]),
+        peak=_peak(timeline, end),
     )
 
 
-def _areas(found: Timeline) -> Iterator[Area]:
+def _areas(timeline: Timeline) -> Iterator[Area]:
     """Stacked from the bottom, in the order of ``Timeline.roles``."""
-    below = [0] * len(found.columns)
-    for role in found.roles:
-        above = [b + c.high.live.get(role, 0) for b, c in zip(below, found.columns, strict=True)]
-        yield Area(role, css_class(role), _path(found.columns, above, below, found.peak.total))
+    below = [0] * len(timeline.columns)
+    for role in timeline.roles:
+        above = [b + c.high.live.get(role, 0) for b, c in zip(below, timeline.columns, strict=True)]
+        yield Area(role, css_class(role), _path(timeline.columns, above, below, timeline.peak.total))
         below = above
 
 
@@ -55,13 +55,13 @@ def _path(columns: Sequence[Column], above: Sequence[int], below: Sequence[int],
 
 def _edge(steps: Sequence[tuple[int, int, int]]) -> str:
     """One step after another; those of equal height are one."""
-    found: list[tuple[int, int]] = []
+    levels: list[tuple[int, int]] = []
     for _, stop, height in steps:
-        if found and found[-1][0] == height:
-            found[-1] = (height, stop)
+        if levels and levels[-1][0] == height:
+            levels[-1] = (height, stop)
         else:
-            found.append((height, stop))
-    return "".join(f"V{height}H{stop}" for height, stop in found)
+            levels.append((height, stop))
+    return "".join(f"V{height}H{stop}" for height, stop in levels)
 
 
 def _height(value: int, largest: int) -> int:
@@ -76,16 +76,16 @@ def _ticks(largest: int) -> Iterator[Label]:
         yield Label(short_bytes(value), "", str(y))
 
 
-def _phases(found: Timeline, end: int) -> Iterator[Label]:
+def _phases(timeline: Timeline, end: int) -> Iterator[Label]:
     """Names under the stretches that are wide enough, in two rows in turn, so that neighbours do not touch."""
-    wide = [(phase, first, last) for phase, first, last in found.phases if Fraction(last + 1 - first, end) >= _NARROW]
+    wide = [(phase, first, last) for phase, first, last in timeline.phases if Fraction(last + 1 - first, end) >= _NARROW]
     for i, (phase, first, last) in enumerate(wide):
         ends = Fraction(first, end) > Fraction(7, 10)
         at = Fraction(last + 1 if ends else first, end)
         yield Label(phase.replace("_", " "), percent(at), str(_ROWS[i % 2]), "end" if ends else "start")
 
 
-def _peak(found: Timeline, end: int) -> Label:
-    at = Fraction(2 * max(found.peak.op, 0) + 1, 2 * end)
+def _peak(timeline: Timeline, end: int) -> Label:
+    at = Fraction(2 * max(timeline.peak.op, 0) + 1, 2 * end)
     anchor = "start" if at < Fraction(1, 2) else "end"
-    return Label(f"peak {numbers.amount(found.peak.total, Unit.BYTE).headline}", percent(at), str(TOP - 12), anchor)
+    return Label(f"peak {numbers.amount(timeline.peak.total, Unit.BYTE).headline}", percent(at), str(TOP - 12), anchor)

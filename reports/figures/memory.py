@@ -38,20 +38,20 @@ def memory(derivation: Derivation, named: Accelerator | None) -> Figure:
 
 def by_kind(quantity: Quantity) -> dict[str, int]:
     """Bytes live at the peak's own moment by kind, what stays before what comes and goes."""
-    found = next((c.part_values for c in quantity.candidates if c.value == quantity.value), {})
-    known = {role: place for place, role in enumerate(ORDER)}
-    return {role: found[role] for role in sorted(found, key=lambda role: (known.get(role, len(known)), role)) if found[role]}
+    bytes_of = next((c.part_values for c in quantity.candidates if c.value == quantity.value), {})
+    order = {role: place for place, role in enumerate(ORDER)}
+    return {role: bytes_of[role] for role in sorted(bytes_of, key=lambda role: (order.get(role, len(order)), role)) if bytes_of[role]}
 
 
-def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], asked: bool) -> Figure:
-    seen = [device for device in devices if device.memory <= _FARTHEST * peak]
-    scale = max([peak, *(device.memory for device in seen)])
+def _drawn(peak: int, kinds: Mapping[str, int], devices: Sequence[Accelerator], is_named: bool) -> Figure:
+    drawn = [device for device in devices if device.memory <= _FARTHEST * peak]
+    scale = max([peak, *(device.memory for device in drawn)])
     named = ", ".join(f"{role} {numbers.percent(Fraction(value, peak))}" for role, value in kinds.items())
     return Figure(
         ANCHOR,
         TITLE,
         description=f"A bar of the bytes live at the peak, from the left: {named}. The table below has the numbers.",
-        finding=f"{_verdict(peak, devices, asked)} {_largest(peak, kinds)} {_BESIDE}",
+        finding=f"{_verdict(peak, devices, is_named)} {_largest(peak, kinds)} {_BESIDE}",
         height=_BAR + _HIGH + 40,
         rects=tuple(_segments(kinds, scale)),
         lines=tuple(_lines(_marked(peak, devices, scale))),
@@ -75,19 +75,19 @@ def _cells(value: int, peak: int) -> tuple[str, ...]:
 # -- words ---------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(peak: int, devices: Sequence[Accelerator], asked: bool) -> str:
+def _verdict(peak: int, devices: Sequence[Accelerator], is_named: bool) -> str:
     """What the peak is beside what the devices have."""
-    held = f"The peak of {_read(peak)}"
+    subject = f"The peak of {_read(peak)}"
     small, large = ([d for d in devices if (d.memory >= peak) is fits] for fits in (False, True))
-    common = "" if asked else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
+    common = "" if is_named else ", the smallest common device" if large and large[0].id == COMMON[0] else ""
     words = ""
     if small:
-        words = f"{held} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])}, and does not fit it"
-        if not large and not asked:
+        words = f"{subject} is {numbers.significant(Fraction(peak, small[0].memory))} times the {_of(small[0])}, and does not fit it"
+        if not large and not is_named:
             words += ", the largest common device"
     if large:
         left = numbers.amount(large[0].memory - peak, Unit.BYTE).headline
-        words = f"{words}; it fits" if words else f"{held} fits"
+        words = f"{words}; it fits" if words else f"{subject} fits"
         words += f" the {_of(large[0])}{common}, and leaves {left}"
     return f"{words}."
 
@@ -136,11 +136,11 @@ def _marked(peak: int, devices: Sequence[Accelerator], scale: int) -> list[tuple
 
     A capacity beyond the drawing has an arrow in place of a line.
     """
-    found = []
+    marks = []
     for device, row in zip(devices, _ROWS, strict=False):
         words, at = f"{capacity(device.memory)}{NBSP}{clipped(device.id, _LONGEST)}", Fraction(device.memory, scale)
-        found.append((at, words, row, "capacity") if at <= 1 else (Fraction(1), f"{words}{NBSP}→", row, ""))
-    return [*found, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
+        marks.append((at, words, row, "capacity") if at <= 1 else (Fraction(1), f"{words}{NBSP}→", row, ""))
+    return [*marks, (Fraction(peak, scale), f"peak{NBSP}{_read(peak)}", _ROWS[-1], "peak")]
 
 
 def _lines(marked: Sequence[tuple[Fraction, str, int, str]]) -> Iterator[SvgLine]:

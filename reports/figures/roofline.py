@@ -28,36 +28,36 @@ _HEADS = ("FLOP", "Bytes", "FLOP per byte", "FLOP/s", "Time", "Of the step")
 _NARROWEST, _ABREAST = 230, 16  # pixels: a plot on a small screen, and how far apart two letters must be there
 
 
-def figure(found: RooflinePair) -> Figure:
+def figure(rooflines: RooflinePair) -> Figure:
     """The figure of a step under a device's ceiling, or why there is none."""
-    device = found.eager.ceiling.device
-    sites = found.eager.by_site()
+    device = rooflines.eager.ceiling.device
+    sites = rooflines.eager.by_site()
     drawn = [(i, site, sums) for i, (site, sums) in enumerate(sites) if sums.flops and sums.bytes and sums.seconds]
     title = f"Roofline on {device.name}: every site of the model"
-    if not drawn or not found.formats:
+    if not drawn or not rooflines.formats:
         return Figure(ANCHOR, title, absent="no site of the step makes a product and moves bytes")
-    x, y = _axes(found, [sums for _, _, sums in drawn])
+    x, y = _axes(rooflines, [sums for _, _, sums in drawn])
     lettered = {i: letter(n) for n, i in enumerate(_to_be_named(drawn, x, y))}
     return Figure(
         ANCHOR,
         title,
         description=f"{several(len(drawn), 'site')} by FLOP per byte and FLOP/s under the roof of {device.name}, in logarithms; the area of"
         " a dot is its share of the time. The table below has the numbers.",
-        finding=" ".join((finding(found), f"Ceilings: {ceilings(found)[0]}.", _left_out(sites, len(drawn)))).strip(),
+        finding=" ".join((finding(rooflines), f"Ceilings: {ceilings(rooflines)[0]}.", _left_out(sites, len(drawn)))).strip(),
         height=_TOP + _PLOT + 38,
         axis=(Label("FLOP/s", "100%", "12", "end"), *(Label(short_power(p), "100%", _down(y, 10.0**p, 4), "end") for p in y.powers)),
-        lines=(*(SvgLine("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_roofs(found, x, y)),
-        dots=tuple(_dot(sums, found, x, y) for _, _, sums in drawn),
-        labels=(*_roof_names(found, x, y), *_letters(drawn, lettered, found, x, y), *_ticks(x)),
-        keys=tuple(_keys(found)),
+        lines=(*(SvgLine("tick", "0", _down(y, 10.0**p), "100%", _down(y, 10.0**p)) for p in y.powers), *_roofs(rooflines, x, y)),
+        dots=tuple(_dot(sums, rooflines, x, y) for _, _, sums in drawn),
+        labels=(*_roof_names(rooflines, x, y), *_letters(drawn, lettered, rooflines, x, y), *_ticks(x)),
+        keys=tuple(_keys(rooflines)),
         columns=(("Site", "text"), *((head, "number") for head in _HEADS), ("Bound by", "text")),
-        rows=tuple(_rows(sites, lettered, found)),
+        rows=tuple(_rows(sites, lettered, rooflines)),
         folded=f"{numbers.integer(len(sites))} sites, eager, the longest first",
     )
 
 
-def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], found: RooflinePair) -> Iterator[tuple[str, ...]]:
-    whole = found.eager.total.seconds
+def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], rooflines: RooflinePair) -> Iterator[tuple[str, ...]]:
+    whole = rooflines.eager.total.seconds
     for i, (site, sums) in enumerate(sites):
         intensity = numbers.significant(Fraction(sums.flops, sums.bytes)) if sums.bytes else "none"
         rate = numbers.rate(sums.flops / sums.seconds, "FLOP") if sums.seconds else "none"
@@ -67,8 +67,8 @@ def _rows(sites: Sequence[tuple[str, Sums]], lettered: dict[int, str], found: Ro
         yield head, *counts, intensity, rate, numbers.duration(sums.seconds), share, bounds(sums)
 
 
-def _keys(found: RooflinePair) -> Iterator[Key]:
-    total = found.eager.total
+def _keys(rooflines: RooflinePair) -> Iterator[Key]:
+    total = rooflines.eager.total
     for bound, seconds in total.bounds.items():
         if seconds:
             yield Key("", f"bound-{bound}", f"bound by {bound}", numbers.duration(seconds), numbers.percent(seconds / total.seconds))
@@ -82,10 +82,10 @@ def _left_out(sites: Sequence[tuple[str, Sums]], drawn: int) -> str:
 # -- places --------------------------------------------------------------------------------------------------------------
 
 
-def _axes(found: RooflinePair, sums: Sequence[Sums]) -> tuple[Logarithmic, Logarithmic]:
-    at = found.eager.ceiling
-    ridges = [at.ridge(name) for name in found.formats]
-    peaks = [at.device.peak(name) for name in found.formats]
+def _axes(rooflines: RooflinePair, sums: Sequence[Sums]) -> tuple[Logarithmic, Logarithmic]:
+    at = rooflines.eager.ceiling
+    ridges = [at.ridge(name) for name in rooflines.formats]
+    peaks = [at.device.peak(name) for name in rooflines.formats]
     x = around([*ridges, *(Fraction(s.flops, s.bytes) for s in sums)], 0.3, 0.2)
     y = around([*peaks, *(s.flops / s.seconds for s in sums)], 0.3, 0.3)
     return x, y
@@ -99,23 +99,23 @@ def _height(y: Logarithmic, value: float | Fraction) -> int:
     return _TOP + round((1 - y.at(value)) * _PLOT)
 
 
-def _roofs(found: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[SvgLine]:
+def _roofs(rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[SvgLine]:
     """For each rate, from the left along the bandwidth to the ridge, and on along the peak."""
-    at = found.eager.ceiling
-    for name in found.formats:
+    at = rooflines.eager.ceiling
+    for name in rooflines.formats:
         peak, ridge = float(at.device.peak(name)), float(at.ridge(name))
         begin = max(10.0**x.low, 10.0**y.low * ridge / peak)
         yield SvgLine("roof", percent(x.at(begin)), _down(y, begin * peak / ridge), percent(x.at(ridge)), _down(y, peak))
         yield SvgLine("roof", percent(x.at(ridge)), _down(y, peak), "100%", _down(y, peak))
 
 
-def _roof_names(found: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[Label]:
+def _roof_names(rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> Iterator[Label]:
     """To the left of each ridge, where no site can stand; where that is too narrow, above the plot. Near names move apart."""
-    at = found.eager.ceiling
-    ridges = [x.at(at.ridge(name)) for name in found.formats]
-    heights = [_height(y, at.device.peak(name)) - 6 if ridge > _ROOM else 12 for name, ridge in zip(found.formats, ridges, strict=True)]
+    at = rooflines.eager.ceiling
+    ridges = [x.at(at.ridge(name)) for name in rooflines.formats]
+    heights = [_height(y, at.device.peak(name)) - 6 if ridge > _ROOM else 12 for name, ridge in zip(rooflines.formats, ridges, strict=True)]
     for i, height in apart([(float(h), i) for i, h in enumerate(heights)], 15).items():
-        name = found.formats[i]
+        name = rooflines.formats[i]
         words = f"{numbers.rate(at.device.peak(name), 'FLOP')}{NBSP}{name}{NBSP}"
         yield Label(words, percent(ridges[i]) if ridges[i] > _ROOM else "100%", str(round(height)), "end")
 
@@ -124,35 +124,35 @@ def _place(sums: Sums, x: Logarithmic, y: Logarithmic) -> tuple[Fraction, int]:
     return x.at(Fraction(sums.flops, sums.bytes)), _height(y, sums.flops / sums.seconds)
 
 
-def _radius(sums: Sums, found: RooflinePair) -> float:
-    return max(2.0, _LARGEST * math.sqrt(float(sums.seconds / found.eager.total.seconds)))
+def _radius(sums: Sums, rooflines: RooflinePair) -> float:
+    return max(2.0, _LARGEST * math.sqrt(float(sums.seconds / rooflines.eager.total.seconds)))
 
 
-def _dot(sums: Sums, found: RooflinePair, x: Logarithmic, y: Logarithmic) -> SvgCircle:
+def _dot(sums: Sums, rooflines: RooflinePair, x: Logarithmic, y: Logarithmic) -> SvgCircle:
     at, height = _place(sums, x, y)
-    return SvgCircle(f"dot bound-{sums.dominant}", percent(at), str(height), f"{_radius(sums, found):.1f}")
+    return SvgCircle(f"dot bound-{sums.dominant}", percent(at), str(height), f"{_radius(sums, rooflines):.1f}")
 
 
 def _to_be_named(drawn: Sequence[tuple[int, str, Sums]], x: Logarithmic, y: Logarithmic) -> list[int]:
     """The longest sites whose letters do not touch on a small screen."""
     taken: list[tuple[float, int]] = []
-    found: list[int] = []
+    lettered: list[int] = []
     for i, _, sums in drawn:
         share, height = _place(sums, x, y)
         across = float(share) * _NARROWEST
-        if len(found) < _LETTERED and all(abs(across - a) > _ABREAST or abs(height - h) > _ABREAST for a, h in taken):
+        if len(lettered) < _LETTERED and all(abs(across - a) > _ABREAST or abs(height - h) > _ABREAST for a, h in taken):
             taken.append((across, height))
-            found.append(i)
-    return found
+            lettered.append(i)
+    return lettered
 
 
 def _letters(
-    drawn: Sequence[tuple[int, str, Sums]], lettered: dict[int, str], found: RooflinePair, x: Logarithmic, y: Logarithmic
+    drawn: Sequence[tuple[int, str, Sums]], lettered: dict[int, str], rooflines: RooflinePair, x: Logarithmic, y: Logarithmic
 ) -> Iterator[Label]:
     """In the middle of a dot, or above a small one on its left."""
     for i, _, sums in drawn:
         if i in lettered:
-            (at, height), radius = _place(sums, x, y), _radius(sums, found)
+            (at, height), radius = _place(sums, x, y), _radius(sums, rooflines)
             words, down, anchor = (f"{lettered[i]}{NBSP}", -2, "end") if radius < _INSIDE else (lettered[i], 4, "middle")
             yield Label(words, percent(at), str(height + down), anchor)
 

@@ -36,28 +36,28 @@ class RooflinePair:
         return tuple(dict.fromkeys(self.eager.ceiling.format_of(w.operator) for w in self.works if w.matmul))
 
 
-def ceilings(found: RooflinePair) -> tuple[str, ...]:
+def ceilings(rooflines: RooflinePair) -> tuple[str, ...]:
     """The rates in words: of the products by format, of the memory, of the launches."""
-    at = found.eager.ceiling
-    rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in found.formats)
+    at = rooflines.eager.ceiling
+    rates = (f"{rate(at.device.peak(d), 'FLOP')} dense {d} (ridge {significant(at.ridge(d))} FLOP per byte)" for d in rooflines.formats)
     launch = LAUNCH_SOURCE if at.launch == LAUNCH_SECONDS else f"{float(at.launch):g} s from one kernel to the next, as asked"
     return f"products at {', '.join(rates) or 'no rate: there are none'}; memory at {rate(Fraction(at.device.bandwidth), 'B')}", launch
 
 
-def notes(found: RooflinePair) -> tuple[str, ...]:
+def notes(rooflines: RooflinePair) -> tuple[str, ...]:
     """What must be known of the numbers."""
-    loop = "optimizer" in found.eager.phases and found.options.get("implementation", "loop") == "loop"
+    loop = "optimizer" in rooflines.eager.phases and rooflines.options.get("implementation", "loop") == "loop"
     return NOTE, FUSED, *((LOOP,) if loop else ())
 
 
-def finding(found: RooflinePair) -> str:
+def finding(rooflines: RooflinePair) -> str:
     """What dominates, in a sentence."""
-    total, fused = found.eager.total, found.fused.total
+    total, fused = rooflines.eager.total, rooflines.fused.total
     if not total.seconds:
         return "The step takes no time at these ceilings."
     share = total.bounds[total.dominant] / total.seconds
     bound = {MEMORY: "memory traffic", LAUNCH: "launches"}.get(total.dominant, "compute")
-    site, sums = found.eager.by_site()[0]
+    site, sums = rooflines.eager.by_site()[0]
     least = f"At least {duration(total.seconds)} eager and {duration(fused.seconds)} fused"
     taken = percent(sums.seconds / total.seconds)
     return f"{least}; {percent(share)} of the eager time is bound by {bound}, and {site} takes {taken}."

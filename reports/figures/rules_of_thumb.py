@@ -19,32 +19,32 @@ _HALF = Fraction(1, 2)
 
 def thumbs(comparisons: Sequence[Comparison]) -> Figure:
     """The figure of the rules that say something about this model, or why there is none."""
-    found = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
-    if not found:
+    errors = {c.rule.name: c.ratio - 1 for c in comparisons if c.applies and c.ratio is not None}
+    if not errors:
         return Figure(ANCHOR, TITLE, absent="no rule of thumb says anything about this model" if comparisons else "no rule was compared")
-    farthest = max(abs(off) for off in found.values())
+    farthest = max(abs(off) for off in errors.values())
     scale = next((s for s in _SCALES if s >= farthest), _SCALES[-1])
-    bottom = _TOP + _ROW * len(found)
+    bottom = _TOP + _ROW * len(errors)
     return Figure(
         ANCHOR,
         TITLE,
         description="Bars from the middle, where a rule gives the exact count: to the right where it says too much, to the left where it"
         f" says too little. The paler stripe is within {numbers.percent(NEAR)}. The table below has the numbers.",
-        finding=_finding(found, scale),
+        finding=_finding(errors, scale),
         height=bottom + 18,
-        rects=(_band(scale, bottom), *_bars(found, scale)),
+        rects=(_band(scale, bottom), *_bars(errors, scale)),
         lines=(SvgLine("peak", "50%", str(_TOP), "50%", str(bottom)),),
-        labels=(*_labels(found), *_ends(scale, bottom)),
+        labels=(*_labels(errors), *_ends(scale, bottom)),
     )
 
 
-def _finding(found: dict[str, Fraction], scale: Fraction) -> str:
-    near = [name for name, off in found.items() if abs(off) <= NEAR]
+def _finding(errors: dict[str, Fraction], scale: Fraction) -> str:
+    near = [name for name, off in errors.items() if abs(off) <= NEAR]
     which = f": {', '.join(near)}" if near else ""
-    farthest = max(found, key=lambda name: abs(found[name]))
-    words = f"{numbers.integer(len(near))} of {numbers.integer(len(found))} rules {'is' if len(near) == 1 else 'are'} within"
-    words += f" {numbers.percent(NEAR)}{which}. Farthest off is {farthest}, by {_off(found[farthest])}."
-    beyond = [name for name, off in found.items() if abs(off) > scale]
+    farthest = max(errors, key=lambda name: abs(errors[name]))
+    words = f"{numbers.integer(len(near))} of {numbers.integer(len(errors))} rules {'is' if len(near) == 1 else 'are'} within"
+    words += f" {numbers.percent(NEAR)}{which}. Farthest off is {farthest}, by {_off(errors[farthest])}."
+    beyond = [name for name, off in errors.items() if abs(off) > scale]
     if beyond:
         words += f" Bars end at {numbers.percent(scale)}; {', '.join(beyond)} {'goes' if len(beyond) == 1 else 'go'} farther."
     return words
@@ -59,14 +59,14 @@ def _band(scale: Fraction, bottom: int) -> SvgRect:
     return SvgRect("band", percent(_HALF * (1 - share)), str(_TOP), percent(share), str(bottom - _TOP))
 
 
-def _bars(found: dict[str, Fraction], scale: Fraction) -> Iterator[SvgRect]:
-    for row, off in enumerate(found.values()):
+def _bars(errors: dict[str, Fraction], scale: Fraction) -> Iterator[SvgRect]:
+    for row, off in enumerate(errors.values()):
         length = min(abs(off) / scale, Fraction(1)) * _HALF
         yield SvgRect("bar", percent(_HALF - length if off < 0 else _HALF), str(_TOP + row * _ROW + 20), percent(length), str(_BAR))
 
 
-def _labels(found: dict[str, Fraction]) -> Iterator[Label]:
-    for row, (name, off) in enumerate(found.items()):
+def _labels(errors: dict[str, Fraction]) -> Iterator[Label]:
+    for row, (name, off) in enumerate(errors.items()):
         yield Label(name, "0", str(_TOP + row * _ROW + 14))
         yield Label(_off(off), "100%", str(_TOP + row * _ROW + 14), "end")
 

@@ -25,19 +25,19 @@ _LONGEST = 5  # characters of a size's name in the drawing
 
 def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) -> Figure:
     """The figure of what doubling each size does to each answer, or why there is none."""
-    found = {name: {d.dim: d.factor for d in doublings if d.factor is not None} for name, doublings in twice.items()}
-    if not any(found.values()):
+    factors = {name: {d.dim: d.factor for d in doublings if d.factor is not None} for name, doublings in twice.items()}
+    if not any(factors.values()):
         return Figure(ANCHOR, TITLE, absent="no size can double, or nothing depends on one")
     order = [dim.name for dim in derivation.dims]
     never = {d.dim for doublings in twice.values() for d in doublings if d.factor is None}
     fixed = [dim for dim in order if dim in never]
-    grid = _grid(found, order)
+    grid = _grid(factors, order)
     return Figure(
         ANCHOR,
         TITLE,
-        description=f"Bars of the factors by which {', '.join(found)} grow when one size doubles, with what follows it by default; the"
+        description=f"Bars of the factors by which {', '.join(factors)} grow when one size doubles, with what follows it by default; the"
         " length of a bar is the logarithm of its factor. The table below has the numbers.",
-        finding=" ".join((_finding(found), *_notes(grid, fixed))),
+        finding=" ".join((_finding(factors), *_notes(grid, fixed))),
         height=grid.bottom + 4,
         rects=tuple(_bars(grid)),
         lines=tuple(SvgLine("tick", percent(at), "18", percent(at), str(grid.bottom)) for at in grid.columns.values()),
@@ -48,10 +48,10 @@ def growth(derivation: Derivation, twice: Mapping[str, tuple[Doubling, ...]]) ->
 # -- words ---------------------------------------------------------------------------------------------------------------
 
 
-def _finding(found: Mapping[str, Mapping[str, Fraction]]) -> str:
+def _finding(factors: Mapping[str, Mapping[str, Fraction]]) -> str:
     """Which size moves each answer most."""
     words = []
-    for name, by_dim in found.items():
+    for name, by_dim in factors.items():
         if by_dim:
             largest = max(by_dim.values())
             which = " or ".join(dim for dim, factor in by_dim.items() if factor == largest)
@@ -100,12 +100,13 @@ class _BarGrid:
         return _BAR * Fraction(round(share * 1000), 1000)
 
 
-def _grid(found: Mapping[str, Mapping[str, Fraction]], order: list[str]) -> _BarGrid:
-    top = {dim: max(by_dim[dim] for by_dim in found.values() if dim in by_dim) for dim in order if any(dim in b for b in found.values())}
+def _grid(factors: Mapping[str, Mapping[str, Fraction]], order: list[str]) -> _BarGrid:
+    by_size = {dim: [by_dim[dim] for by_dim in factors.values() if dim in by_dim] for dim in order}
+    top = {dim: max(values) for dim, values in by_size.items() if values}
     dims = sorted(sorted(top, key=lambda dim: (-top[dim], order.index(dim)))[:_MOST], key=order.index)
-    step = (1 - _FIRST) / len(found)
-    columns = {name: _FIRST + i * step for i, name in enumerate(found)}
-    return _BarGrid(found, columns, tuple(dims), max([*top.values(), Fraction(2)]), len(top) - len(dims))
+    step = (1 - _FIRST) / len(factors)
+    columns = {name: _FIRST + i * step for i, name in enumerate(factors)}
+    return _BarGrid(factors, columns, tuple(dims), max([*top.values(), Fraction(2)]), len(top) - len(dims))
 
 
 def _bars(grid: _BarGrid) -> Iterator[SvgRect]:

@@ -131,7 +131,7 @@ class Figures:
     flops: Figure
     roofline: Figure
     sensitivity: Figure
-    thumbs: Figure
+    rules_of_thumb: Figure
 
 
 def percent(share: Fraction) -> str:
@@ -158,9 +158,9 @@ def letter(number: int) -> str:
 
 def apart(places: list[tuple[float, int]], least: float) -> dict[int, float]:
     """Heights moved down as far as needed for each to lie ``least`` below the one above it. Places are (height, number)."""
-    found: dict[int, float] = {}
+    heights: dict[int, float] = {}
     last = float("-inf")
     for height, number in sorted(places):
         last = max(height, last + least)
-        found[number] = last
-    return found
+        heights[number] = last
+    return heights

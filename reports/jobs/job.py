@@ -119,7 +119,7 @@ def page(
     """The document of a derivation for a terminal."""
     asked = live is not None or bool(untimed)
     commands = _commands(request, checks)
-    return build(derivation, checks, comparisons, commands, request.sizes, timeline=live, untimed=untimed, moved=asked)
+    return build(derivation, checks, comparisons, commands, request.sizes, timeline=live, no_timeline=untimed, sensitivity=asked)
 
 
 def timeline(derivation: Derivation, progress: Progress) -> tuple[Timeline | None, str]:

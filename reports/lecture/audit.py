@@ -68,9 +68,9 @@ class Audit:
     claims: tuple[AuditedClaim, ...]
 
     def __getitem__(self, name: str) -> AuditedClaim:
-        for found in self.claims:
-            if found.claim.id == name:
-                return found
+        for audited in self.claims:
+            if audited.claim.id == name:
+                return audited
         raise BadInputError(f"no claim {name[:40]!r}: there are {len(self.claims)}, from {self.claims[0].claim.id} on")
 
     @property
@@ -100,25 +100,25 @@ def claims() -> Iterator[tuple[str, LectureClaim]]:
 def audit(lab: Lab, only: Iterable[str] | None = None, progress: Callable[[str], None] = lambda _: None) -> Audit:
     """Compute the finding of every claim, or of ``only`` those named."""
     names = None if only is None else set(only)
-    found = []
+    audited = []
     at = ""
     for topic, claim in claims():
         if names is None or claim.id in names:
             if topic != at:
                 progress(f"claims: {topic}")
                 at = topic
-            found.append(AuditedClaim(topic, claim, claim.find(lab)))
-    return Audit(tuple(found))
+            audited.append(AuditedClaim(topic, claim, claim.find(lab)))
+    return Audit(tuple(audited))
 
 
-def claim_json(found: AuditedClaim) -> dict[str, Any]:
+def claim_json(audited: AuditedClaim) -> dict[str, Any]:
     """A claim as plain data. Integers that a double cannot hold are strings."""
-    f = found.finding
+    f = audited.finding
     return {
-        "id": found.claim.id,
-        "topic": found.topic,
-        "notes": list(notes()[found.claim.id]),
-        "claim": found.claim.says,
+        "id": audited.claim.id,
+        "topic": audited.topic,
+        "notes": list(notes()[audited.claim.id]),
+        "claim": audited.claim.says,
         "verdict": f.verdict,
         "value": plain(f.value),
         "unit": f.unit or None,
@@ -128,14 +128,14 @@ def claim_json(found: AuditedClaim) -> dict[str, Any]:
     }
 
 
-def to_json(found: Audit, systems: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+def to_json(audited: Audit, systems: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
     """The ``"schema": 1`` document of the audit."""
     return {
         "schema": SCHEMA,
-        "tally": found.tally,
-        "claims": [claim_json(c) for c in found.claims],
+        "tally": audited.tally,
+        "claims": [claim_json(c) for c in audited.claims],
         "contradictions": [
-            {"about": s.dispute.about, "right": list(s.right), "not": list(s.others), "settled": s.dispute.settled} for s in found.settled
+            {"about": s.dispute.about, "right": list(s.right), "not": list(s.others), "settled": s.dispute.settled} for s in audited.settled
         ],
         "systems": list(systems),
     }

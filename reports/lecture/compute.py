@@ -83,13 +83,13 @@ def _(_: Lab) -> ClaimFinding:
 @COMPUTE.claim("h100-1979-sparse", "An H100 has a peak of 1979 TFLOP/s with sparsity, and half of it without.")
 def _(_: Lab) -> ClaimFinding:
     h100 = accelerator("h100-sxm")
-    found = h100.peak("bf16", sparse=True), h100.peak("bf16")
+    peaks = h100.peak("bf16", sparse=True), h100.peak("bf16")
     return same(
         (Fraction(1979 * 10**12), Fraction(1979 * 10**12, 2)),
-        found,
+        peaks,
         f"bf16 and fp16; {h100.source}",
         "hardware: h100-sxm",
-        value=found[1],
+        value=peaks[1],
         unit="FLOP/s",
         rests_on=SOURCE,
     )

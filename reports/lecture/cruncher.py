@@ -23,10 +23,10 @@ def measured(lab: Lab, name: str) -> str:
     return lab.check("cruncher", _AT, **_SPEC)[name].verdict
 
 
-def kept(lab: Lab) -> list[str]:
+def saved_tensors(lab: Lab) -> list[str]:
     """What is kept for the backward at the lecture's sizes, tensor by tensor with its elements."""
-    found = lab.derive("cruncher", _AT, **_SPEC).saved
-    return [f"{s.tensor} {'×'.join(s.shape)} for {s.site}: {s.value // 4}" for s in found]
+    saved = lab.derive("cruncher", _AT, **_SPEC).saved
+    return [f"{s.tensor} {'×'.join(s.shape)} for {s.site}: {s.value // 4}" for s in saved]
 
 
 def all_bytes(lab: Lab) -> int:
@@ -57,7 +57,7 @@ def _activations(name: str, says: str) -> None:
     def _(lab: Lab) -> ClaimFinding:
         elements = quantity(lab, "activations.bytes") // 4
         hidden = _AT["B"] * _AT["D"] * _AT["L"]
-        because = f"hidden outputs are {hidden} elements, but {elements} are kept for the backward: " + "; ".join(kept(lab))
+        because = f"hidden outputs are {hidden} elements, but {elements} are kept for the backward: " + "; ".join(saved_tensors(lab))
         return readings(hidden == 16, hidden == elements, elements, because, _BY, unit="elements")
 
 
@@ -119,14 +119,14 @@ def _(lab: Lab) -> ClaimFinding:
 
 @CRUNCHER.claim("cruncher-layers0", "The network can be made with no hidden layer at all.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("trained", width=16, steps=400)
+    run = experiment("trained", width=16, steps=400)
     because = (
-        f"it is then one map from 16 to 1, a linear regression: {found['parameters']} parameters, loss from {found['losses'][0]:.0f} to "
-        f"{found['losses'][-1]:.1g} in 400 steps"
+        f"it is then one map from 16 to 1, a linear regression: {run['parameters']} parameters, loss from {run['losses'][0]:.0f} to "
+        f"{run['losses'][-1]:.1g} in 400 steps"
     )
     return true(
-        found["parameters"] == 16 and found["losses"][-1] < 1,
-        found["parameters"],
+        run["parameters"] == 16 and run["losses"][-1] < 1,
+        run["parameters"],
         because,
         "a real training with no hidden layer",
         unit="parameters",

@@ -55,12 +55,12 @@ def _(lab: Lab) -> ClaimFinding:
 @FLOPS.claim("flop-2d-1", "Strictly it is B·K·(2D − 1): one addition less for each result.")
 def _(_: Lab) -> ClaimFinding:
     b, d, k = 3, 7, 5
-    found = arithmetic(b, d, k)
+    counts = arithmetic(b, d, k)
     because = (
-        f"(3, 7) by (7, 5) took {found['multiplications']} multiplications and {found['additions']} additions; the usual 2·B·D·K counts "
+        f"(3, 7) by (7, 5) took {counts['multiplications']} multiplications and {counts['additions']} additions; the usual 2·B·D·K counts "
         "one addition more a result"
     )
-    return same(b * k * (2 * d - 1), sum(found.values()), because, "numpy.dot of numbers that count", unit="FLOP")
+    return same(b * k * (2 * d - 1), sum(counts.values()), because, "numpy.dot of numbers that count", unit="FLOP")
 
 
 @FLOPS.claim("flop-8796", "At B = 16384, D = 32768, K = 8192 that is 8796093022208 FLOP.")
@@ -71,10 +71,10 @@ def _(lab: Lab) -> ClaimFinding:
 
 @FLOPS.claim("flop-2mnp", "A product of (m, n) by (n, p) takes 2·m·n·p FLOP.")
 def _(_: Lab) -> ClaimFinding:
-    found = {(m, n, p): experiment("product_flops", m, n, p) for m, n, p in ((3, 5, 7), (11, 2, 13))}
+    counted = {(m, n, p): experiment("product_flops", m, n, p) for m, n, p in ((3, 5, 7), (11, 2, 13))}
     return same(
-        {s: 2 * s[0] * s[1] * s[2] for s in found},
-        found,
+        {s: 2 * s[0] * s[1] * s[2] for s in counted},
+        counted,
         "torch's counter at two sets of primes",
         "torch.utils.flop_counter",
         value="2·m·n·p",
@@ -101,10 +101,10 @@ def _(lab: Lab) -> ClaimFinding:
 
 @FLOPS.claim("flop-elem-mn", "Adding two matrices of (m, n) takes m·n FLOP.")
 def _(_: Lab) -> ClaimFinding:
-    found = {(m, n): experiment("elementwise_flops", m, n) for m, n in ((3, 5), (11, 13))}
+    counted = {(m, n): experiment("elementwise_flops", m, n) for m, n in ((3, 5), (11, 13))}
     return same(
-        {s: s[0] * s[1] for s in found},
-        found,
+        {s: s[0] * s[1] for s in counted},
+        counted,
         "one addition for each element, counted by torch's reference decomposition",
         "a run under the reference counter",
         value="m·n",

@@ -19,10 +19,10 @@ FORMATS = Topic("Number formats of 16 bits and more")
 
 
 def layout(name: str) -> Float:
-    found = named(name)
-    if not isinstance(found, Float):
+    float_layout = named(name)
+    if not isinstance(float_layout, Float):
         raise BadInputError(f"{name} is no format of floating point")
-    return found
+    return float_layout
 
 
 def encoded(name: str, text: str) -> Encoding:
@@ -36,11 +36,11 @@ def fields(name: str, text: str) -> dict[str, str]:
 
 def positions(name: str) -> dict[str, tuple[int, int]]:
     """The highest and lowest bit of each field."""
-    found, top = {}, layout(name).bits - 1
+    ranges, top = {}, layout(name).bits - 1
     for field, width in layout(name).fields:
-        found[field] = (top, top - width + 1)
+        ranges[field] = (top, top - width + 1)
         top -= width
-    return found
+    return ranges
 
 
 def bits(name: str, text: str) -> str:
@@ -50,16 +50,16 @@ def bits(name: str, text: str) -> str:
 def like_torch(name: str, text: str) -> bool:
     """Whether torch rounds the number to the same value."""
     value = encoded(name, text).value.value
-    there = experiment("rounded", layout(name).stored, float(text))
-    return (value is None and there in (float("inf"), float("-inf"))) or (value is not None and float(value) == there)
+    torchs = experiment("rounded", layout(name).stored, float(text))
+    return (value is None and torchs in (float("inf"), float("-inf"))) or (value is not None and float(value) == torchs)
 
 
 def _layout(name: str, says: str, dtype: str, claimed: dict[str, tuple[int, int]]) -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = positions(dtype)
-        because = ", ".join(f"{field} {high}" if high == low else f"{field} {high} to {low}" for field, (high, low) in found.items())
-        return same(claimed, {f: found[f] for f in claimed}, f"bits of {dtype}: {because}", f"formats: fields of {dtype}", value=because)
+        ranges = positions(dtype)
+        because = ", ".join(f"{field} {high}" if high == low else f"{field} {high} to {low}" for field, (high, low) in ranges.items())
+        return same(claimed, {f: ranges[f] for f in claimed}, f"bits of {dtype}: {because}", f"formats: fields of {dtype}", value=because)
 
 
 _layout("fp32-layout", "The fraction of fp32 is in bits 22 to 0.", "fp32", {"fraction": (22, 0)})
@@ -79,10 +79,10 @@ _layout(
 
 @FORMATS.claim("fp32-half-example", "0.5 in fp32 has sign 0, exponent code 126 = 01111110 and fraction 0.")
 def _(_: Lab) -> ClaimFinding:
-    found = fields("fp32", "0.5")
+    parts = fields("fp32", "0.5")
     return same(
         ("0", "01111110", "0" * 23, 126),
-        (*found.values(), int(found["exponent"], 2)),
+        (*parts.values(), int(parts["exponent"], 2)),
         "0.5 = 2^-1, and -1 + 127 = 126",
         "formats.encode(fp32, 0.5)",
         value=bits("fp32", "0.5"),
@@ -103,8 +103,8 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def _by_formula(text: str) -> Fraction:
-    found = fields("fp32", text)
-    sign, exponent, fraction = (int(found[f], 2) for f in ("sign", "exponent", "fraction"))
+    parts = fields("fp32", text)
+    sign, exponent, fraction = (int(parts[f], 2) for f in ("sign", "exponent", "fraction"))
     size = Fraction(2) ** (exponent - 127) * (1 + Fraction(fraction, 2**23))
     return -size if sign else size
 
@@ -112,8 +112,8 @@ def _by_formula(text: str) -> Fraction:
 @FORMATS.claim("fp32-001-0.15625", "0.15625 in fp32 has the exponent code 01111100 = 124, which less 127 is -3.")
 def _(_: Lab) -> ClaimFinding:
     exponent = fields("fp32", "0.15625")["exponent"]
-    found = (exponent, int(exponent, 2), int(exponent, 2) - int(limit(layout("fp32"), "bias")))
-    return same(("01111100", 124, -3), found, "0.15625 = 1.25 · 2^-3", "formats.encode(fp32, 0.15625)", value=bits("fp32", "0.15625"))
+    parts = (exponent, int(exponent, 2), int(exponent, 2) - int(limit(layout("fp32"), "bias")))
+    return same(("01111100", 124, -3), parts, "0.15625 = 1.25 · 2^-3", "formats.encode(fp32, 0.15625)", value=bits("fp32", "0.15625"))
 
 
 @FORMATS.claim("fp32-bias-formula", "The bias is 2 to the length of the exponent less 1, which is 127.")
@@ -129,19 +129,19 @@ def _(_: Lab) -> ClaimFinding:
 @FORMATS.claim("fp32-bias-128", "An exponent code 10000000 = 128, less the bias 127, is the exponent 1.")
 def _(_: Lab) -> ClaimFinding:
     exponent = fields("fp32", "2")["exponent"]
-    found = (exponent, int(exponent, 2) - int(limit(layout("fp32"), "bias")))
-    return same(("10000000", 1), found, "that of 2 = 2^1; the note calls the code a bias", "formats.encode(fp32, 2)", value=found[1])
+    parts = (exponent, int(exponent, 2) - int(limit(layout("fp32"), "bias")))
+    return same(("10000000", 1), parts, "that of 2 = 2^1; the note calls the code a bias", "formats.encode(fp32, 2)", value=parts[1])
 
 
 def _digits(name: str, says: str, dtype: str, claimed: str, more: str = "") -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = layout(dtype)
-        digits, kept = limit(found, "decimal digits, about"), limit(found, "decimal digits kept")
-        resolution = experiment("limits", found.stored)["resolution"]
+        dtype_layout = layout(dtype)
+        digits, exact_digits = limit(dtype_layout, "decimal digits, about"), limit(dtype_layout, "decimal digits kept")
+        resolution = experiment("limits", dtype_layout.stored)["resolution"]
         because = (
-            f"{found.fraction} + 1 significant bits are {float(digits):.2f} digits; {kept} come back from text unchanged, so torch's "
-            f"resolution is {resolution:g}{more}"
+            f"{dtype_layout.fraction} + 1 significant bits are {float(digits):.2f} digits; {exact_digits} survive a round trip through "
+            f"text, so torch's resolution is {resolution:g}{more}"
         )
         return number(claimed, digits, because, f"formats: digits of {dtype}; torch.finfo", unit="digits")
 
@@ -154,9 +154,9 @@ _digits("bf16-digits", "bf16, with 7 bits of fraction, has about 3 significant d
 def _range(name: str, says: str, dtype: str, low: str, high: str) -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = layout(dtype)
-        small, large, least = (limit(found, n) for n in ("smallest normal", "largest", "smallest subnormal"))
-        info = experiment("limits", found.stored)
+        dtype_layout = layout(dtype)
+        small, large, least = (limit(dtype_layout, n) for n in ("smallest normal", "largest", "smallest subnormal"))
+        info = experiment("limits", dtype_layout.stored)
         equal = float(small) == info["tiny"] and float(large) == info["max"]
         because = (
             f"normal numbers go from {float(small):.5g} to {float(large):.5g} (torch.finfo: {'the same' if equal else 'not the same'}), "
@@ -174,13 +174,13 @@ _range("fp16-range", "fp16 reaches from 6.1e-5 to 6.5e4.", "fp16", "6.1e-5", "6.
 def _encoding(name: str, says: str, dtype: str, text: str, claimed: str) -> None:
     @FORMATS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found, there = encoded(dtype, text), like_torch(dtype, text)
-        shown = written(found.value)
+        encoding, agrees = encoded(dtype, text), like_torch(dtype, text)
+        shown = written(encoding.value)
         because = (
-            f"{dtype} has {bits(dtype, text)} for it, which is {shown} ({found.kind}); torch rounds to "
-            f"{'the same' if there else 'another number'}"
+            f"{dtype} has {bits(dtype, text)} for it, which is {shown} ({encoding.kind}); torch rounds to "
+            f"{'the same' if agrees else 'another number'}"
         )
-        return true(shown == claimed and there, shown, because, f"formats.encode({dtype}, {text}); torch.tensor")
+        return true(shown == claimed and agrees, shown, because, f"formats.encode({dtype}, {text}); torch.tensor")
 
 
 _encoding("fp16-underflow", "1e-8 becomes 0 in fp16.", "fp16", "1e-8", "0")
@@ -203,15 +203,15 @@ _printed("bf16-1e-8", "1e-8 becomes 1.0012e-8 in bf16.", "1e-8", "1.0012e-8")
 
 @FORMATS.claim("bf16-2018", "Google Brain proposed bf16 in 2018.")
 def _(_: Lab) -> ClaimFinding:
-    found = source("bfloat16")
-    left = layout("fp32").fraction - int(str(found.facts["dropped_bits"]))
-    earlier = left == layout("bf16").fraction and found.year < 2018
+    paper = source("bfloat16")
+    left = layout("fp32").fraction - int(str(paper.facts["dropped_bits"]))
+    earlier = left == layout("bf16").fraction and paper.year < 2018
     because = (
-        f"it is Google Brain's, but {found.words} has it already: fp32 less 16 bits of fraction, which leaves {left};"
+        f"it is Google Brain's, but {paper.words} has it already: fp32 less 16 bits of fraction, which leaves {left};"
         " the name and devices that compute in it came later"
     )
     return readings(
-        found.facts["by"] == "Google Brain", not earlier, found.year, because, "comparison with the paper", unit=YEAR, rests_on=SOURCE
+        paper.facts["by"] == "Google Brain", not earlier, paper.year, because, "comparison with the paper", unit=YEAR, rests_on=SOURCE
     )
 
 
@@ -229,12 +229,12 @@ def _(_: Lab) -> ClaimFinding:
 
 @FORMATS.claim("bf16-1001", "bf16 does not turn 1.001 into 1.000.")
 def _(_: Lab) -> ClaimFinding:
-    found = encoded("bf16", "1.001")
+    encoding = encoded("bf16", "1.001")
     because = (
-        f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(found.value)} "
+        f"it does: next to 1 numbers lie {decimal(limit(layout('bf16'), 'epsilon'))} apart, so 1.001 becomes {written(encoding.value)} "
         f"(torch: {'the same' if like_torch('bf16', '1.001') else 'another'}); fp16 has {written(encoded('fp16', '1.001').value)}"
     )
-    return true(found.value.value != 1, written(found.value), because, "formats.encode(bf16, 1.001); torch.tensor")
+    return true(encoding.value.value != 1, written(encoding.value), because, "formats.encode(bf16, 1.001); torch.tensor")
 
 
 @FORMATS.claim("bf16-res-worse", "The resolution of bf16, given by its fraction, is worse than that of fp16 and fp32.")
@@ -246,9 +246,9 @@ def _(_: Lab) -> ClaimFinding:
 
 @FORMATS.claim("finfo-values", "torch.finfo of bf16 gives resolution 0.01, largest 3.38953e38 and epsilon 0.0078125.")
 def _(_: Lab) -> ClaimFinding:
-    found, info = layout("bf16"), experiment("limits", "bfloat16")
-    digits = limit(found, "decimal digits kept")
-    pairs = (("0.01", Fraction(1, 10 ** int(digits))), ("3.38953e38", limit(found, "largest")), ("0.0078125", limit(found, "epsilon")))
+    bf16, info = layout("bf16"), experiment("limits", "bfloat16")
+    digits = limit(bf16, "decimal digits kept")
+    pairs = (("0.01", Fraction(1, 10 ** int(digits))), ("3.38953e38", limit(bf16, "largest")), ("0.0078125", limit(bf16, "epsilon")))
     same_there = info["max"] == float(pairs[1][1]) and info["eps"] == float(pairs[2][1]) and info["resolution"] == float(pairs[0][1])
     because = f"derived from 8 exponent and 7 fraction bits, and {'equal' if same_there else 'not equal'} to torch.finfo here"
     return numbers(pairs, f"max {float(pairs[1][1]):.6g}", because, "formats: limits of bf16; torch.finfo")
@@ -269,14 +269,14 @@ def _(_: Lab) -> ClaimFinding:
 
 @FORMATS.claim("fp16-half-mem", "From fp32 to fp16 the exponent shrinks from 8 bits to 5 and the fraction from 23 to 10.")
 def _(_: Lab) -> ClaimFinding:
-    found = _widths("fp32"), _widths("fp16")
+    widths = _widths("fp32"), _widths("fp16")
     return same(
-        ((1, 8, 23), (1, 5, 10)), found, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(found[1])
+        ((1, 8, 23), (1, 5, 10)), widths, "with the sign, 32 and 16 bits", "formats: fields of fp32 and fp16", value=_shown(widths[1])
     )
 
 
 @FORMATS.claim("tf32-mantissa", "TF32 has only 10 bits of fraction.")
 def _(_: Lab) -> ClaimFinding:
-    found = layout("tf32")
-    because = f"{found.fraction}, as fp16, with the {found.exponent} exponent bits of fp32: {found.about}"
-    return number("10", found.fraction, because, "formats: fields of tf32", unit="bits")
+    tf32 = layout("tf32")
+    because = f"{tf32.fraction}, as fp16, with the {tf32.exponent} exponent bits of fp32: {tf32.about}"
+    return number("10", tf32.fraction, because, "formats: fields of tf32", unit="bits")

@@ -50,9 +50,13 @@ def _(_: Lab) -> ClaimFinding:
 def _limit(name: str, says: str, limit_name: str, claimed: Fraction, why: str, *, of: str = "fp16") -> None:
     @FP16.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = limit(layout(of), limit_name)
+        derived = limit(layout(of), limit_name)
         return same(
-            claimed, found, f"{why} (derived: {limit_name} of {of} is {decimal(found)})", f"formats: {limit_name} of {of}", value=found
+            claimed,
+            derived,
+            f"{why} (derived: {limit_name} of {of} is {decimal(derived)})",
+            f"formats: {limit_name} of {of}",
+            value=derived,
         )
 
 
@@ -100,6 +104,6 @@ def _(_: Lab) -> ClaimFinding:
 
 @FP16.claim("fp16-minnormal-sign", "The smallest positive normal number in fp16 has sign bit 1 and exponent code 00001 = -14.")
 def _(_: Lab) -> ClaimFinding:
-    found = fields("fp16", decimal(limit(layout("fp16"), "smallest normal")))
-    because = f"the exponent is right, the sign is not: {' '.join(found.values())}; a sign bit of 1 is a negative number"
-    return same(("1", "00001"), (found["sign"], found["exponent"]), because, "formats.encode(fp16, 2^-14)", value=" ".join(found.values()))
+    parts = fields("fp16", decimal(limit(layout("fp16"), "smallest normal")))
+    because = f"the exponent is right, the sign is not: {' '.join(parts.values())}; a sign bit of 1 is a negative number"
+    return same(("1", "00001"), (parts["sign"], parts["exponent"]), because, "formats.encode(fp16, 2^-14)", value=" ".join(parts.values()))

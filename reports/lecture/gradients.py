@@ -21,13 +21,13 @@ _GPT2 = {"B": 8, "T": 1024}
 @GRADIENTS.claim("grad-123", "For ½(x·w − 5)² at x = (1, 2, 3), w = (1, 1, 1) the gradient of w is (1, 2, 3).")
 def _(lab: Lab) -> ClaimFinding:
     autograds, _x = experiment("scalar_model")
-    found, _checked = lab.gradients("scalar")
-    _loss, gradients = found.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
+    equations, _checked = lab.gradients("scalar")
+    _loss, gradients = equations.values({"n": 3}, {("input", "0"): np.array([1.0, 2.0, 3.0]), ("parameter", "w"): np.ones(3)})
     derived = gradients["w"].tolist()
     because = f"(x·w − 5) x with x·w = 6, by the derived equations; autograd's is {'the same' if derived == autograds else autograds}"
-    said = [1.0, 2.0, 3.0]
+    claimed = [1.0, 2.0, 3.0]
     return true(
-        derived == said == autograds, str(tuple(int(g) for g in derived)), because, "gradients by the chain rule, run in numpy; autograd"
+        derived == claimed == autograds, str(tuple(int(g) for g in derived)), because, "gradients by the chain rule, run in numpy; autograd"
     )
 
 
@@ -39,11 +39,11 @@ def _(_: Lab) -> ClaimFinding:
 
 @GRADIENTS.claim("grad-x-must", "The derivative with respect to the input has to be computed.")
 def _(lab: Lab) -> ClaimFinding:
-    found = lab.derive("two-layer")["flops.backward.matmul"]
+    backward = lab.derive("two-layer")["flops.backward.matmul"]
     inner, first = per_layer(lab, "flops.backward.matmul"), Fraction(_first_layer(lab))
     because = (
         f"of an inner layer's input, yes ({inner} FLOP a weight and point: half for it); of the network's input, no: autograd executes "
-        f"{found.text},"
+        f"{backward.text},"
         f" {first} a weight and point in the first layer"
     )
     return readings(inner == 4, first == 4, "not of the network's input", because, "derive two-layer and cruncher: flops.backward.matmul")
@@ -52,21 +52,21 @@ def _(lab: Lab) -> ClaimFinding:
 def _first_layer(lab: Lab) -> Fraction:
     """FLOPs of the backward of the first layer over its weights and the points."""
     at = {"B": 8, "D": 64, "K": 4}
-    found = lab.derive("two-layer")["flops.backward.matmul"].at(**at) - 4 * at["B"] * at["D"] * at["K"]
-    return Fraction(found, at["B"] * at["D"] ** 2)
+    flops = lab.derive("two-layer")["flops.backward.matmul"].at(**at) - 4 * at["B"] * at["D"] * at["K"]
+    return Fraction(flops, at["B"] * at["D"] ** 2)
 
 
 def _form(name: str, says: str, form: str, right: str) -> None:
     @GRADIENTS.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = experiment("two_layer_gradients", *_FORMS)
-        said, holds = found[form], found[right]
+        equal = experiment("two_layer_gradients", *_FORMS)
+        claimed, holds = equal[form], equal[right]
         because = (
-            f"it equals autograd's at B = 3, D = 5, K = 7: {yes(said)}"
-            if said is True
-            else f"shapes do not even fit ({said}); {right} is autograd's: {yes(holds)}"
+            f"it equals autograd's at B = 3, D = 5, K = 7: {yes(claimed)}"
+            if claimed is True
+            else f"shapes do not even fit ({claimed}); {right} is autograd's: {yes(holds)}"
         )
-        return true(said is True, right, because, "autograd and both forms at B = 3, D = 5, K = 7")
+        return true(claimed is True, right, because, "autograd and both forms at B = 3, D = 5, K = 7")
 
 
 _form("grad-xbdd", "The gradient of x is w1ᵀ times that of h1.", "x.grad = w1.T @ h1.grad", "x.grad = h1.grad @ w1.T")
@@ -122,12 +122,12 @@ def _(lab: Lab) -> ClaimFinding:
 def _(lab: Lab) -> ClaimFinding:
     at = {"B": 64, "D": 16, "L": 8}
     flops = sum(lab.value("shared", q, at) for q in (_FORWARD, _BACKWARD))
-    found = Fraction(flops, at["B"] * lab.value("shared", "parameters", at))
+    ratio = Fraction(flops, at["B"] * lab.value("shared", "parameters", at))
     because = (
-        f"one matrix used in {at['L']} layers takes {float(found):.0f} FLOP for each parameter and point, not 6: it multiplies each "
+        f"one matrix used in {at['L']} layers takes {float(ratio):.0f} FLOP for each parameter and point, not 6: it multiplies each "
         f"point {at['L']} times"
     )
-    return true(found != 6, found, because, "derive a network of one shared matrix: flops over parameters × points", unit="FLOP")
+    return true(ratio != 6, ratio, because, "derive a network of one shared matrix: flops over parameters × points", unit="FLOP")
 
 
 @GRADIENTS.claim("bwd-4bdk", "The backward of the second layer takes 4·B·D·K FLOP.")

@@ -33,11 +33,11 @@ class Lab:
     def derive(self, model: str, sizes: Mapping[str, int] | None = None, **options: str) -> Derivation:
         """The derivation of a model by name, at these sizes."""
         spec = _spec(model)
-        asked = {} if spec.sizes(sizes or {}) == spec.sizes() else sizes or {}
-        key = _key(model, asked, options)
+        at = {} if spec.sizes(sizes or {}) == spec.sizes() else sizes or {}
+        key = _key(model, at, options)
         if key not in self._derived:
             self.progress(f"deriving {' '.join(key)}")
-            self._derived[key] = derive(spec, asked, options=made(**options))
+            self._derived[key] = derive(spec, at, options=made(**options))
         return self._derived[key]
 
     def check(self, model: str, sizes: Mapping[str, int], **options: str) -> Report:
@@ -54,8 +54,8 @@ class Lab:
         """The equations of a model's gradients, and those beside autograd."""
         if model not in self._differentiated:
             self.progress(f"differentiating {model}")
-            found = gradients(_spec(model))
-            self._differentiated[model] = found, check_gradients(found, _spec(model))
+            derived = gradients(_spec(model))
+            self._differentiated[model] = derived, check_gradients(derived, _spec(model))
         return self._differentiated[model]
 
     def inference(self, model: str, sizes: Mapping[str, int], weights: str) -> Inference:
@@ -83,5 +83,5 @@ def _spec(model: str) -> Spec:
 def _key(model: str, sizes: Mapping[str, int], options: Mapping[str, str]) -> tuple[str, ...]:
     """The model, its sizes and the options that are not as usual, as words."""
     usual = made().to_json()
-    asked = {name: value for name, value in made(**options).to_json().items() if value != usual.get(name)}
-    return model, *(f"{name}={value}" for name, value in (*sizes.items(), *asked.items()))
+    changed = {name: value for name, value in made(**options).to_json().items() if value != usual.get(name)}
+    return model, *(f"{name}={value}" for name, value in (*sizes.items(), *changed.items()))

@@ -19,23 +19,23 @@ def state(lab: Lab, precision: str = "fp32", model: str = "gpt2") -> PerParamete
     return per_parameter(lab.derive(model, None, precision=precision, optimizer="adamw"))
 
 
-def _split(found: PerParameter) -> str:
-    return " + ".join(f"{term.whole} ({term.what})" for term in found.terms)
+def _split(state_bytes: PerParameter) -> str:
+    return " + ".join(f"{term.whole} ({term.what})" for term in state_bytes.terms)
 
 
 @LARGEST.claim("q2-16bytes", "AdamW in fp32 keeps 4 + 4 + (4 + 4) = 16 bytes for each parameter.")
 def _(lab: Lab) -> ClaimFinding:
-    found = state(lab)
-    because = f"a recorded step keeps {_split(found)}; {found.rest:,} bytes of step counters are left over in GPT-2"
-    return number("16", found.whole, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
+    state_bytes = state(lab)
+    because = f"a recorded step keeps {_split(state_bytes)}; {state_bytes.rest:,} bytes of step counters are left over in GPT-2"
+    return number("16", state_bytes.whole, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
 
 
 @LARGEST.claim("q2-40b", "Eight devices of 80 GB then hold about 40 billion parameters.")
 def _(lab: Lab) -> ClaimFinding:
-    found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
+    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
     return number(
         "40e9",
-        found.value,
+        answer.value,
         "8 · 80e9 bytes over 16",
         "napkin ask largest-model gpu=h100-sxm gpus=8 bytes-per-parameter=16",
         unit="parameters",
@@ -50,17 +50,17 @@ def _(_: Lab) -> ClaimFinding:
 
 @LARGEST.claim("q2-max-claim", "A model of 40B parameters is the most that can be trained on them.")
 def _(lab: Lab) -> ClaimFinding:
-    found = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
-    left = 8 * accelerator("h100-sxm").memory - found.value * state(lab).whole
+    answer = ask("largest-model", gpu="h100-sxm", gpus=8, bytes_per_parameter=state(lab).whole)
+    left = 8 * accelerator("h100-sxm").memory - answer.value * state(lab).whole
     activations = lab.value("gpt2", "activations.bytes", _SIZES)
     because = (
         f"as a bound on the state it is right, but then {int(left)} bytes are left for activations, which even GPT-2 124M needs"
         f" ({activations:,} at B = 8, T = 1024); other recipes keep fewer bytes than 16, so it is no maximum either"
     )
     return readings(
-        found.value == 40 * 10**9,
+        answer.value == 40 * 10**9,
         left >= activations,
-        found.value,
+        answer.value,
         because,
         "napkin ask largest-model; derive gpt2: activations.bytes",
         unit="parameters",
@@ -70,17 +70,16 @@ def _(lab: Lab) -> ClaimFinding:
 @LARGEST.claim("q2-bf16-no-save", "bf16 weights and gradients with an fp32 copy (2 + 2 + 4 + 8) save no memory, and are faster.")
 def _(lab: Lab) -> ClaimFinding:
     full, mixed = state(lab), state(lab, "bf16-master")
-    kept = [lab.value("gpt2", "activations.bytes", _SIZES, precision=p) for p in ("fp32", "bf16-master")]
+    activations = [lab.value("gpt2", "activations.bytes", _SIZES, precision=p) for p in ("fp32", "bf16-master")]
     h100 = accelerator("h100-sxm")
     faster = h100.peak("bf16") / h100.peak("fp32")
     because = (
-        f"the state is {mixed.whole} bytes either way ({_split(mixed)}), but activations shrink from {kept[0]:,} to {kept[1]:,} bytes "
-        "(GPT-2, B = 8,"
-        f" T = 1024); the peak rate is {float(faster):.1f} times as high on an H100"
+        f"the state is {mixed.whole} bytes either way ({_split(mixed)}), but activations shrink from {activations[0]:,} to "
+        f"{activations[1]:,} bytes (GPT-2, B = 8, T = 1024); the peak rate is {float(faster):.1f} times as high on an H100"
     )
     return readings(
         full.whole == mixed.whole and faster > 1,
-        kept[0] == kept[1],
+        activations[0] == activations[1],
         mixed.whole,
         because,
         "per_parameter and activations.bytes of gpt2, fp32 and bf16-master",
@@ -119,7 +118,9 @@ def _(lab: Lab) -> ClaimFinding:
 
 @LARGEST.claim("q2-003-param-mem", "The memory of the parameters of a 70B model is 70e9 times 4 + 4 + (4 + 4) bytes.")
 def _(lab: Lab) -> ClaimFinding:
-    found = state(lab)
-    weights = found.terms[0].whole
+    state_bytes = state(lab)
+    weights = state_bytes.terms[0].whole
     because = f"16 is the whole training state; parameters alone are {weights} bytes each in fp32, {70 * weights} GB for 70e9"
-    return readings(found.whole == 16, weights == 16, weights * 70 * 10**9, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes")
+    return readings(
+        state_bytes.whole == 16, weights == 16, weights * 70 * 10**9, because, "per_parameter of gpt2 with adamw, fp32", unit="bytes"
+    )

@@ -21,28 +21,28 @@ def variance(width: int, of_weights: Fraction = Fraction(1)) -> Fraction:
     return width * of_weights
 
 
-def agrees(found: dict[str, float], expected: Fraction) -> bool:
+def agrees(sample: dict[str, float], expected: Fraction) -> bool:
     """Whether a sampled variance lies within three standard errors of the expected one."""
-    return abs(found["variance"] - float(expected)) < 3 * found["error"]
+    return abs(sample["variance"] - float(expected)) < 3 * sample["error"]
 
 
-def _sampled(found: dict[str, float]) -> str:
-    return f"sampled {found['variance']:.5g} ± {found['error']:.2g}"
+def _sampled(sample: dict[str, float]) -> str:
+    return f"sampled {sample['variance']:.5g} ± {sample['error']:.2g}"
 
 
 @LEARNING.claim("init-var", "With weights drawn from N(0, 1) each output has mean 0 and variance input_dim.")
 def _(_: Lab) -> ClaimFinding:
-    found, expected = experiment("output_variance", _D), variance(_D)
-    because = f"a sum of {_D} products, each of variance 1, has variance {expected}; {_sampled(found)}"
-    return true(agrees(found, expected), expected, because, "the variance of a sum of products; 64 × 64 outputs of a real product sampled")
+    sample, expected = experiment("output_variance", _D), variance(_D)
+    because = f"a sum of {_D} products, each of variance 1, has variance {expected}; {_sampled(sample)}"
+    return true(agrees(sample, expected), expected, because, "the variance of a sum of products; 64 × 64 outputs of a real product sampled")
 
 
 @LEARNING.claim("init-128", "Outputs are then within about ±sqrt(16384) = ±128.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("output_variance", _D)
+    sample = experiment("output_variance", _D)
     inside = math.erf(1 / math.sqrt(2))
     because = (
-        f"128 is their standard deviation; {inside:.1%} of normal numbers lie within one ({found['within']:.1%} of those sampled), the "
+        f"128 is their standard deviation; {inside:.1%} of normal numbers lie within one ({sample['within']:.1%} of those sampled), the "
         "others beyond"
     )
     return readings(
@@ -52,9 +52,9 @@ def _(_: Lab) -> ClaimFinding:
 
 @LEARNING.claim("init-rescale", "Weights divided by sqrt(input_dim) make the outputs' size independent of input_dim.")
 def _(_: Lab) -> ClaimFinding:
-    found = {d: experiment("output_variance", d, 1 / math.sqrt(d)) for d in (256, _D)}
-    holds = all(agrees(f, variance(d, Fraction(1, d))) for d, f in found.items())
-    because = f"variance D · 1/D = 1 for every D; {', '.join(f'{_sampled(f)} at D = {d}' for d, f in found.items())}"
+    samples = {d: experiment("output_variance", d, 1 / math.sqrt(d)) for d in (256, _D)}
+    holds = all(agrees(f, variance(d, Fraction(1, d))) for d, f in samples.items())
+    because = f"variance D · 1/D = 1 for every D; {', '.join(f'{_sampled(f)} at D = {d}' for d, f in samples.items())}"
     return true(holds, 1, because, "the variance of a sum of products; sampled at D = 256 and 16384")
 
 
@@ -66,14 +66,14 @@ def _(_: Lab) -> ClaimFinding:
         f"Xavier's variance is 2/(in + out): over 1/in it is {square:.2f} for 1024 → 1024 and {narrow:.2f} for 1024 → 256, so the "
         "factor hangs on the shape"
     )
-    found = readings(
+    finding = readings(
         abs(square - 1) < 0.02, abs(narrow - square) < 0.02, round(narrow, 2), because, "torch.nn.init.xavier_normal_ sampled at two shapes"
     )
     exact = abs(narrow - 2 * 1024 / (1024 + 256)) < 0.02
     return (
-        ClaimFinding(APPROXIMATE, found.value, found.unit, found.because, found.computed_by)
-        if exact and found.verdict != "holds"
-        else found
+        ClaimFinding(APPROXIMATE, finding.value, finding.unit, finding.because, finding.computed_by)
+        if exact and finding.verdict != "holds"
+        else finding
     )
 
 
@@ -82,14 +82,14 @@ def _truncated(name: str, says: str) -> None:
     def _(_: Lab) -> ClaimFinding:
         std = 1 / math.sqrt(_D)
         beyond = math.erfc(3 / std / math.sqrt(2))
-        found = experiment("output_variance", _D, std, cut=3.0)
+        sample = experiment("output_variance", _D, std, cut=3.0)
         because = (
-            f"a and b are absolute: with a standard deviation of {std:g} they lie at {3 / std:g} of it, beyond which the chance of a "
-            "number is"
-            f" {beyond:g}; the largest weight drawn is {found['largest weight'] / std:.1f} deviations. For 3 of them a and b must be ±3·std"
+            f"a and b are absolute: with a standard deviation of {std:g} they lie at {3 / std:g} of it; a number lies beyond with "
+            f"probability {beyond:g}; the largest weight drawn is {sample['largest weight'] / std:.1f} deviations. To cut at 3 deviations, "
+            "set a and b to ±3·std"
         )
         return readings(
-            found["largest weight"] <= 3,
+            sample["largest weight"] <= 3,
             beyond > 0,
             f"±{3 / std:g} standard deviations",
             because,
@@ -128,33 +128,33 @@ def _(_: Lab) -> ClaimFinding:
 
 @LEARNING.claim("opt-adagrad-avg", "AdaGrad is SGD with an average over squared gradients.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("adagrad_state")
+    equal = experiment("adagrad_state")
     because = (
-        f"its state is their sum ({yes(found['sum'])}), not their average ({yes(found['average'])}), so steps shrink for ever; RMSProp"
+        f"its state is their sum ({yes(equal['sum'])}), not their average ({yes(equal['average'])}), so steps shrink for ever; RMSProp"
         " averages"
     )
-    return true(found["average"], "a sum", because, "ten steps of torch.optim.Adagrad: its state beside sum and average")
+    return true(equal["average"], "a sum", because, "ten steps of torch.optim.Adagrad: its state beside sum and average")
 
 
 @LEARNING.claim("opt-adam", "Adam is RMSProp with momentum.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("adam_parts", 3000)
+    equal = experiment("adam_parts", 3000)
     because = (
-        f"its two averages are theirs ({yes(found['moments'])}), and its step corrects their bias: {found['first']:.3f} of the uncorrected "
-        f"step at first, {found['last']:.3f} after 3000"
+        f"its two averages are theirs ({yes(equal['moments'])}), and its step corrects their bias: {equal['first']:.3f} of the uncorrected "
+        f"step at first, {equal['last']:.3f} after 3000"
     )
-    if not found["moments"]:
-        return true(False, found["last"], because, "3000 steps of torch.optim.Adam and of both averages")
+    if not equal["moments"]:
+        return true(False, equal["last"], because, "3000 steps of torch.optim.Adam and of both averages")
     return number(
-        "1.00", found["last"], because, "3000 steps of torch.optim.Adam and of both averages in float64", unit="of the uncorrected step"
+        "1.00", equal["last"], because, "3000 steps of torch.optim.Adam and of both averages in float64", unit="of the uncorrected step"
     )
 
 
 @LEARNING.claim("opt-adam-2014", "Adam appeared in 2014.")
 def _(_: Lab) -> ClaimFinding:
-    found = source("adam")
-    because = f"{found.words}: its identifier is of {found.year}"
-    return true(found.year == 2014, found.year, because, "arXiv identifier", unit=YEAR, rests_on=SOURCE)
+    paper = source("adam")
+    because = f"{paper.words}: its identifier is of {paper.year}"
+    return true(paper.year == 2014, paper.year, because, "arXiv identifier", unit=YEAR, rests_on=SOURCE)
 
 
 @LEARNING.claim("opt-state-004", "AdaGrad has to store the squared gradients.")
@@ -162,32 +162,39 @@ def _(lab: Lab) -> ClaimFinding:
     state, parameters = (
         lab.value("cruncher", q, {"B": 2, "D": 4, "L": 2}, optimizer="spec") for q in ("optimizer_state.bytes", "parameters.bytes")
     )
-    kept = experiment("adagrad_state")["sum"]
-    because = f"their running sum ({yes(kept)}), one number for each parameter: {state} bytes of state for {parameters} of weights"
+    is_sum = experiment("adagrad_state")["sum"]
+    because = f"their running sum ({yes(is_sum)}), one number for each parameter: {state} bytes of state for {parameters} of weights"
     return true(
-        kept and state == parameters, state, because, "derive cruncher with optimizer spec; ten steps of torch.optim.Adagrad", unit="bytes"
+        is_sum and state == parameters,
+        state,
+        because,
+        "derive cruncher with optimizer spec; ten steps of torch.optim.Adagrad",
+        unit="bytes",
     )
 
 
 @LEARNING.claim("opt-lr-unused", "The training loop makes its SGD with the learning rate that it was given, 0.01.")
 def _(_: Lab) -> ClaimFinding:
-    usual, other = (experiment("trained", steps=20, given_lr=rate) for rate in (0.01, 0.1))
-    same_run = usual["losses"] == other["losses"]
+    usual, changed = (experiment("trained", steps=20, given_lr=rate) for rate in (0.01, 0.1))
+    same_run = usual["losses"] == changed["losses"]
     because = (
-        f"the rate is written into the call: given {other['given']} it still uses {other['used']}, and both trainings have the same "
+        f"the rate is written into the call: given {changed['given']} it still uses {changed['used']}, and both trainings have the same "
         f"losses ({yes(same_run)})"
     )
-    return readings(usual["used"] == 0.01, not same_run, other["used"], because, "the loop run twice, given 0.01 and 0.1")
+    return readings(usual["used"] == 0.01, not same_run, changed["used"], because, "the loop run twice, given 0.01 and 0.1")
 
 
 @LEARNING.claim("ckpt-activation", "Activation checkpointing saves memory by computing activations again.")
 def _(lab: Lab) -> ClaimFinding:
-    kept = [lab.value("gpt2", "activations.bytes", _GPT2, checkpointing=how) for how in ("none", "block")]
-    again = [lab.value("gpt2", "flops.backward.recompute", _GPT2, checkpointing=how) for how in ("none", "block")]
+    saved = [lab.value("gpt2", "activations.bytes", _GPT2, checkpointing=how) for how in ("none", "block")]
+    recomputed = [lab.value("gpt2", "flops.backward.recompute", _GPT2, checkpointing=how) for how in ("none", "block")]
     because = (
-        f"GPT-2 at B = 8, T = 1024, every block again: {kept[1]:,} bytes in place of {kept[0]:,}, and {again[1] - again[0]:,} FLOP more"
+        f"GPT-2 at B = 8, T = 1024, every block recomputed: {saved[1]:,} bytes instead of {saved[0]:,}, and "
+        f"{recomputed[1] - recomputed[0]:,} FLOP more"
     )
-    return true(kept[1] < kept[0] and again[1] > again[0], kept[1], because, "derive gpt2 with and without checkpointing", unit="bytes")
+    return true(
+        saved[1] < saved[0] and recomputed[1] > recomputed[0], saved[1], because, "derive gpt2 with and without checkpointing", unit="bytes"
+    )
 
 
 @LEARNING.claim("act-why", "Activations are kept because the gradient of a layer's weights depends on its input.")

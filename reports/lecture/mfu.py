@@ -40,16 +40,16 @@ def _refused(flops: Fraction | int, seconds: Fraction, peak: Fraction | int, dty
 
 @MFU.claim("mfu-def", "MFU is the FLOPs that a training used over the FLOPs that the hardware could have given.")
 def _(lab: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
+    utilized = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
     amounts = Fraction(product()) / (Fraction(_TIME_3090) * 356 * 10**11)
-    again = lab.value("gpt2", "flops.backward.recompute", {"B": 8, "T": 1024})
+    recomputed = lab.value("gpt2", "flops.backward.recompute", {"B": 8, "T": 1024})
     because = (
         "amounts over the same time and rates give the same ratio. It is to be said which FLOPs count: MFU takes those of the model, "
         "without"
-        f" what runs again ({again:,} of GPT-2's backward), HFU takes all that ran"
+        f" what runs again ({recomputed:,} of GPT-2's backward), HFU takes all that ran"
     )
     return convention(
-        found.value == amounts, "model FLOPs / (peak · time)", because, "napkin ask mfu; derive gpt2: flops.backward.recompute"
+        utilized.value == amounts, "model FLOPs / (peak · time)", because, "napkin ask mfu; derive gpt2: flops.backward.recompute"
     )
 
 
@@ -67,8 +67,8 @@ def _(_: Lab) -> ClaimFinding:
 
 @MFU.claim("mfu-003", "MFU is the FLOP/s achieved over the FLOP/s promised.")
 def _(_: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
-    fits = found.value == found["R"] / found["P"]
+    utilized = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
+    fits = utilized.value == utilized["R"] / utilized["P"]
     return convention(
         fits, "achieved FLOP/s / promised FLOP/s", "the definition; the promise must be that of the format, dense", "napkin ask mfu"
     )
@@ -84,16 +84,18 @@ def _(_: Lab) -> ClaimFinding:
 
 @MFU.claim("mfu-fp32-time", "The product of 16384 × 32768 by 32768 × 8192 took 0.372 s in fp32 on an RTX 3090.")
 def _(_: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction(_TIME_3090), accelerator("rtx3090").peak("fp32"), "fp32")
-    because = f"a time on the author's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.3f} of the fp32 peak"
+    utilized = utilization(product(), Fraction(_TIME_3090), accelerator("rtx3090").peak("fp32"), "fp32")
+    because = (
+        f"a time on the author's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.3f} of the fp32 peak"
+    )
     return unchecked(float(_TIME_3090), because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 gpu=rtx3090 dtype=fp32", unit="s")
 
 
 @MFU.claim("mfu-fp32-val", "That is an MFU of 0.66357 in fp32.")
 def _(_: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
-    because = f"2·B·D·K over the time is {_tera(found['R'])}, over 35.6 TFLOP/s"
-    return number("0.66357427", found.value, because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 peak=35.6e12")
+    utilized = utilization(product(), Fraction(_TIME_3090), 356 * 10**11, "fp32")
+    because = f"2·B·D·K over the time is {_tera(utilized['R'])}, over 35.6 TFLOP/s"
+    return number("0.66357427", utilized.value, because, "napkin ask mfu flops=8796093022208 seconds=0.3723490708 peak=35.6e12")
 
 
 @MFU.claim("mfu-bf16-val", "In bf16 the MFU is 1.9756.")
@@ -141,9 +143,10 @@ def _(_: Lab) -> ClaimFinding:
 
 @MFU.claim("mfu-004-fp32", "The product took 0.16 s in fp32 on an H100.")
 def _(_: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction("0.16"), accelerator("h100-sxm").peak("fp32"), "fp32")
+    utilized = utilization(product(), Fraction("0.16"), accelerator("h100-sxm").peak("fp32"), "fp32")
     because = (
-        f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the fp32 peak"
+        f"a time on the lecturer's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.2f} of the "
+        "fp32 peak"
     )
     return unchecked(0.16, because, "napkin ask mfu flops=8796093022208 seconds=0.16 gpu=h100-sxm dtype=fp32", unit="s")
 
@@ -164,10 +167,10 @@ def _(_: Lab) -> ClaimFinding:
 
 @MFU.claim("mfu-004-bf16", "In bf16 the product took 0.03 s, not 0.16 s.")
 def _(_: Lab) -> ClaimFinding:
-    found = utilization(product(), Fraction("0.03"), accelerator("h100-sxm").peak("bf16"), "bf16")
+    utilized = utilization(product(), Fraction("0.03"), accelerator("h100-sxm").peak("bf16"), "bf16")
     because = (
-        f"a time on the lecturer's machine; it means {_tera(found['R'])}, which is possible: {float(found.value):.2f} of the dense bf16 "
-        "peak"
+        f"a time on the lecturer's machine; it means {_tera(utilized['R'])}, which is possible: {float(utilized.value):.2f} of the "
+        "dense bf16 peak"
     )
     return unchecked(0.03, because, "napkin ask mfu flops=8796093022208 seconds=0.03 gpu=h100-sxm dtype=bf16", unit="s")
 

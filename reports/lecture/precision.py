@@ -22,11 +22,11 @@ PRECISION = Topic("Few bits, and mixed precision")
 def _year(name: str, says: str, paper: str, claimed: int, more: str = "") -> None:
     @PRECISION.claim(name, says)
     def _(_: Lab) -> ClaimFinding:
-        found = source(paper)
+        publication = source(paper)
         return true(
-            found.year == claimed,
-            found.year,
-            f"{found.words}: its identifier is of {found.year}{more}",
+            publication.year == claimed,
+            publication.year,
+            f"{publication.words}: its identifier is of {publication.year}{more}",
             "arXiv identifier",
             unit=YEAR,
             rests_on=SOURCE,
@@ -51,10 +51,12 @@ def _(_: Lab) -> ClaimFinding:
 
 @PRECISION.claim("fp8-range-e4m3", "E4M3 reaches from -448 to 448 and E5M2 from -57344 to 57344.")
 def _(_: Lab) -> ClaimFinding:
-    found = tuple(limit(layout(name), "largest") for name in ("fp8-e4m3", "fp8-e5m2"))
-    there = tuple(experiment("limits", layout(name).stored)["max"] for name in ("fp8-e4m3", "fp8-e5m2"))
-    because = f"1.75 · 2^8, since only all ones are NaN, and 1.75 · 2^15; torch.finfo says {there[0]:g} and {there[1]:g}"
-    return same((448, 57344), found, because, "formats: largest of fp8-e4m3 and fp8-e5m2; torch.finfo", value=f"{found[0]} and {found[1]}")
+    largest = tuple(limit(layout(name), "largest") for name in ("fp8-e4m3", "fp8-e5m2"))
+    torchs = tuple(experiment("limits", layout(name).stored)["max"] for name in ("fp8-e4m3", "fp8-e5m2"))
+    because = f"1.75 · 2^8, since only all ones are NaN, and 1.75 · 2^15; torch.finfo says {torchs[0]:g} and {torchs[1]:g}"
+    return same(
+        (448, 57344), largest, because, "formats: largest of fp8-e4m3 and fp8-e5m2; torch.finfo", value=f"{largest[0]} and {largest[1]}"
+    )
 
 
 @PRECISION.claim("fp8-edge", "fp8 is for cases of extremely little memory.")
@@ -90,13 +92,13 @@ def _(_: Lab) -> ClaimFinding:
 
 @PRECISION.claim("int8-int4-bytes", "int8 takes 1 byte and int4 half a byte.")
 def _(_: Lab) -> ClaimFinding:
-    found = tuple(element_bytes(named(name)) for name in ("int8", "int4"))
+    sizes = tuple(element_bytes(named(name)) for name in ("int8", "int4"))
     return same(
         (Fraction(1), Fraction(1, 2)),
-        found,
+        sizes,
         "8 and 4 bits; two of int4 are packed into a byte",
         "formats: bytes of int8 and int4",
-        value=found[1],
+        value=sizes[1],
         unit="bytes",
     )
 
@@ -138,8 +140,8 @@ def _(_: Lab) -> ClaimFinding:
 
 
 def autocast(phase: str) -> list[str]:
-    found: list[str] = experiment("autocast_formats")[phase]
-    return found
+    dtypes: list[str] = experiment("autocast_formats")[phase]
+    return dtypes
 
 
 _RUN = "a real step under bf16 autocast, operator by operator"
@@ -171,25 +173,25 @@ def _(_: Lab) -> ClaimFinding:
 
 @PRECISION.claim("mp-002", "fp32 is used for the rest: parameters and gradients.")
 def _(_: Lab) -> ClaimFinding:
-    found = autocast("parameters and gradients")
+    dtypes = autocast("parameters and gradients")
     return same(
         ["float32"],
-        found,
+        dtypes,
         "under autocast both are, and so is the optimizer's state; with bf16 weights and fp32 copies they are not",
         _RUN,
-        value=found[0],
+        value=dtypes[0],
     )
 
 
 @PRECISION.claim("mp-loss-scaling", "The scaled loss gives scaled gradients, which are divided by the factor.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("scaled_gradients", 1024.0, 1e-8)
-    off = abs(found["scaled"] / found["true"] - 1)
+    gradients = experiment("scaled_gradients", 1024.0, 1e-8)
+    off = abs(gradients["scaled"] / gradients["true"] - 1)
     because = (
-        f"in fp16 a gradient of {found['true']:g} is {found['plain']:g} without it and {found['scaled']:.4g} with a factor of 1024 that "
-        "is divided out in fp32"
+        f"in fp16 a gradient of {gradients['true']:g} is {gradients['plain']:g} without it and {gradients['scaled']:.4g} with a factor of "
+        "1024 that is divided out in fp32"
     )
-    return true(found["plain"] == 0 and off < 0.01, found["scaled"], because, "autograd in fp16, with and without a factor of 1024")
+    return true(gradients["plain"] == 0 and off < 0.01, gradients["scaled"], because, "autograd in fp16, with and without a factor of 1024")
 
 
 @PRECISION.claim("mp-bf16-noscale", "With bf16 no loss scaling is needed.")

@@ -44,5 +44,5 @@ def moments(model: str, sizes: Mapping[str, int], draws: int) -> tuple[Initial, 
     from calc.measure.sampling import sample
     from calc.models.load import load
 
-    found = initial(load(model), sizes)
-    return found, sample(load(model), found.sizes, draws)
+    derived = initial(load(model), sizes)
+    return derived, sample(load(model), derived.sizes, draws)

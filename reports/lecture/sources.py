@@ -52,4 +52,4 @@ def source(name: str) -> Publication:
 def notes() -> Mapping[str, tuple[str, ...]]:
     """The sets of notes (000 to 004) in which each claim stands."""
     text = resources.files("calc").joinpath("data/lecture_notes.toml").read_text(encoding="utf-8")
-    return {name: tuple(found) for name, found in tomllib.loads(text).items()}
+    return {name: tuple(sets) for name, sets in tomllib.loads(text).items()}

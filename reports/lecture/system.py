@@ -102,24 +102,24 @@ def from_run(report: Report, *quantities: str) -> tuple[SystemCheck, ...]:
     """Verdicts of a check of a model's step, each under its model, optimizer, precision and sizes: what a table may differ in."""
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
     step = f"{report.model}, {report.options['optimizer']} in {report.options['precision']}, at {at}"
-    found = []
+    checks = []
     for name in quantities:
         v = report[name]
         instrument = v.instrument or v.because
-        found.append(SystemCheck(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
-    return tuple(found)
+        checks.append(SystemCheck(f"{step}: {name}", v.derived if v.derived is not None else "unknown", v.measured, v.verdict, instrument))
+    return tuple(checks)
 
 
-def from_autograd(model: str, found: Differentiated) -> tuple[SystemCheck, ...]:
+def from_autograd(model: str, comparison: Differentiated) -> tuple[SystemCheck, ...]:
     """The derived equations of gradients, run in numpy, beside autograd and central differences."""
     checks = []
-    for trial in found.trials:
+    for trial in comparison.trials:
         at = ", ".join(f"{name}={value}" for name, value in trial.sizes.items())
-        verdict, said = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
+        verdict, outcome = (WITHIN, "equal to rounding") if trial.ok else (FAILED, f"off by {trial.worst:.1g} in {trial.where}")
         tolerance = "10⁻⁹ of the largest gradient; 10⁻⁵ for central differences"
         checks.append(
             SystemCheck(
-                f"gradients of {model} at {at}", "autograd's", said, verdict, "autograd and central differences in float64", tolerance
+                f"gradients of {model} at {at}", "autograd's", outcome, verdict, "autograd and central differences in float64", tolerance
             )
         )
     return tuple(checks)
@@ -127,9 +127,10 @@ def from_autograd(model: str, found: Differentiated) -> tuple[SystemCheck, ...]:
 
 def steps_of(lab: Lab, model: str, sizes: Mapping[str, int], *quantities: str, **options: str) -> tuple[SystemDerivation, ...]:
     """The derivation's own steps of some of its quantities."""
-    found = lab.derive(model, sizes, **options)
+    derivation = lab.derive(model, sizes, **options)
     return tuple(
-        SystemDerivation(model, q, found[q].unit, found.sizes, tuple(s for s in found.steps if s.quantity == q)) for q in quantities
+        SystemDerivation(model, q, derivation[q].unit, derivation.sizes, tuple(s for s in derivation.steps if s.quantity == q))
+        for q in quantities
     )
 
 

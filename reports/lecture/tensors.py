@@ -25,16 +25,16 @@ def _(_: Lab) -> ClaimFinding:
 
 @TENSORS.claim("mem-gpt3-ffn", "A matrix of GPT-3's feed-forward block, 49152 × 12288 in fp32, takes 2304 · 1024² bytes.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("memory", *_FFN)
-    because = f"{found / 1024**2:g} MiB, which is {found / 1024**3:g} GiB and {found / 1e9:.3f} GB"
-    return number(str(2304 * 1024 * 1024), found, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
+    nbytes = experiment("memory", *_FFN)
+    because = f"{nbytes / 1024**2:g} MiB, which is {nbytes / 1024**3:g} GiB and {nbytes / 1e9:.3f} GB"
+    return number(str(2304 * 1024 * 1024), nbytes, because, "the storage of torch.empty(49152, 12288)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-2.3", "That is 2.3 gigabytes.")
 def _(_: Lab) -> ClaimFinding:
-    found = Fraction(experiment("memory", *_FFN), 10**9)
-    because = f"{float(found):.3f} GB, or {float(found) * 1e9 / 1024**3:g} GiB; 2304 MiB over 1000 is neither"
-    return number("2.3", found, because, "the storage of torch.empty(49152, 12288)", unit="GB")
+    gigabytes = Fraction(experiment("memory", *_FFN), 10**9)
+    because = f"{float(gigabytes):.3f} GB, or {float(gigabytes) * 1e9 / 1024**3:g} GiB; 2304 MiB over 1000 is neither"
+    return number("2.3", gigabytes, because, "the storage of torch.empty(49152, 12288)", unit="GB")
 
 
 def on_device() -> int:
@@ -61,9 +61,9 @@ def _(_: Lab) -> ClaimFinding:
 
 @TENSORS.claim("mem-004-32x32", "What was added is two matrices of 30 by 32 numbers of 4 bytes.")
 def _(_: Lab) -> ClaimFinding:
-    said = 2 * experiment("memory", 30, 32)
-    because = f"30 by 32 would be {said:,} bytes; the transcript lost a digit of 32 by 32"
-    return number(str(said), on_device(), because, "the CUDA allocator's rounding of both requests (stated, not measured)", unit="bytes")
+    claimed = 2 * experiment("memory", 30, 32)
+    because = f"30 by 32 would be {claimed:,} bytes; the transcript lost a digit of 32 by 32"
+    return number(str(claimed), on_device(), because, "the CUDA allocator's rounding of both requests (stated, not measured)", unit="bytes")
 
 
 @TENSORS.claim("mem-004-180gb", "An H100 has 180 GB of high-bandwidth memory.")
@@ -112,18 +112,18 @@ def _(lab: Lab) -> ClaimFinding:
 
 @TENSORS.claim("mem-003-sgd-1x", "Optimizer state is once the parameters for SGD and about twice for Adam.")
 def _(lab: Lab) -> ClaimFinding:
-    found = {}
+    ratios = {}
     for name in ("sgd", "momentum", "adam"):
         state_bytes, weights = (lab.value("two-layer", f"{q}.bytes", {}, optimizer=name) for q in ("optimizer_state", "parameters"))
-        found[name] = round(Fraction(state_bytes, weights), 3)
+        ratios[name] = round(Fraction(state_bytes, weights), 3)
     because = (
-        f"plain SGD keeps {float(found['sgd']):g} times the parameters, with momentum {float(found['momentum']):g}, Adam "
-        f"{float(found['adam']):g}"
+        f"plain SGD keeps {float(ratios['sgd']):g} times the parameters, with momentum {float(ratios['momentum']):g}, Adam "
+        f"{float(ratios['adam']):g}"
     )
     return readings(
-        found["momentum"] == 1 and round(found["adam"]) == 2,
-        found["sgd"] == 1,
-        f"{found['sgd']}, {found['momentum']}, {round(found['adam'])}",
+        ratios["momentum"] == 1 and round(ratios["adam"]) == 2,
+        ratios["sgd"] == 1,
+        f"{ratios['sgd']}, {ratios['momentum']}, {round(ratios['adam'])}",
         because,
         "derive two-layer with sgd, momentum, adam: optimizer_state.bytes over parameters.bytes",
     )
@@ -131,13 +131,13 @@ def _(lab: Lab) -> ClaimFinding:
 
 @TENSORS.claim("mem-003-stage", "When a model has just been loaded, its parameters are all that is in memory.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("state_before_training")
+    counts = experiment("state_before_training")
     because = (
-        f"before the first step there are {found['before']} further elements, of gradients and AdamW's state; after it {found['after']} "
-        f"for {found['parameters']} parameters"
+        f"before the first step there are {counts['before']} further elements, of gradients and AdamW's state; after it {counts['after']} "
+        f"for {counts['parameters']} parameters"
     )
     return same(
-        0, found["before"], because, "a real model and its optimizer, before and after a step", value=found["parameters"], unit="elements"
+        0, counts["before"], because, "a real model and its optimizer, before and after a step", value=counts["parameters"], unit="elements"
     )
 
 
@@ -147,8 +147,8 @@ def _(lab: Lab) -> ClaimFinding:
     parts = {"activations": "activations.bytes" not in quantities, "gradients": "gradients.bytes" not in quantities}
     because = f"left out are activations ({yes(parts['activations'])}), but gradients are in it, 4 of the 16 bytes"
     mixed = any(parts.values()) and not all(parts.values())
-    found = true(all(parts.values()), "activations only", because, "per_parameter of gpt2 with adamw: its terms")
-    return found if not mixed else ClaimFinding(MISLEADING, found.value, found.unit, found.because, found.computed_by)
+    finding = true(all(parts.values()), "activations only", because, "per_parameter of gpt2 with adamw: its terms")
+    return finding if not mixed else ClaimFinding(MISLEADING, finding.value, finding.unit, finding.because, finding.computed_by)
 
 
 @TENSORS.claim("stride-6", "Element [1, 2] of a 4 × 4 tensor is number 6 of its storage.")
@@ -166,9 +166,12 @@ def _(_: Lab) -> ClaimFinding:
 
 @TENSORS.claim("stride-view-fail", "view of a transpose fails for its strides.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("viewed_transpose")
+    message = experiment("viewed_transpose")
     return true(
-        "view size is not compatible" in found, found.partition(":")[0], found.partition(" (")[0], "view(2, 3) of a transposed 2 × 3 tensor"
+        "view size is not compatible" in message,
+        message.partition(":")[0],
+        message.partition(" (")[0],
+        "view(2, 3) of a transposed 2 × 3 tensor",
     )
 
 
@@ -204,19 +207,19 @@ def _(_: Lab) -> ClaimFinding:
 
 @TENSORS.claim("code-randn-invalid", "torch.randn([1., 2, 3]) makes a tensor.")
 def _(_: Lab) -> ClaimFinding:
-    found = experiment("float_shape")
-    return true(not found, found.partition(":")[0] or "a tensor", found or "it runs", "torch.randn([1., 2, 3])")
+    message = experiment("float_shape")
+    return true(not message, message.partition(":")[0] or "a tensor", message or "it runs", "torch.randn([1., 2, 3])")
 
 
 @TENSORS.claim("code-loader-async", "x.cuda(async=True) copies without waiting.")
 def _(_: Lab) -> ClaimFinding:
-    found = ""
+    message = ""
     try:
         compile("x.cuda(async=True)", "note", "eval")
     except SyntaxError as error:
-        found = f"{type(error).__name__}: {error.msg}"
-    because = f"async is a keyword since Python 3.7 ({found}); the argument is non_blocking=True, and pinned memory"
-    return true(not found, "non_blocking=True", because, "Python's own parser")
+        message = f"{type(error).__name__}: {error.msg}"
+    because = f"async is a keyword since Python 3.7 ({message}); the argument is non_blocking=True, and pinned memory"
+    return true(not message, "non_blocking=True", because, "Python's own parser")
 
 
 @TENSORS.claim("einops-sum", "Reducing the last named dimension by a sum is the sum over the last dimension.")
@@ -231,9 +234,9 @@ def _(_: Lab) -> ClaimFinding:
 
 @TENSORS.claim("lit-4x4", "A 16 by 32 matrix is multiplied by a 30 by 2 matrix.")
 def _(_: Lab) -> ClaimFinding:
-    said, right = experiment("product_shape", (16, 32), (30, 2)), experiment("product_shape", (16, 32), (32, 2))
-    because = f"{said}; 16 by 32 times 32 by 2 gives {right}: the transcript lost a digit"
-    return true(said.startswith("("), "32 by 2", because, "both products run")
+    message, right = experiment("product_shape", (16, 32), (30, 2)), experiment("product_shape", (16, 32), (32, 2))
+    because = f"{message}; 16 by 32 times 32 by 2 gives {right}: the transcript lost a digit"
+    return true(message.startswith("("), "32 by 2", because, "both products run")
 
 
 @TENSORS.claim("reshape-copies", "Of a transpose, y.reshape(2, 3) can be used where view cannot.")

@@ -37,18 +37,18 @@ def per_token(lab: Lab, model: str, sizes: dict[str, int], *signed: tuple[int, s
 
 @TRAINING.claim("q1-6nd", "Training 70e9 parameters on 15e12 tokens takes 6 · 70e9 · 15e12 FLOP.")
 def _(lab: Lab) -> ClaimFinding:
-    found = ask("flops", parameters=_N, tokens=_D)
-    times = per_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) * _D / found.value
-    because = f"6·N·D = {float(found.value):.3g}; a real 70B model executes {float(times):.3f} times that at T = 8192, attention in full"
-    return number("6.3e24", found.value, because, "napkin ask flops parameters=70e9 tokens=15e12", unit="FLOP")
+    answer = ask("flops", parameters=_N, tokens=_D)
+    times = per_token(lab, "llama3-70b", _TOKENS, *MODEL_FLOPS) * _D / answer.value
+    because = f"6·N·D = {float(answer.value):.3g}; a real 70B model executes {float(times):.3f} times that at T = 8192, attention in full"
+    return number("6.3e24", answer.value, because, "napkin ask flops parameters=70e9 tokens=15e12", unit="FLOP")
 
 
 @TRAINING.claim("q1-144days", "1024 H100 at half of 989.5 TFLOP/s need about 144 days for it.")
 def _(_: Lab) -> ClaimFinding:
-    found = ask("training-time", parameters=_N, tokens=_D, gpu="h100-sxm", gpus=1024, mfu=0.5)
-    because = f"{float(found['C']):.3g} FLOP at {float(found['R']):.4g} FLOP/s are {float(found.value):.2f} days"
+    answer = ask("training-time", parameters=_N, tokens=_D, gpu="h100-sxm", gpus=1024, mfu=0.5)
+    because = f"{float(answer['C']):.3g} FLOP at {float(answer['R']):.4g} FLOP/s are {float(answer.value):.2f} days"
     return number(
-        "144", found.value, because, "napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5", unit="days"
+        "144", answer.value, because, "napkin ask training-time parameters=70e9 tokens=15e12 gpu=h100-sxm gpus=1024 mfu=0.5", unit="days"
     )
 
 

@@ -37,14 +37,14 @@ class ClaimFinding:
     rests_on: str = COMPUTATION
 
 
-def compared(claimed: str, found: Number, *, within: Fraction = NEAR) -> str:
+def compared(claimed: str, computed: Number, *, within: Fraction = NEAR) -> str:
     """The verdict on a number as it was written: its digits are its precision.
 
     Equal → holds; equal when rounded to the digits written → holds after rounding; off by
     no more than ``within`` → approximate; else wrong.
     """
     written = Decimal(claimed)
-    exact = _exact(found)
+    exact = _exact(computed)
     if Fraction(written) == exact:
         return HOLDS
     if written in _roundings(exact, written):
@@ -53,8 +53,8 @@ def compared(claimed: str, found: Number, *, within: Fraction = NEAR) -> str:
     return APPROXIMATE if off <= within * abs(exact) else WRONG
 
 
-def _exact(found: Number) -> Fraction:
-    return Fraction(str(found)) if isinstance(found, float) else Fraction(found)
+def _exact(computed: Number) -> Fraction:
+    return Fraction(str(computed)) if isinstance(computed, float) else Fraction(computed)
 
 
 def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
@@ -67,29 +67,29 @@ def _roundings(exact: Fraction, written: Decimal) -> set[Decimal]:
     return {precise.quantize(unit, rounding=way, context=context) for way in (ROUND_HALF_EVEN, ROUND_HALF_UP)}
 
 
-def yes(found: object) -> str:
+def yes(statement: object) -> str:
     """What was found of a statement, in a word."""
-    return "yes" if found is True else "no"
+    return "yes" if statement is True else "no"
 
 
 def number(
-    claimed: str, found: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
+    claimed: str, computed: Number, because: str, by: str, *, unit: str = "", within: Fraction = NEAR, rests_on: str = COMPUTATION
 ) -> ClaimFinding:
     """A finding on a number that a claim states."""
-    return ClaimFinding(compared(claimed, found, within=within), found, unit, because, by, rests_on)
+    return ClaimFinding(compared(claimed, computed, within=within), computed, unit, because, by, rests_on)
 
 
 def same(
-    claimed: Any, found: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: FindingValue | None = None
+    claimed: Any, computed: Any, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION, value: FindingValue | None = None
 ) -> ClaimFinding:
     """A finding on what is equal or not: bits, shapes, words, several numbers at once."""
-    shown = value if value is not None else found if isinstance(found, FindingValue) else str(found)
-    return ClaimFinding(HOLDS if claimed == found else WRONG, shown, unit, because, by, rests_on)
+    shown = value if value is not None else computed if isinstance(computed, FindingValue) else str(computed)
+    return ClaimFinding(HOLDS if claimed == computed else WRONG, shown, unit, because, by, rests_on)
 
 
-def true(found: bool, value: FindingValue, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> ClaimFinding:
+def true(holds: bool, value: FindingValue, because: str, by: str, *, unit: str = "", rests_on: str = COMPUTATION) -> ClaimFinding:
     """A finding on a statement that a computation makes true or false."""
-    return ClaimFinding(HOLDS if found else WRONG, value, unit, because, by, rests_on)
+    return ClaimFinding(HOLDS if holds else WRONG, value, unit, because, by, rests_on)
 
 
 def readings(
@@ -122,4 +122,4 @@ def numbers(
     pairs: tuple[tuple[str, Number], ...], value: FindingValue, because: str, by: str, *, unit: str = "", within: Fraction = NEAR
 ) -> ClaimFinding:
     """A finding on several numbers that a claim states, each as it is written."""
-    return ClaimFinding(worst(*(compared(claimed, found, within=within) for claimed, found in pairs)), value, unit, because, by)
+    return ClaimFinding(worst(*(compared(claimed, computed, within=within) for claimed, computed in pairs)), value, unit, because, by)

@@ -25,7 +25,7 @@ from reports.lecture.system import to_json as system_json
 from reports.lecture.systems import SYSTEMS
 from reports.lecture.verdicts import APPROXIMATE, CONVENTION, HOLDS, MISLEADING, ROUNDED, UNCHECKED, WRONG
 from reports.page import rules
-from reports.page.chapters import known_sizes
+from reports.page.chapters import sizes_with_quotients
 from reports.page.gradients import entries
 from reports.page.inputs import Inputs
 from reports.page.lecture import (
@@ -104,14 +104,14 @@ def lecture(directory: Path, progress: Callable[[str], None]) -> LectureOutcome:
 def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[LectureOutcome, dict[str, str]]:
     """The audit, and its texts by file name; with ``stamp`` those of that day, under the versions noted then."""
     lab = Lab(progress)
-    found = audit(lab, progress=progress)
+    audited = audit(lab, progress=progress)
     worked = []
     for system in SYSTEMS:
         progress(f"system {system.number}: {system.title}")
         worked.append((system, system.work(lab)))
-    outcome = LectureOutcome(found, tuple(worked), ())
+    outcome = LectureOutcome(audited, tuple(worked), ())
     inputs = stamp or Inputs(kind="lecture", date=_date(), environment=dict(provenance()))
-    page = build(found, tuple(worked), inputs)
+    page = build(audited, tuple(worked), inputs)
     return outcome, {
         "lecture.md": markdown.write(page, LOOK),
         "lecture.html": html.write(page, LOOK),
@@ -119,9 +119,9 @@ def make(progress: Callable[[str], None], stamp: Inputs | None = None) -> tuple[
     }
 
 
-def build(found: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs) -> LecturePage:
+def build(audited: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...], inputs: Inputs) -> LecturePage:
     anchors = Anchors()
-    count = len(found.claims)
+    count = len(audited.claims)
     checks = [check for _, worked in systems for check in worked.checks]
     failed = sum(c.verdict == "failed" for c in checks)
     return LecturePage(
@@ -131,9 +131,9 @@ def build(found: Audit, systems: tuple[tuple[LectureSystem, SystemResult], ...],
         f" {len(systems)} systems, derived and checked",
         sizes=f"{numbers.integer(len(checks))} checks of systems by real runs: {numbers.integer(failed)} failed",
         date=inputs.date,
-        tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in found.tally.items()),
-        disputes=tuple(_disputes(found)),
-        topics=tuple(_topics(found)),
+        tally=tuple((VERDICT_BADGES[verdict], numbers.integer(n), MEANINGS[verdict]) for verdict, n in audited.tally.items()),
+        disputes=tuple(_disputes(audited)),
+        topics=tuple(_topics(audited)),
         systems=tuple(_system(system, worked, anchors) for system, worked in systems),
         rules=rules.used([step for _, worked in systems for derived in worked.derived for step in derived.steps]),
         provenance=tuple((name, inputs.environment.get(name, value)) for name, value in provenance()),
@@ -168,13 +168,13 @@ def provenance() -> Iterator[tuple[str, str]]:
 
 def _prose(text: str) -> str:
     """A sentence whose expressions are written as people write them: ``2·B·D²`` for ``2*B*D**2``."""
-    powers = re.sub(r"\*\*(\d+)", lambda found: found[1].translate(_POWERS), text)
+    powers = re.sub(r"\*\*(\d+)", lambda match: match[1].translate(_POWERS), text)
     return sentence(re.sub(r"(?<=[\w)])\*(?=[\w(])", "·", powers))
 
 
-def _topics(found: Audit) -> Iterator[TopicView]:
+def _topics(audited: Audit) -> Iterator[TopicView]:
     by_topic: dict[str, list[AuditedClaim]] = {}
-    for c in found.claims:
+    for c in audited.claims:
         by_topic.setdefault(c.topic, []).append(c)
     for number, (title, claims) in enumerate(by_topic.items(), 1):
         yield TopicView(str(number), f"topic-{number}", title, f"{len(claims)} claims", tuple(map(_claim, claims)))
@@ -196,15 +196,15 @@ def _claim(c: AuditedClaim) -> ClaimRow:
 
 def _notes(name: str) -> str:
     """Where a claim stands: ``note 002``, ``notes 002, 003``."""
-    found = notes()[name]
-    return f"note{'s' if len(found) > 1 else ''}{NBSP}{', '.join(found)}"
+    sets = notes()[name]
+    return f"note{'s' if len(sets) > 1 else ''}{NBSP}{', '.join(sets)}"
 
 
-def _disputes(found: Audit) -> Iterator[DisputeView]:
+def _disputes(audited: Audit) -> Iterator[DisputeView]:
     def seen(names: Iterable[str]) -> tuple[tuple[str, str, Badge], ...]:
-        return tuple((name, _notes(name), VERDICT_BADGES[found[name].finding.verdict]) for name in names)
+        return tuple((name, _notes(name), VERDICT_BADGES[audited[name].finding.verdict]) for name in names)
 
-    for s in found.settled:
+    for s in audited.settled:
         yield DisputeView(s.dispute.about, seen(s.right), seen(s.others), sentence(s.dispute.settled))
 
 
@@ -228,17 +228,17 @@ def _system(system: LectureSystem, worked: SystemResult, anchors: Anchors) -> Sy
 
 def equations(worked: SystemResult) -> tuple[str, ...]:
     """The equations of a forward and of its gradients, from the loss back."""
-    return tuple(str(entry.equation) for found in worked.equations for entry in entries(found))
+    return tuple(str(entry.equation) for derived in worked.equations for entry in entries(derived))
 
 
 def _document(system: LectureSystem, worked: SystemResult) -> dict[str, Any]:
     return {**system_json(system, worked), "equations": list(equations(worked))}
 
 
-def _reckoning(found: Reckoning) -> WorkedCalculationView:
-    values: dict[str, Fraction] = {g.letter: g.value for g in found.givens}
+def _reckoning(calculation: Reckoning) -> WorkedCalculationView:
+    values: dict[str, Fraction] = {g.letter: g.value for g in calculation.givens}
     lines = []
-    for line in found.lines:
+    for line in calculation.lines:
         tree = expressions.parse(line.expr)
         put = _numbers_in(tree, values)
         lines.append(
@@ -254,9 +254,9 @@ def _reckoning(found: Reckoning) -> WorkedCalculationView:
         values[line.letter] = line.value
     givens = tuple(
         (formula(expressions.parse(g.letter)), shown(g.value, g.unit), "" if g.meaning == g.unit else g.meaning, g.source)
-        for g in found.givens
+        for g in calculation.givens
     )
-    return WorkedCalculationView(found.name, givens, tuple(lines), tuple(_prose(n) for n in found.notes))
+    return WorkedCalculationView(calculation.name, givens, tuple(lines), tuple(_prose(n) for n in calculation.notes))
 
 
 def _numbers_in(tree: Display, values: Mapping[str, Fraction]) -> Display:
@@ -281,20 +281,20 @@ def _number_leaf(value: Fraction) -> Display:
     return Name(decimal) if Fraction(decimal) == value else display.Fraction(Number(value.numerator), Number(value.denominator))
 
 
-def _derived(number: str, found: SystemDerivation, anchors: Anchors) -> DerivedView:
-    sizes = {**found.sizes, **_quotients(found)}
+def _derived(number: str, derivation: SystemDerivation, anchors: Anchors) -> DerivedView:
+    sizes = {**derivation.sizes, **_quotients(derivation)}
     views = tuple(
-        step_view(f"{number}.{i}", step, found.unit, sizes, {}, anchors, last=step is found.steps[-1])
-        for i, step in enumerate(found.steps, 1)
+        step_view(f"{number}.{i}", step, derivation.unit, sizes, {}, anchors, last=step is derivation.steps[-1])
+        for i, step in enumerate(derivation.steps, 1)
     )
-    return DerivedView(f"{found.quantity} of {found.model}: {len(views)} steps", sizes_text(found.sizes), views)
+    return DerivedView(f"{derivation.quantity} of {derivation.model}: {len(views)} steps", sizes_text(derivation.sizes), views)
 
 
-def _quotients(found: SystemDerivation) -> dict[str, int]:
+def _quotients(derivation: SystemDerivation) -> dict[str, int]:
     """Quotients that a record names itself, as ``d_per_h``."""
 
-    sized: Any = SimpleNamespace(sizes=dict(found.sizes))  # all of a derivation that is read for it
-    return known_sizes(sized, (tree for s in found.steps for tree in (s.before, s.after)))
+    sized: Any = SimpleNamespace(sizes=dict(derivation.sizes))  # all of a derivation that is read for it
+    return sizes_with_quotients(sized, (tree for s in derivation.steps for tree in (s.before, s.after)))
 
 
 def _check(c: SystemCheck) -> CheckView:
@@ -331,12 +331,12 @@ def _number(value: Fraction) -> str:
     return f"{mantissa}{NBSP}·{NBSP}10{str(exponent).translate(_POWERS)}"
 
 
-def summary(found: Audit) -> str:
+def summary(audited: Audit) -> str:
     """The tally on one line."""
-    return ", ".join(f"{n} {verdict}" for verdict, n in found.tally.items())
+    return ", ".join(f"{n} {verdict}" for verdict, n in audited.tally.items())
 
 
 def document(outcome: LectureOutcome) -> dict[str, Any]:
     """The audit as plain data, with the versions of what it was computed by."""
-    found = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
-    return {**found, "provenance": dict(provenance())}
+    body = to_json(outcome.audit, (_document(s, w) for s, w in outcome.systems))
+    return {**body, "provenance": dict(provenance())}

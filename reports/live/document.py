@@ -121,8 +121,8 @@ def _fence(line: str) -> tuple[str, str]:
 
 def _word(info: str) -> str:
     """The language of a fenced block; ``text`` where none is given."""
-    found = re.match(r"[\w-]+", info)
-    return found[0] if found else "text"
+    language = re.match(r"[\w-]+", info)
+    return language[0] if language else "text"
 
 
 def _is_hidden(line: str) -> bool:
@@ -175,7 +175,7 @@ def without_code(line: str) -> str:
 
 def _code(line: str) -> Iterator[tuple[int, int]]:
     """Where inline code begins and ends: from a run of backquotes to the next run that is as long."""
-    runs = [found.span() for found in re.finditer("`+", line)]
+    runs = [run.span() for run in re.finditer("`+", line)]
     begins = [start + _is_escaped(line, start) for start, _ in runs]
     ends: list[int | None] = []  # by run, the index of the one that closes it
     next_of: dict[int, int] = {}

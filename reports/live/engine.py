@@ -69,8 +69,8 @@ class Scope:
             raise BadInputError(f"{head[:40]} is one number: it has no {rest[:40]!r}")
         if head in self.named:
             raise BadInputError(f"{head[:40]} is a whole: say which number of it, as {head[:40]}.parameters")
-        known = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
-        raise BadInputError(f"{head[:40]!r} is not defined before: there is {known[:300]}")
+        defined = ", ".join([*self.values, *(f"{name}.…" for name in self.named)]) or "nothing"
+        raise BadInputError(f"{head[:40]!r} is not defined before: there is {defined[:300]}")
 
     def free(self, name: str) -> str:
         if not _NAME.fullmatch(name):
@@ -189,17 +189,17 @@ class Engine:
 
         if given:
             raise BadInputError(f"a device has no {next(iter(given))[:40]!r} to set")
-        found = accelerator(name)
+        device = accelerator(name)
         values = {
-            "memory": UnitValue(Fraction(found.memory), units.BYTE),
-            "bandwidth": UnitValue(Fraction(found.bandwidth), units.BYTE_RATE),
+            "memory": UnitValue(Fraction(device.memory), units.BYTE),
+            "bandwidth": UnitValue(Fraction(device.bandwidth), units.BYTE_RATE),
         }
-        for dtype, peak in found.peaks.items():
+        for dtype, peak in device.peaks.items():
             values[dtype] = UnitValue(peak.dense, units.FLOP_RATE)
-        if found.link is not None:
-            values["link"] = UnitValue(Fraction(found.link), units.BYTE_RATE)
-        if found.watts is not None:
-            values["watts"] = UnitValue(Fraction(found.watts), units.WATT)
+        if device.link is not None:
+            values["link"] = UnitValue(Fraction(device.link), units.BYTE_RATE)
+        if device.watts is not None:
+            values["watts"] = UnitValue(Fraction(device.watts), units.WATT)
         return NamedValues(name, values)
 
 
@@ -231,13 +231,13 @@ class ModelValues:
 
 def _answered(answer: Any) -> dict[str, UnitValue]:
     """The letters and keys of an answer, and ``answer`` itself."""
-    found: dict[str, UnitValue] = {}
+    values: dict[str, UnitValue] = {}
     for line in (*answer.reckoning.givens, *answer.reckoning.lines, *answer.beside):
-        known = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
-        found[line.letter] = UnitValue(line.value * known[1], known[0])
+        scaled = units.per_word(line.unit) or (units.NUMBER, Fraction(1))
+        values[line.letter] = UnitValue(line.value * scaled[1], scaled[0])
     for given in answer.inputs:
-        if given.letter in found:
-            found[given.key] = found[given.letter]
-    known = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
-    found[answer.key] = found["answer"] = UnitValue(answer.value * known[1], known[0])
-    return found
+        if given.letter in values:
+            values[given.key] = values[given.letter]
+    scaled = units.per_word(answer.unit) or (units.NUMBER, Fraction(1))
+    values[answer.key] = values["answer"] = UnitValue(answer.value * scaled[1], scaled[0])
+    return values

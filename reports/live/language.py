@@ -73,13 +73,13 @@ def evaluate(text: str, lookup: Lookup, work: WorkBudget | None = None) -> UnitV
     if len(text) > LONGEST:
         raise LanguageError(f"an expression of {len(text):,} characters: {LONGEST} are enough for any sum", 0)
     reader = _ExpressionParser(_tokens(text), lookup, work or WorkBudget())
-    found = reader.sum(0)
+    value = reader.sum(0)
     reader.require_end()
-    return found
+    return value
 
 
 def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     at = 0
     while at < len(text):
         if text[at].isspace():
@@ -89,9 +89,9 @@ def _tokens(text: str) -> list[_Token]:
         if match is None:
             raise LanguageError(f"{text[at]!r} means nothing here: numbers, names, + - * / **, max and min do", at)
         assert match.lastgroup is not None
-        found.append(_Token(match.lastgroup, match.group(), at))
+        tokens.append(_Token(match.lastgroup, match.group(), at))
         at = match.end()
-    return [*found, _Token("end", "", len(text))]
+    return [*tokens, _Token("end", "", len(text))]
 
 
 class _ExpressionParser:
@@ -165,8 +165,8 @@ class _ExpressionParser:
         negative = False
         while sign := self.takes("-", "+"):
             negative ^= sign == "-"
-        found = self.power(depth)
-        return UnitValue(-found.number, found.kind) if negative else found
+        value = self.power(depth)
+        return UnitValue(-value.number, value.kind) if negative else value
 
     def power(self, depth: int) -> UnitValue:
         base = self.atom(depth)
@@ -193,20 +193,20 @@ class _ExpressionParser:
         if token.kind == "name":
             return self.named(token)
         if token.text == "(":
-            found = self.sum(depth + 1)
+            value = self.sum(depth + 1)
             if not self.takes(")"):
                 raise LanguageError("a bracket is not closed", token.column)
-            return found
+            return value
         raise LanguageError(f"a number or a name is missing{f' before {token.text!r}' if token.text else ' at the end'}", token.column)
 
     def named(self, token: _Token) -> UnitValue:
         try:
-            found = self.lookup(token.text)
+            value = self.lookup(token.text)
         except LanguageError:
             raise
         except BadInputError as error:
             raise LanguageError(str(error), token.column) from None
-        return self.bounded(found.number, found.kind, token.column)
+        return self.bounded(value.number, value.kind, token.column)
 
     def number(self, token: _Token) -> UnitValue:
         """A number, with the unit that stands right behind it."""
@@ -217,10 +217,10 @@ class _ExpressionParser:
         for length in (3, 1):  # FLOP/s is three tokens
             following = self.tokens[self.at : self.at + length]
             text = "".join(t.text for t in following)
-            found = units.meanings(text) if following[0].kind == "name" or text == "%" else []
-            if found and len(following) == length:
+            readings = units.meanings(text) if following[0].kind == "name" or text == "%" else []
+            if readings and len(following) == length:
                 self.at += length
-                return UnitValue(number * found[0].scale, found[0].kind)
+                return UnitValue(number * readings[0].scale, readings[0].kind)
         return UnitValue(number)
 
     def call(self, name: _Token, depth: int) -> UnitValue:

@@ -108,5 +108,5 @@ def words_of(unit: Kind) -> tuple[UnitWord, ...]:
 
 def per_word(text: str) -> tuple[Kind, Fraction] | None:
     """A unit as results write it (``days``, ``FLOP/s``, ``tokens/s``); ``None`` if it is not known."""
-    found = meanings(text) or meanings(text.replace("bytes/s", "B/s"))
-    return (found[0].kind, found[0].scale) if found else None
+    words = meanings(text) or meanings(text.replace("bytes/s", "B/s"))
+    return (words[0].kind, words[0].scale) if words else None

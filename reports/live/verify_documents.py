@@ -55,7 +55,7 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     says = f"{_sign(written)}{written.digits}{_exponent(written)}{f' {written.unit}' if written.unit else ''}"
     word = reading(written, value)
     if word is None:
-        return _of_other_unit(claim, written, value, says)
+        return _unit_mismatch(claim, written, value, says)
     is_ = f"{_near(written, word, value)}{f' {word.text}' if word.text else ''}"
     if holds(written, word, value):
         return JudgedClaim(claim, True, says, is_, "")
@@ -65,7 +65,7 @@ def _judged(claim: DocumentClaim, value: UnitValue) -> JudgedClaim:
     return JudgedClaim(claim, False, says, is_, message, rewritten(written, word, value) if fixable else "")
 
 
-def _of_other_unit(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
+def _unit_mismatch(claim: DocumentClaim, written: WrittenNumber, value: UnitValue, says: str) -> JudgedClaim:
     is_ = shown(value)
     unit = units.named(value.kind) or "a bare number"
     if not written.unit:
@@ -84,11 +84,11 @@ def _hint(written: WrittenNumber, word: UnitWord, value: UnitValue) -> str:
     if written.relation != "=":
         return ""
     near = abs(value.number / written.number) if written.number else None  # half a unit of the last place is at most half the number
-    for other in units.words_of(value.kind):
-        if near is not None and not near <= 2 * other.scale <= 4 * near:
+    for candidate in units.words_of(value.kind):
+        if near is not None and not near <= 2 * candidate.scale <= 4 * near:
             continue
-        if other.scale != word.scale and other.text and holds(written, other, value):
-            return f": the number is right in {other.text}; write {other.text}"
+        if candidate.scale != word.scale and candidate.text and holds(written, candidate, value):
+            return f": the number is right in {candidate.text}; write {candidate.text}"
     return ""
 
 
@@ -181,19 +181,19 @@ def unmarked(document: LiveDocument) -> Iterator[tuple[int, int, str]]:
 
 def _numbers(prose: str) -> Iterator[tuple[int, str]]:
     """Where numbers begin, and the numbers; a date, a range or a fraction (2026-11-24, 3/4) is none."""
-    for found in _BEGIN.finditer(prose):
-        end = found.start() + len(found[0].rstrip(","))
-        end += _length(_FRACTION, prose, end) if end == found.end() else 0
+    for begin in _BEGIN.finditer(prose):
+        end = begin.start() + len(begin[0].rstrip(","))
+        end += _length(_FRACTION, prose, end) if end == begin.end() else 0
         behind = end + _length(_BEHIND, prose, end)
         if re.search("-[0-9]", prose[end:behind]) or re.match("/[0-9]", prose[behind : behind + 2]):
             continue
-        yield found.start(), prose[found.start() : end + _length(_EXPONENT, prose, end)]
+        yield begin.start(), prose[begin.start() : end + _length(_EXPONENT, prose, end)]
 
 
 def _length(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Of what matches a pattern that nothing can match too."""
-    found = pattern.match(text, at)
-    return len(found[0]) if found else 0
+    match = pattern.match(text, at)
+    return len(match[0]) if match else 0
 
 
 def _prose(line: str) -> str:

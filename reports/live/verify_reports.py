@@ -61,10 +61,10 @@ def read_text(file: Path) -> str:
 def inputs_of(file: Path, text: str) -> Inputs | None:
     """What a report was made from; ``None`` for a file that is no report of ours."""
     try:
-        found = embedded(plain(text), file.suffix)
-        if found is not None:
-            found.require_grammar()
-        return found
+        inputs = embedded(plain(text), file.suffix)
+        if inputs is not None:
+            inputs.require_grammar()
+        return inputs
     except BadInputError as error:
         raise BadInputError(f"{file.name}: {error}") from None
 
@@ -86,8 +86,8 @@ def verify(file: Path, text: str, inputs: Inputs, sources: Sequence[Path], templ
     source = _other_source(inputs, environment)
     if source:
         return VerifiedReport(because=source)
-    found = itertools.islice(differences(plain(text), right), _MOST_DIFFERENCES)
-    return VerifiedReport(tuple(found), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
+    differing = itertools.islice(differences(plain(text), right), _MOST_DIFFERENCES)
+    return VerifiedReport(tuple(differing), notes=tuple(_elsewhere(inputs, environment)), noted=_noted(inputs))
 
 
 def _noted(inputs: Inputs) -> str:
@@ -130,8 +130,8 @@ def _compared(inputs: Inputs, sources: Sequence[Path], progress: Progress) -> Te
     both = compared.sides(inputs.model, inputs.other, inputs.options)
     digests = (inputs.digest, inputs.other_digest)
     words = [_word(side[0], digest, sources) for side, digest in zip((both.left, both.right), digests, strict=True)]
-    found, here = compared.compare(both, progress, words)
-    return compared.texts(found, here.as_noted(inputs)), here.environment
+    contrast, here = compared.compare(both, progress, words)
+    return compared.texts(contrast, here.as_noted(inputs)), here.environment
 
 
 def _foreign(inputs: Inputs, templates: Path | None) -> str:
@@ -170,8 +170,8 @@ def _remade(inputs: Inputs, sources: Sequence[Path], templates: Path | None, pro
         raise BadInputError(f"unknown device {inputs.device[:40]!r}")
     request = job.Request(word, inputs.sizes, made(**inputs.options), written=inputs.model)
     look = look_of(inputs.template, str(templates or ""))
-    found = job.make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
-    return found.texts, found.environment
+    report = job.make(request, inputs.device, progress, inputs, look, inputs.gpu, formats)
+    return report.texts, report.environment
 
 
 def _elsewhere(inputs: Inputs, here: Mapping[str, str]) -> Iterator[str]:
@@ -188,13 +188,13 @@ def differences(says: str, right: str) -> Iterator[ReportDifference]:
     if says == right:
         return
     ours, theirs = says.split("\n"), right.split("\n")
-    for i, one, other in _pairs(ours, theirs):
+    for i, one, right_line in _pairs(ours, theirs):
         if one is None:
-            yield ReportDifference(max(i, 1), 1, "", _clipped(other or ""))
-        elif other is None:
+            yield ReportDifference(max(i, 1), 1, "", _clipped(right_line or ""))
+        elif right_line is None:
             yield ReportDifference(i + 1, 1, _clipped(one), "")
         else:
-            yield from _in_line(i + 1, one, other)
+            yield from _in_line(i + 1, one, right_line)
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, str | None, str | None]]:
@@ -242,18 +242,18 @@ def _in_line(line: int, says: str, right: str) -> Iterator[ReportDifference]:
         yield ReportDifference(line, start + 1, _clipped(says[start:]), _clipped(right[start:]))
         return
     column = 1
-    for one, other in zip(ours, theirs, strict=True):
-        if one != other:
-            yield ReportDifference(line, column, _clipped(one), _clipped(other))
+    for one, right_word in zip(ours, theirs, strict=True):
+        if one != right_word:
+            yield ReportDifference(line, column, _clipped(one), _clipped(right_word))
         column += len(one)
 
 
-def _common(one: str, other: str) -> int:
+def _common(one: str, two: str) -> int:
     """How many characters two texts begin with alike, by halving."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+        low, high = (middle, high) if one[low:middle] == two[low:middle] else (low, middle - 1)
     return low
 
 
@@ -261,19 +261,19 @@ def _clipped(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def summary(found: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
+def summary(report: VerifiedReport, file: str, most: int = 20) -> Sequence[str]:
     """One line for each difference, the first ``most`` of them."""
-    if found.because:
-        return [f"{file}: not verified: {found.because}"]
-    lines = [_line(file, each) for each in found.differences[:most]]
-    more = len(found.differences) - most
-    least = "at least " if len(found.differences) == _MOST_DIFFERENCES else ""
+    if report.because:
+        return [f"{file}: not verified: {report.because}"]
+    lines = [_line(file, each) for each in report.differences[:most]]
+    more = len(report.differences) - most
+    least = "at least " if len(report.differences) == _MOST_DIFFERENCES else ""
     return [*lines, *([f"{file}: and {least}{more:,} more differences"] if more > 0 else [])]
 
 
-def _line(file: str, found: ReportDifference) -> str:
-    if not found.right:
-        return f"{file}:{found.line}:{found.column}: {found.says!r} does not belong here"
-    if not found.says:
-        return f"{file}:{found.line}:{found.column}: missing: {found.right!r}"
-    return f"{file}:{found.line}:{found.column}: says {found.says!r}, right is {found.right!r}"
+def _line(file: str, difference: ReportDifference) -> str:
+    if not difference.right:
+        return f"{file}:{difference.line}:{difference.column}: {difference.says!r} does not belong here"
+    if not difference.says:
+        return f"{file}:{difference.line}:{difference.column}: missing: {difference.right!r}"
+    return f"{file}:{difference.line}:{difference.column}: says {difference.says!r}, right is {difference.right!r}"

@@ -99,8 +99,8 @@ def _relation(text: str) -> str:
     """What stands before a number: a sign before its emphasis, else one inside of it; ``=`` where there is none."""
     inner = _sign_at_end(text.rstrip(_SPACES))
     outer = _without_mark(text.rstrip(_SPACES).removesuffix(inner).rstrip(_SPACES)).rstrip(_SPACES)
-    found = _sign_at_end(outer) or inner or "="
-    return _RELATIONS.get(found, found)
+    sign = _sign_at_end(outer) or inner or "="
+    return _RELATIONS.get(sign, sign)
 
 
 def _sign_at_end(text: str) -> str:

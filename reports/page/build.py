@@ -23,7 +23,7 @@ from calc.symbolic.tree import Display
 from reports.figures.drawn import UNDRAWN, UNNAMED, figures
 from reports.figures.shapes import Figure
 from reports.page import rules
-from reports.page.chapters import chapter, known_sizes, place, trees
+from reports.page.chapters import chapter, place, sizes_with_quotients, trees
 from reports.page.conventions import GIVEN, NOT_COVERED, OTHERWISE, REFUSED, STEPS, conventions
 from reports.page.coverage import coverage
 from reports.page.inputs import Inputs
@@ -32,8 +32,8 @@ from reports.page.model import AnswerRow, AssumptionRow, Chapter, CheckRow, Chec
 from reports.page.parts import ANSWERS, BADGES, UNCHECKED, badge, chapter_anchor, formula, or_unknown, sentence, sizes_text
 from reports.page.peak_candidates import PeakCandidates, letters
 from reports.page.records import recorded
-from reports.page.sensitivity import crossover, dominant, doubled, doublings, elsewhere, thumbs
-from reports.page.steps import Anchors, is_maximum, referred
+from reports.page.sensitivity import crossover, dominant, doubled, doublings, inapplicable, thumbs
+from reports.page.steps import Anchors, is_maximum, with_references
 from reports.typeset import expressions, latex, numbers
 from reports.typeset.wording import Stated, declared, headline, in_words, stated
 
@@ -63,8 +63,8 @@ def build(
     given: Mapping[str, int] | None = None,
     unchecked: str = "",
     timeline: Timeline | None = None,
-    untimed: str = "",
-    moved: bool = True,
+    no_timeline: str = "",
+    sensitivity: bool = True,
     inputs: Inputs | None = None,
     evidence: Evidence | None = None,
     device: Accelerator | None = None,
@@ -73,24 +73,24 @@ def build(
     """The page of a derivation.
 
     ``given`` are the sizes that somebody chose; the others are the model's own. ``unchecked`` says why there are no checks,
-    ``untimed`` why no ``timeline``. ``moved`` asks what changes at other sizes, and for figures, which
+    ``no_timeline`` why no ``timeline``. ``sensitivity`` asks what changes at other sizes, and for figures, which
     takes seconds for a large model. ``inputs`` is what makes the page again, where it is to be written down. ``evidence`` is what is
     recorded of real runs of the step. ``device`` is what the peak is held against, ``roof`` the figure of the step under its rates.
     """
     mode = derivation.options.get("mode", TRAIN)
     names = sorted((name for name in derivation if not absent(name, derivation.options)), key=place)
     verdicts = {v.quantity: v for v in checks.verdicts} if checks is not None else {}
-    moves = derivation.takeovers if moved else ()
+    moves = derivation.takeovers if sensitivity else ()
     shown = [*trees(derivation, comparisons), *(display.Name(t.dim) for t in moves)]
-    sizes, anchors, moments = known_sizes(derivation, shown), Anchors(), PeakCandidates()
+    sizes, anchors, moments = sizes_with_quotients(derivation, shown), Anchors(), PeakCandidates()
     decided = [dim.name for dim in derivation.dims if dim.decided_at]
     exchanged = [exchange.assumption for exchange in in_force(derivation.assumptions)]
     assumed = [a for a in derivation.assumptions if a not in exchanged]
     counting = conventions(mode, bool(decided), derivation.options.get("implementation", "loop"))
     notes = list(dict.fromkeys(_check_note(v) for v in verdicts.values()))
-    twice = doubled(derivation) if moved else {}
-    told = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
-    chapters = referred(told)
+    twice = doubled(derivation) if sensitivity else {}
+    drafts = (chapter(i, derivation[name], derivation, verdicts, sizes, anchors, moments) for i, name in enumerate(names, 1))
+    chapters = with_references(drafts)
     derived = [step for step in derivation.steps if step.quantity in names]
     return Page(
         model=derivation.model,
@@ -109,13 +109,13 @@ def build(
         symbols=_symbols(derivation, given or {}, sizes, shown),
         chapters=chapters,
         steps=numbers.integer(sum(1 + len(s.alike) for c in chapters for s in c.steps)),
-        memory=memory(derivation, timeline, untimed, moves),
-        figures=figures(derivation, twice, comparisons, device, roof) if moved else UNDRAWN,
+        memory=memory(derivation, timeline, no_timeline, moves),
+        figures=figures(derivation, twice, comparisons, device, roof) if sensitivity else UNDRAWN,
         dominant=tuple(dominant(derivation)),
         doublings=doublings(derivation, twice),
         crossover=crossover(derivation),
-        thumbs=tuple(thumbs(comparisons, derivation, sizes, anchors)),
-        thumbs_elsewhere=tuple(elsewhere(comparisons)),
+        rules_of_thumb=tuple(thumbs(comparisons, derivation, sizes, anchors)),
+        inapplicable_rules=tuple(inapplicable(comparisons)),
         checks=tuple(_check(v, notes) for v in verdicts.values()),
         check_notes=tuple(notes),
         certificates=tuple(sizes_text(c.sizes) + f": {numbers.integer(c.quantities)} quantities equal" for c in derivation.certificates),
@@ -203,8 +203,8 @@ def _symbols(derivation: Derivation, given: Mapping[str, int], sizes: Mapping[st
     """A row for each symbol that some formula of the report shows, and for no other."""
     used = set().union(*(expressions.names(tree) for tree in shown))
     rows = [_symbol(dim, given) for dim in derivation.dims if dim.name in used]
-    known = {dim.name for dim in derivation.dims}
-    rows += [_undeclared(name, sizes) for name in sorted(used - known)]
+    declared_names = {dim.name for dim in derivation.dims}
+    rows += [_undeclared(name, sizes) for name in sorted(used - declared_names)]
     for name, letter in letters(dict.fromkeys(step.quantity for step in derivation.steps if is_maximum(step))).items():
         meaning = f"live bytes at the largest candidate moment of {name}; those at the next are {letter}₂, and so on"
         rows.append(SymbolRow(formula(display.Name(f"{letter}_1")), meaning, "byte", "in its step", "derived"))

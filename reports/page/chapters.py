@@ -13,7 +13,7 @@ from calc.symbolic.tree import Display
 from reports.page.model import CandidateRow, Chapter, StepView, TypesetFormula
 from reports.page.parts import badge, chapter_anchor, formula, several, term_row
 from reports.page.peak_candidates import PeakCandidate, PeakCandidates, subscripted
-from reports.page.steps import Anchors, is_maximum, named, once, place_of, step_view
+from reports.page.steps import Anchors, is_maximum, merged, named, place_of, step_view
 from reports.typeset import expressions, numbers
 from reports.typeset.wording import in_case, largest_of
 from reports.typeset.wording import place as place
@@ -28,7 +28,7 @@ ASIDE = frozenset({
 })  # fmt: skip
 
 
-def known_sizes(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
+def sizes_with_quotients(derivation: Derivation, shown: Iterable[Display]) -> dict[str, int]:
     """Sizes by name, with those quotients that a trace names itself (``d_per_h`` is d/h) and that the formulas show."""
     sizes = dict(derivation.sizes)
     for tree in shown:
@@ -84,7 +84,7 @@ def chapter(
         unknown=quantity.unknown if quantity.value is None else quantity.reason,
         badge=badge(quantity.name, verdicts),
         compared=_compared(quantity, verdicts),
-        steps=once(number, views),
+        steps=merged(number, views),
         terms=tuple(term_row(t.site, t.expr, t.value, quantity.value, t.because, sizes) for t in quantity.terms),
         what=what,
         total=value.text if value is not None else "unknown",
@@ -179,6 +179,6 @@ def _candidate(
     largest = candidate.value == quantity.value
     for step, view in zip(steps, views, strict=True):
         if step.after in moments and place_of(step) == candidate.at and step.value == candidate.value:
-            told = view.after if view.tabled else None
-            return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, told, value, parts, largest)
+            change = view.after if view.tabled else None
+            return CandidateRow(candidate.at, subscripted(moments[step.after].name.name), view.anchor, change, value, parts, largest)
     return CandidateRow(candidate.at, "", "", formula(expressions.parse(branches.at_hand(candidate.expr, sizes))), value, parts, largest)

@@ -70,20 +70,20 @@ class ComparisonPage:
     cases: tuple[str, ...] = ()
 
 
-def build(found: Contrast, inputs: Inputs) -> ComparisonPage:
-    sized = {name: (or_unknown(one), or_unknown(other)) for name, (one, other) in found.sizes.items()}
+def build(contrast: Contrast, inputs: Inputs) -> ComparisonPage:
+    sized = {name: (or_unknown(one), or_unknown(two)) for name, (one, two) in contrast.sizes.items()}
     return ComparisonPage(
-        model=f"{found.left} → {found.right}",
+        model=f"{contrast.left} → {contrast.right}",
         step="two steps and their difference",
         subtitle="Right less left. Sizes that both sides have stay letters; those in which they differ are put in.",
-        sizes=f"both: {sizes_text(found.same)}" if found.same else "the sides have no size in common",
+        sizes=f"both: {sizes_text(contrast.same)}" if contrast.same else "the sides have no size in common",
         date=inputs.noted,
-        settings=tuple((name, one, other) for name, (one, other) in {**found.options, **sized}.items()),
-        rows=tuple(_row(change) for change in found.changes),
-        parts=tuple(_part(str(i), change) for i, change in enumerate((c for c in found.changes if c.value), 1)),
+        settings=tuple((name, one, two) for name, (one, two) in {**contrast.options, **sized}.items()),
+        rows=tuple(_row(change) for change in contrast.changes),
+        parts=tuple(_part(str(i), change) for i, change in enumerate((c for c in contrast.changes if c.value), 1)),
         sections=SECTIONS,
         inputs=inputs.text(),
-        cases=tuple(sentence(f"{words[0].upper()}{words[1:]}") for words in in_cases(found)),
+        cases=tuple(sentence(f"{words[0].upper()}{words[1:]}") for words in in_cases(contrast)),
     )
 
 

@@ -29,8 +29,8 @@ def _summary(ledger: Ledger) -> str:
     names = {kind: len({row.operator for row in ledger.of(kind)}) for kind in KINDS}
     left = f"{several(names[REFUSED], 'operator')}, {several(ledger.calls_of(REFUSED), 'call')}"
     left += f" ({_share(ledger.share_of_calls(*ledger.of(REFUSED)))} of all)" if names[REFUSED] else ", 0 FLOP"
-    there = several(len({row.operator for row in ledger.rows}), "operator")
-    words = f"{there}, {several(ledger.calls, 'call')}: {names[COUNTED]} counted, {names[FREE]} free, {names[REFUSED]} refused"
+    operators = several(len({row.operator for row in ledger.rows}), "operator")
+    words = f"{operators}, {several(ledger.calls, 'call')}: {names[COUNTED]} counted, {names[FREE]} free, {names[REFUSED]} refused"
     return f"{words}. Not counted: {left}"
 
 

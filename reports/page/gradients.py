@@ -41,7 +41,7 @@ class EquationGroup:
 def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: str | None = None) -> list[EquationEntry]:
     """Every equation, forward first, then gradients from the loss back; of one parameter only what its gradient rests on."""
     wanted = None if only is None else _resting(derived, only)
-    found = [] if only is not None else _forward(derived, matrix, latex)
+    collected = [] if only is not None else _forward(derived, matrix, latex)
     readers = _first_readers(derived)
     leaves = set(derived.parameters.values())
 
@@ -63,8 +63,8 @@ def entries(derived: Derived, matrix: bool = False, latex: bool = False, only: s
         name = node.op.name if isinstance(node.op, ir.Leaf) else derived.names.of[target]
         because = (*_because(derived, step.because, group), *writer.notes)
         reading = str(Writer(derived, False, matrix, group, marked=True).gradient(target)) if group else ""
-        found.append(EquationEntry(kind, name, group, equation, because, step.node is None, reading))
-    return found
+        collected.append(EquationEntry(kind, name, group, equation, because, step.node is None, reading))
+    return collected
 
 
 def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]:
@@ -80,11 +80,11 @@ def _forward(derived: Derived, matrix: bool, latex: bool) -> list[EquationEntry]
 
 
 def _first_readers(derived: Derived) -> dict[int, int]:
-    found: dict[int, int] = {}
+    readers: dict[int, int] = {}
     for node in derived.equations.nodes[: derived.forward]:
         for source in ir.sources(node.op):
-            found.setdefault(source, node.index)
-    return found
+            readers.setdefault(source, node.index)
+    return readers
 
 
 def _resting(derived: Derived, name: str) -> set[int]:
@@ -98,16 +98,16 @@ def _resting(derived: Derived, name: str) -> set[int]:
     return {s.target for s in derived.steps if s.node in nodes and s.target not in derived.parameters.values()} | {step.target}
 
 
-def _because(derived: Derived, said: Sequence[tuple[str, int]], layer: str) -> tuple[str, ...]:
+def _because(derived: Derived, reasons: Sequence[tuple[str, int]], layer: str) -> tuple[str, ...]:
     """What a simplification rests on, tensors by name."""
     names = derived.names.of
-    found = []
-    for words, node in said:
+    texts = []
+    for words, node in reasons:
         if node in names:
-            found.append(f"{words} {relative(names[node], layer)}" if not words.endswith("1") else words)
+            texts.append(f"{words} {relative(names[node], layer)}" if not words.endswith("1") else words)
         elif node < 0 or words.endswith("1"):
-            found.append(words)
-    return tuple(dict.fromkeys(found))
+            texts.append(words)
+    return tuple(dict.fromkeys(texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,35 +125,35 @@ def chain(derived: Derived, latex: bool = False, only: str | None = None) -> lis
     """The chain rule link by link, before anything is simplified, from the loss back."""
     writer, names = Writer(derived, latex, raw=True), derived.names_apart
     wanted = None if only is None else _chained(derived, only)
-    found = []
+    terms = []
     for share in derived.gradients.shares:
         if wanted is None or share.target in wanted:
             through = derived.equations[share.through]
             called = [names.of.get(n, "") for n in (share.target, share.through)]
             if all(called):
-                found.append(ChainRuleTerm(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
-    return found
+                terms.append(ChainRuleTerm(called[0], called[1], type(through.op).__name__.lower(), share.because, writer.share(share)))
+    return terms
 
 
 def _chained(derived: Derived, name: str) -> set[int]:
     """A parameter and the tensors between it and the loss."""
     derived.parameter(name)
-    found = {derived.parameters[name]}
+    indices = {derived.parameters[name]}
     for node in derived.equations.nodes[: derived.forward]:
-        if any(source in found for source in ir.sources(node.op)):
-            found.add(node.index)
-    return found
+        if any(source in indices for source in ir.sources(node.op)):
+            indices.add(node.index)
+    return indices
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------------
 
 
-def groups(found: Sequence[EquationEntry]) -> list[EquationGroup]:
+def groups(equations: Sequence[EquationEntry]) -> list[EquationGroup]:
     """The equations by place, in order; layers whose equations read the same are one group."""
     by_kind: dict[str, list[EquationGroup]] = {}
     for forward in (True, False):
         made: list[EquationGroup] = []
-        for entry in found:
+        for entry in equations:
             if (entry.kind == FORWARD) != forward:
                 continue
             if made and made[-1].title == entry.group:
@@ -164,9 +164,9 @@ def groups(found: Sequence[EquationEntry]) -> list[EquationGroup]:
     return [*by_kind["True"], *by_kind["False"]]
 
 
-def _alike(found: Sequence[EquationGroup]) -> list[EquationGroup]:
+def _alike(unmerged: Sequence[EquationGroup]) -> list[EquationGroup]:
     made: list[EquationGroup] = []
-    for group in found:
+    for group in unmerged:
         if made and _is_alike(group, made[-1]):
             made[-1] = replace(made[-1], title=_pattern(group.layers[0]), layers=(*made[-1].layers, *group.layers))
         else:

@@ -69,8 +69,8 @@ class Inputs:
     @property
     def noted(self) -> str:
         """The day and the machine in words. Every layout prints them: what cannot be made again has to agree with what stands here."""
-        said = self.environment
-        own = {name: value for name, value in said.items() if said.get(name.removeprefix("check: ")) != value or "check: " not in name}
+        noted = self.environment
+        own = {name: value for name, value in noted.items() if noted.get(name.removeprefix("check: ")) != value or "check: " not in name}
         words = ", ".join(f"{name} {value}" for name, value in own.items() if (name, value) != ("source", "built-in"))
         return f"{self.date} with {words}" if words else self.date
 
@@ -98,8 +98,8 @@ class Inputs:
 
     def as_noted(self, earlier: Inputs) -> Inputs:
         """These, with the day and the machine of ``earlier``, as far as it has them."""
-        there = {name: earlier.environment.get(name, value) for name, value in self.environment.items()}
-        return replace(self, date=earlier.date, environment=there)
+        environment = {name: earlier.environment.get(name, value) for name, value in self.environment.items()}
+        return replace(self, date=earlier.date, environment=environment)
 
     def text(self) -> str:
         """One line of JSON in which no character can end a comment or an attribute."""
@@ -155,10 +155,10 @@ def embedded(text: str, suffix: str) -> Inputs | None:
     """The inputs of a report; ``None`` where there are none. Malformed ones are refused."""
     if suffix == ".json":
         return _of_json(text)
-    found = {".html": _HTML, ".tex": _LATEX}.get(suffix, _MARKDOWN).search(text)
-    if found is None:
+    match = {".html": _HTML, ".tex": _LATEX}.get(suffix, _MARKDOWN).search(text)
+    if match is None:
         return None
-    written = found["inputs"].replace("&#34;", '"') if suffix == ".html" else found["inputs"]
+    written = match["inputs"].replace("&#34;", '"') if suffix == ".html" else match["inputs"]
     return _read(_parsed(written))
 
 

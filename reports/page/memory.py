@@ -31,14 +31,14 @@ from reports.typeset.numbers import NBSP
 LARGEST = 12
 
 
-def memory(derivation: Derivation, timeline: Timeline | None, untimed: str = "", moves: Sequence[Takeover] = ()) -> MemorySection:
-    """Everything that is said of memory beside its closed forms. ``untimed`` says why there is no timeline."""
+def memory(derivation: Derivation, timeline: Timeline | None, no_timeline: str = "", moves: Sequence[Takeover] = ()) -> MemorySection:
+    """Everything that is said of memory beside its closed forms. ``no_timeline`` says why there is no timeline."""
     quantity = derivation.quantities.get("activations.bytes")
     whole = quantity.value if quantity is not None else None
     return MemorySection(
-        timing=_timing(timeline) if timeline is not None else None,
-        untimed=untimed,
-        takeovers=tuple(_takeover(t, derivation) for t in moves),
+        live_bytes=_live_bytes(timeline) if timeline is not None else None,
+        no_timeline=no_timeline,
+        peak_crossovers=tuple(_peak_crossover(t, derivation) for t in moves),
         saved=tuple(_saved(s, whole) for s in derivation.saved),
         saved_title=f"{several(len(derivation.saved), 'kind')} of tensor kept for the backward",
         saved_total=numbers.amount(whole, Unit.BYTE) if derivation.saved and whole is not None else None,
@@ -77,95 +77,95 @@ def _times(tensor: SavedTensor) -> TypesetFormula | None:
 # -- which moment is the peak --------------------------------------------------------------------------------------------
 
 
-def _takeover(found: Takeover, derivation: Derivation) -> PeakCrossoverRow:
-    here = derivation.sizes[found.dim]
-    reigns = tuple(_reign(r, i, found, here) for i, r in enumerate(found.reigns))
-    return PeakCrossoverRow(formula(tree.Name(found.dim)), numbers.integer(here), reigns, _searched(found))
+def _peak_crossover(crossover: Takeover, derivation: Derivation) -> PeakCrossoverRow:
+    here = derivation.sizes[crossover.dim]
+    reigns = tuple(_interval(r, i, crossover, here) for i, r in enumerate(crossover.reigns))
+    return PeakCrossoverRow(formula(tree.Name(crossover.dim)), numbers.integer(here), reigns, _searched(crossover))
 
 
-def _reign(reign: Reign, number: int, found: Takeover, here: int) -> PeakIntervalRow:
-    first, last = numbers.integer(reign.first), numbers.integer(reign.last)
-    opens, closes = number == 0, number == len(found.reigns) - 1
+def _interval(interval: Reign, number: int, crossover: Takeover, here: int) -> PeakIntervalRow:
+    first, last = numbers.integer(interval.first), numbers.integer(interval.last)
+    opens, closes = number == 0, number == len(crossover.reigns) - 1
     if opens and closes:
-        words = f"any {found.dim}"
-    elif reign.first == reign.last:
-        words = f"{found.dim} = {first}"
+        words = f"any {crossover.dim}"
+    elif interval.first == interval.last:
+        words = f"{crossover.dim} = {first}"
     elif opens:
-        words = f"{found.dim} ≤ {last}"
+        words = f"{crossover.dim} ≤ {last}"
     elif closes:
-        words = f"{found.dim} ≥ {first}"
+        words = f"{crossover.dim} ≥ {first}"
     else:
-        words = f"{first} ≤ {found.dim} ≤ {last}"
-    return PeakIntervalRow(words.replace(" ", NBSP), reign.at, reign.first <= here <= reign.last)
+        words = f"{first} ≤ {crossover.dim} ≤ {last}"
+    return PeakIntervalRow(words.replace(" ", NBSP), interval.at, interval.first <= here <= interval.last)
 
 
-def _searched(found: Takeover) -> str:
-    if found.because:
-        return f"not searched: {found.because}"
-    if not found.reigns:
+def _searched(crossover: Takeover) -> str:
+    if crossover.because:
+        return f"not searched: {crossover.because}"
+    if not crossover.reigns:
         return "not searched: the closed forms stand at no other size"
-    span = f"{numbers.integer(found.reigns[0].first)}{NBSP}…{NBSP}{numbers.integer(found.reigns[-1].last)}"
-    if found.among:
-        return f"{span}, {several(len(found.among), 'divisor')}"
-    return span if found.step == 1 else f"{span}, in steps of {numbers.integer(found.step)}"
+    span = f"{numbers.integer(crossover.reigns[0].first)}{NBSP}…{NBSP}{numbers.integer(crossover.reigns[-1].last)}"
+    if crossover.among:
+        return f"{span}, {several(len(crossover.among), 'divisor')}"
+    return span if crossover.step == 1 else f"{span}, in steps of {numbers.integer(crossover.step)}"
 
 
 # -- live bytes over the step --------------------------------------------------------------------------------------------
 
 
-def _timing(found: Timeline) -> LiveBytesView:
-    peak = found.peak.total
+def _live_bytes(timeline: Timeline) -> LiveBytesView:
+    peak = timeline.peak.total
     return LiveBytesView(
-        finding=_finding(found),
-        largest=_largest(found),
-        note=_note(found),
-        drawing=drawing(found),
+        finding=_finding(timeline),
+        largest=_largest(timeline),
+        note=_note(timeline),
+        drawing=drawing(timeline),
         roles=tuple(
-            (role, css_class(role), numbers.amount(held, Unit.BYTE).headline, _share(held, peak))
-            for role, held in ((role, found.peak.live.get(role, 0)) for role in reversed(found.roles))
+            (role, css_class(role), numbers.amount(nbytes, Unit.BYTE).headline, _share(nbytes, peak))
+            for role, nbytes in ((role, timeline.peak.live.get(role, 0)) for role in reversed(timeline.roles))
         ),
-        columns=(("Instant", "text"), ("All", "number"), *((role, "number") for role in reversed(found.roles))),
+        columns=(("Instant", "text"), ("All", "number"), *((role, "number") for role in reversed(timeline.roles))),
         total=numbers.amount(peak, Unit.BYTE),
-        landmarks=tuple(_landmark(name, instant, found) for name, instant in found.landmarks),
-        alive=tuple(_alive(a, peak) for a in found.alive[:LARGEST]),
-        rest=_rest(found.alive[LARGEST:], peak),
-        allocator=tuple(_allocated(name, step) for name, step in zip(("first step", "steady step"), found.allocated, strict=False)),
-        simulated=tuple(_simulated(found)),
+        landmarks=tuple(_landmark(name, instant, timeline) for name, instant in timeline.landmarks),
+        alive=tuple(_alive(a, peak) for a in timeline.alive[:LARGEST]),
+        rest=_rest(timeline.alive[LARGEST:], peak),
+        allocator=tuple(_allocated(name, step) for name, step in zip(("first step", "steady step"), timeline.allocated, strict=False)),
+        simulated=tuple(_simulated(timeline)),
     )
 
 
-def _allocated(name: str, found: Simulated) -> AllocatorRow:
-    return AllocatorRow(name, *(numbers.integer(n) for n in (found.live, found.allocated, found.reserved, found.segments)))
+def _allocated(name: str, simulated: Simulated) -> AllocatorRow:
+    return AllocatorRow(name, *(numbers.integer(n) for n in (simulated.live, simulated.allocated, simulated.reserved, simulated.segments)))
 
 
-def _simulated(found: Timeline) -> Iterator[str]:
+def _simulated(timeline: Timeline) -> Iterator[str]:
     """What stands beside the allocator's table: that it is no measurement, and what is not in it."""
-    if not found.allocated:
+    if not timeline.allocated:
         return
-    steady = found.allocated[-1]
+    steady = timeline.allocated[-1]
     rounding, cached = (numbers.amount(n, Unit.BYTE).headline for n in (steady.rounding, steady.cached))
     yield f"{NOT_MEASURED[0].upper()}{NOT_MEASURED[1:]}."
     yield f"Rounding adds {rounding} to the steady peak; {cached} more are reserved and not allocated at once."
     yield "Live bytes are those on the device: an optimizer's step counters stay on the CPU unless it is fused."
-    held = ", ".join(f"{w.what} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
-    yield f"Beside it a library holds workspaces: {held}. CUDA's kernels may keep other tensors than those recorded on a CPU."
+    workspaces = ", ".join(f"{w.what} {numbers.amount(w.nbytes, Unit.BYTE).headline} ({w.when})" for w in WORKSPACES)
+    yield f"Beside it a library holds workspaces: {workspaces}. CUDA's kernels may keep other tensors than those recorded on a CPU."
 
 
-def _finding(found: Timeline) -> str:
+def _finding(timeline: Timeline) -> str:
     """The title of the figure: how large the peak is, and when it comes."""
-    return f"The peak of {numbers.amount(found.peak.total, Unit.BYTE).headline} comes {_when(found)}: {_called(found.peak)}"
+    return f"The peak of {numbers.amount(timeline.peak.total, Unit.BYTE).headline} comes {_when(timeline)}: {_called(timeline.peak)}"
 
 
-def _when(found: Timeline) -> str:
-    op = found.peak.op
-    stretch = next(((phase, first, last) for phase, first, last in found.phases if first <= op <= last), None)
+def _when(timeline: Timeline) -> str:
+    op = timeline.peak.op
+    stretch = next(((phase, first, last) for phase, first, last in timeline.phases if first <= op <= last), None)
     if stretch is None:
         return "before the first operator"
     phase, first, last = stretch
     share = Fraction(op - first, max(last - first, 1))
     where = "at the start of" if share <= Fraction(1, 10) else "at the end of" if share >= Fraction(9, 10) else "within"
-    again = [p for p, _, _ in found.phases].count(phase) > 1
-    return f"{where} {'a' if again else 'the'} {phase.replace('_', ' ')}"
+    repeats = [p for p, _, _ in timeline.phases].count(phase) > 1
+    return f"{where} {'a' if repeats else 'the'} {phase.replace('_', ' ')}"
 
 
 def _called(instant: Instant) -> str:
@@ -174,28 +174,28 @@ def _called(instant: Instant) -> str:
     return f"{_short(instant.operator).strip('_')} at {instant.site}"
 
 
-def _largest(found: Timeline) -> str:
+def _largest(timeline: Timeline) -> str:
     """The single kind of storage with most bytes then."""
-    if not found.alive:
+    if not timeline.alive:
         return ""
-    first = found.alive[0]
-    return f"Most of it then: {first.name} ({first.role}), {_share(first.total, found.peak.total)}."
+    first = timeline.alive[0]
+    return f"Most of it then: {first.name} ({first.role}), {_share(first.total, timeline.peak.total)}."
 
 
-def _note(found: Timeline) -> str:
-    width = max((c.last + 1 - c.first for c in found.columns), default=1)
-    words = f"Live bytes after each of {several(found.operators, 'operator')}, in the order in which they run."
+def _note(timeline: Timeline) -> str:
+    width = max((c.last + 1 - c.first for c in timeline.columns), default=1)
+    words = f"Live bytes after each of {several(timeline.operators, 'operator')}, in the order in which they run."
     if width > 1:
         words += f" A column stands for up to {numbers.integer(width)} of them and shows the highest."
-    if found.fewer:
-        words += f" Read off the deepest record that the derivation has, {sizes_text(found.fewer)}: not the depth asked for."
+    if timeline.fewer:
+        words += f" Read off the deepest record that the derivation has, {sizes_text(timeline.fewer)}: not the depth asked for."
     return words
 
 
-def _landmark(name: str, instant: Instant, found: Timeline) -> InstantRow:
-    mark = "peak" if instant == found.peak else ""
-    after = f"after {_called(instant)}" if instant.operator and instant is not found.landmarks[-1][1] else ""
-    values = tuple(numbers.integer(instant.live.get(role, 0)) for role in reversed(found.roles))
+def _landmark(name: str, instant: Instant, timeline: Timeline) -> InstantRow:
+    mark = "peak" if instant == timeline.peak else ""
+    after = f"after {_called(instant)}" if instant.operator and instant is not timeline.landmarks[-1][1] else ""
+    values = tuple(numbers.integer(instant.live.get(role, 0)) for role in reversed(timeline.roles))
     return InstantRow(name, after, values, numbers.integer(instant.total), mark)
 
 

@@ -99,10 +99,12 @@ class SymbolRow:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step of the derivation, all of it. ``alike`` are the titles of further steps that differ from it in nothing
-    else, ``more`` says how many. ``short``: it fits a line; ``same``: its two sides are written alike; ``again``: it has the reason of
-    the step before it; ``told``: the step of an earlier chapter that is the same; ``tabled``: its
-    formula stands in the table of moments."""
+    """A step of a derivation.
+
+    ``alike``: titles of further steps that differ from it in their module path only; ``more`` says how many. ``short``: it fits on a
+    line. ``same``: its two sides are written alike. ``same_reason``: its reason is that of the step before it. ``same_as``: the equal
+    step of an earlier chapter. ``tabled``: its formula is in the table of peak candidates.
+    """
 
     number: str
     anchor: str
@@ -118,8 +120,8 @@ class StepView:
     last: bool
     short: bool = False
     same: bool = False
-    again: bool = False
-    told: PageLink | None = None
+    same_reason: bool = False
+    same_as: PageLink | None = None
     tabled: bool = False
     alike: tuple[str, ...] = ()
     more: str = ""
@@ -384,7 +386,7 @@ class PeakCrossoverRow:
 
     dim: TypesetFormula
     value: str
-    reigns: tuple[PeakIntervalRow, ...]
+    intervals: tuple[PeakIntervalRow, ...]
     searched: str
 
 
@@ -406,11 +408,11 @@ class SavedRow:
 
 @dataclass(frozen=True, slots=True)
 class MemorySection:
-    """What is said of memory beside its closed forms; where there is no timeline, ``untimed`` says why."""
+    """What is said of memory beside its closed forms; where there is no timeline, ``no_timeline`` says why."""
 
-    timing: LiveBytesView | None
-    untimed: str
-    takeovers: tuple[PeakCrossoverRow, ...]
+    live_bytes: LiveBytesView | None
+    no_timeline: str
+    peak_crossovers: tuple[PeakCrossoverRow, ...]
     saved: tuple[SavedRow, ...]
     saved_title: str
     saved_total: Amount | None
@@ -474,8 +476,8 @@ class Page:
     dominant: tuple[tuple[str, tuple[TermRow, ...]], ...]
     doublings: DoublingTable
     crossover: CrossoverView | None
-    thumbs: tuple[RuleOfThumbView, ...]
-    thumbs_elsewhere: tuple[InapplicableRuleOfThumb, ...]
+    rules_of_thumb: tuple[RuleOfThumbView, ...]
+    inapplicable_rules: tuple[InapplicableRuleOfThumb, ...]
     checks: tuple[CheckRow, ...]
     check_notes: tuple[str, ...]
     certificates: tuple[str, ...]

@@ -62,10 +62,10 @@ def or_unknown(value: int | None) -> str:
     return "unknown" if value is None else numbers.integer(value)
 
 
-def in_cases(found: Contrast) -> list[str]:
+def in_cases(contrast: Contrast) -> list[str]:
     """Where the closed forms of the sides hold, as words, unless both are general."""
-    one, other = (" and ".join(case) for case in found.cases)
-    if one == other:
+    one, two = (" and ".join(case) for case in contrast.cases)
+    if one == two:
         return [f"closed forms of the case {one}, on both sides"] if one else []
-    named = [f"of the case {case}" if case else "general" for case in (one, other)]
+    named = [f"of the case {case}" if case else "general" for case in (one, two)]
     return [f"closed forms on the left {named[0]}, on the right {named[1]}: there the step runs otherwise"]

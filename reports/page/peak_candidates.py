@@ -39,23 +39,23 @@ class PeakCandidates:
     def of(self, steps: Sequence[Step]) -> dict[Display, PeakCandidate]:
         """The moments among the steps of one quantity by their closed forms, the largest at hand first."""
         derived = {s.after: s for s in steps if not isinstance(s.after, Maximum)}
-        found: dict[Display, PeakCandidate] = {}
+        candidates: dict[Display, PeakCandidate] = {}
         for maximum in (s.after for s in steps if isinstance(s.after, Maximum)):
-            items = dict.fromkeys(item for item in maximum.items if item in derived and item not in found)
+            items = dict.fromkeys(item for item in maximum.items if item in derived and item not in candidates)
             for item in sorted(items, key=lambda item: -derived[item].value):
                 step = derived[item]
                 own = self._numbered(monomials(step.after))
-                found[item] = self._told(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(found) + 1}"), step, own)
-                self._known.append((found[item], own))
-        return found
+                candidates[item] = self._described(Name(f"{_LETTERS.get(step.quantity, 'M')}_{len(candidates) + 1}"), step, own)
+                self._known.append((candidates[item], own))
+        return candidates
 
     def _numbered(self, terms: Monomials) -> _Numbered:
         """Products as numbers: of a hundred moments each pair is compared, and a product is a tree that takes long to compare."""
         return {self._numbers.setdefault(key, len(self._numbers)): coefficient for key, coefficient in terms.items()}
 
-    def _told(self, name: Name, step: Step, own: _Numbered) -> PeakCandidate:
+    def _described(self, name: Name, step: Step, own: _Numbered) -> PeakCandidate:
         """By its difference from the moment so far that is nearest, if that is short; else in full."""
-        away, base = min(((_apart(own, there), m) for m, there in self._known), key=lambda pair: pair[0], default=(0, None))
+        away, base = min(((_apart(own, base_terms), m) for m, base_terms in self._known), key=lambda pair: pair[0], default=(0, None))
         if base is None or 2 * away > len(own) or not (_has_roles(step) and _has_roles(base.step)):
             return PeakCandidate(name, step)
         change = _difference(monomials(step.after), monomials(base.step.after))
@@ -82,11 +82,11 @@ _Numbered = Mapping[int, Rational]
 
 def monomials(tree: Display) -> Monomials:
     """The coefficient of each product in a collected sum."""
-    found: dict[Display, Rational] = {}
+    coefficients: dict[Display, Rational] = {}
     for term in tree.terms if isinstance(tree, Sum) else (tree,):
         key, coefficient = _monomial(term)
-        found[key] = found.get(key, Rational(0)) + coefficient
-    return {key: coefficient for key, coefficient in found.items() if coefficient}
+        coefficients[key] = coefficients.get(key, Rational(0)) + coefficient
+    return {key: coefficient for key, coefficient in coefficients.items() if coefficient}
 
 
 def _monomial(term: Display) -> tuple[Display, Rational]:
@@ -107,15 +107,15 @@ def _monomial(term: Display) -> tuple[Display, Rational]:
             return Product((other,)), Rational(1)
 
 
-def _apart(own: _Numbered, other: _Numbered) -> int:
+def _apart(own: _Numbered, base: _Numbered) -> int:
     """In how many products two sums differ."""
-    return sum(other.get(key) != coefficient for key, coefficient in own.items()) + len(other.keys() - own.keys())
+    return sum(base.get(key) != coefficient for key, coefficient in own.items()) + len(base.keys() - own.keys())
 
 
-def _difference(own: Monomials, other: Monomials) -> dict[Display, Rational]:
+def _difference(own: Monomials, base: Monomials) -> dict[Display, Rational]:
     """``own`` less ``other``, in the order of ``own``."""
-    keys = dict.fromkeys((*own, *other))
-    left = {key: own.get(key, Rational(0)) - other.get(key, Rational(0)) for key in keys}
+    keys = dict.fromkeys((*own, *base))
+    left = {key: own.get(key, Rational(0)) - base.get(key, Rational(0)) for key in keys}
     return {key: coefficient for key, coefficient in left.items() if coefficient}
 
 
@@ -123,9 +123,9 @@ def _has_roles(step: Step) -> bool:
     return isinstance(step.before, Sum) and all(isinstance(t, Labelled) for t in step.before.terms)
 
 
-def _by_role(step: Step, other: Step) -> dict[str, dict[Display, Rational]]:
-    own, there = _roles(step), _roles(other)
-    changes = {role: _difference(own.get(role, {}), there.get(role, {})) for role in dict.fromkeys((*own, *there))}
+def _by_role(step: Step, base: Step) -> dict[str, dict[Display, Rational]]:
+    own, base_roles = _roles(step), _roles(base)
+    changes = {role: _difference(own.get(role, {}), base_roles.get(role, {})) for role in dict.fromkeys((*own, *base_roles))}
     return {role: change for role, change in changes.items() if change}
 
 
@@ -135,11 +135,11 @@ def _roles(step: Step) -> dict[str, Monomials]:
 
 
 def _total(changes: Iterable[Monomials]) -> dict[Display, Rational]:
-    found: dict[Display, Rational] = {}
+    coefficients: dict[Display, Rational] = {}
     for change in changes:
         for key, coefficient in change.items():
-            found[key] = found.get(key, Rational(0)) + coefficient
-    return {key: coefficient for key, coefficient in found.items() if coefficient}
+            coefficients[key] = coefficients.get(key, Rational(0)) + coefficient
+    return {key: coefficient for key, coefficient in coefficients.items() if coefficient}
 
 
 def _sum(change: Monomials) -> Display:

@@ -67,29 +67,29 @@ class RooflinePage:
     inputs: str = ""
 
 
-def page(found: RooflinePair, today: datetime.date) -> RooflinePage:
-    device = found.eager.ceiling.device
-    total = found.eager.total.seconds
-    drawn = [row for row in found.eager.rows if row.flops and row.bytes and row.total >= total * _SEEN]
-    ordered = sorted(found.eager.rows, key=lambda row: -row.total)
+def page(rooflines: RooflinePair, today: datetime.date) -> RooflinePage:
+    device = rooflines.eager.ceiling.device
+    total = rooflines.eager.total.seconds
+    drawn = [row for row in rooflines.eager.rows if row.flops and row.bytes and row.total >= total * _SEEN]
+    ordered = sorted(rooflines.eager.rows, key=lambda row: -row.total)
     return RooflinePage(
-        model=found.model,
+        model=rooflines.model,
         step=f"a step on {device.name}",
-        subtitle=", ".join(found.options.values()),
-        sizes=", ".join(f"{name} = {size:,}" for name, size in found.sizes.items()),
+        subtitle=", ".join(rooflines.options.values()),
+        sizes=", ".join(f"{name} = {size:,}" for name, size in rooflines.sizes.items()),
         date=today.isoformat(),
-        finding=finding(found),
-        description=_description(found, drawn),
-        plot=_plot(found, drawn),
-        phases=tuple(_phases(found)),
+        finding=finding(rooflines),
+        description=_description(rooflines, drawn),
+        plot=_plot(rooflines, drawn),
+        phases=tuple(_phases(rooflines)),
         operators=tuple(_operator(row, total) for row in ordered),
-        notes=(*ceilings(found), f"{device.name}: {device.source}", *notes(found)),
+        notes=(*ceilings(rooflines), f"{device.name}: {device.source}", *notes(rooflines)),
         sections=SECTIONS,
     )
 
 
-def _description(found: RooflinePair, drawn: Sequence[Row]) -> str:
-    device = found.eager.ceiling.device.name
+def _description(rooflines: RooflinePair, drawn: Sequence[Row]) -> str:
+    device = rooflines.eager.ceiling.device.name
     words = f"{len(drawn)} kinds of operators by FLOP per byte and FLOP/s, both in logarithms, under the roof of {device}."
     longest = max(drawn, key=lambda row: row.total, default=None)
     if longest is None or longest.intensity is None:
@@ -98,9 +98,9 @@ def _description(found: RooflinePair, drawn: Sequence[Row]) -> str:
     return f"{words} The largest dot is {at}, with {significant(longest.intensity)} FLOP per byte. The tables below have the numbers."
 
 
-def _phases(found: RooflinePair) -> Iterator[tuple[str, ...]]:
-    rows = [(name, found.eager.phase(name), found.fused.phase(name)) for name in found.eager.phases]
-    for name, eager, fused in (*rows, ("step", found.eager.total, found.fused.total)):
+def _phases(rooflines: RooflinePair) -> Iterator[tuple[str, ...]]:
+    rows = [(name, rooflines.eager.phase(name), rooflines.fused.phase(name)) for name in rooflines.eager.phases]
+    for name, eager, fused in (*rows, ("step", rooflines.eager.total, rooflines.fused.total)):
         yield (name, *_counts(eager, fused), duration(eager.seconds), duration(fused.seconds), bounds(eager))
 
 
@@ -144,14 +144,14 @@ def _axis(values: Sequence[float], start: float, end: float) -> _LogAxis:
     return _LogAxis(low, max(high, low + 1), start, end)
 
 
-def _plot(found: RooflinePair, drawn: Sequence[Row]) -> RooflinePlot:
-    at = found.eager.ceiling
-    roofs = [(name, float(at.device.peak(name)), float(at.ridge(name))) for name in found.formats]
+def _plot(rooflines: RooflinePair, drawn: Sequence[Row]) -> RooflinePlot:
+    at = rooflines.eager.ceiling
+    roofs = [(name, float(at.device.peak(name)), float(at.ridge(name))) for name in rooflines.formats]
     reached = [row.flops / float(row.seconds) for row in drawn]
     intense = [float(row.intensity or 1) for row in drawn]
     x = _axis([*(ridge * 10 for _, _, ridge in roofs), *intense, 1.0], _LEFT, WIDTH - _RIGHT)
     y = _axis([*(peak for _, peak, _ in roofs), *reached, float(at.device.bandwidth)], HEIGHT - _BOTTOM, _TOP)
-    total = float(found.eager.total.seconds)
+    total = float(rooflines.eager.total.seconds)
     return RooflinePlot(
         WIDTH,
         HEIGHT,
@@ -159,8 +159,8 @@ def _plot(found: RooflinePair, drawn: Sequence[Row]) -> RooflinePlot:
         tuple(_dot(row, rate, x, y, total) for row, rate in sorted(zip(drawn, reached, strict=True), key=lambda pair: -pair[0].total)),
         tuple(Label(_power(p), f"{x.at(10.0**p):.1f}", f"{HEIGHT - _BOTTOM + 16}") for p in range(x.low, x.high + 1)),
         tuple(Label(_speed(p), f"{WIDTH - _RIGHT + 6}", f"{y.at(10.0**p):.1f}") for p in range(y.low, y.high + 1)),
-        tuple(_keys(found)),
-        _left_out(found, drawn),
+        tuple(_keys(rooflines)),
+        _left_out(rooflines, drawn),
     )
 
 
@@ -187,15 +187,15 @@ def _dot(row: Row, reached: float, x: _LogAxis, y: _LogAxis, total: float) -> Op
     return OperatorDot(f"{x.at(float(row.intensity or 1)):.1f}", f"{y.at(reached):.1f}", f"{radius:.1f}", f"bound-{row.bound}", words)
 
 
-def _keys(found: RooflinePair) -> Iterator[tuple[str, str, str]]:
-    total = found.eager.total
+def _keys(rooflines: RooflinePair) -> Iterator[tuple[str, str, str]]:
+    total = rooflines.eager.total
     for bound, seconds in total.bounds.items():
         yield bound, f"bound-{bound}", percent(seconds / total.seconds) if total.seconds else "0"
 
 
-def _left_out(found: RooflinePair, drawn: Sequence[Row]) -> str:
+def _left_out(rooflines: RooflinePair, drawn: Sequence[Row]) -> str:
     """Copies make no FLOP and have no place on a logarithmic axis; what takes next to no time would stretch it."""
-    total = found.eager.total.seconds
+    total = rooflines.eager.total.seconds
     rest = total - sum((row.total for row in drawn), start=Fraction(0))
     words = "Not drawn: operators that only move bytes, and those of less than a thousandth of the time"
     return f"{words}; together {percent(rest / total)} of it." if rest else ""

@@ -45,17 +45,15 @@ class RuleEntry:
 
 def find(operator: str) -> RuleEntry | None:
     """What is known of an operator."""
-    known = REGISTRY.find(operator)
-    if known is None:
+    rule = REGISTRY.find(operator)
+    if rule is None:
         return None
     tested = _tested().get(operator, {})
     calls, model = tested.get("calls", 0), tested.get("model")
     untested = tested.get("because", "" if tested else "no test of this program")
-    if isinstance(known, Free):
-        return RuleEntry(operator, "free", "", known.because, "", "stated free", "", calls, model, untested)
-    return RuleEntry(
-        operator, "counted", _family(known), known.statement, known.shapes, known.source, known.convention, calls, model, untested
-    )
+    if isinstance(rule, Free):
+        return RuleEntry(operator, "free", "", rule.because, "", "stated free", "", calls, model, untested)
+    return RuleEntry(operator, "counted", _family(rule), rule.statement, rule.shapes, rule.source, rule.convention, calls, model, untested)
 
 
 def table(words: Sequence[str] = ()) -> Iterator[RuleEntry]:
@@ -67,8 +65,8 @@ def table(words: Sequence[str] = ()) -> Iterator[RuleEntry]:
 
 
 def _text(entry: RuleEntry) -> str:
-    said = (entry.operator, entry.kind, entry.family, entry.statement, entry.shapes, entry.source, entry.convention)
-    return "\n".join(said).lower()
+    texts = (entry.operator, entry.kind, entry.family, entry.statement, entry.shapes, entry.source, entry.convention)
+    return "\n".join(texts).lower()
 
 
 def _family(rule: Rule) -> str:
@@ -78,5 +76,5 @@ def _family(rule: Rule) -> str:
 
 @cache
 def _tested() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(_TESTED.read_text(encoding="utf-8"))
-    return found
+    tests: Mapping[str, Any] = json.loads(_TESTED.read_text(encoding="utf-8"))
+    return tests

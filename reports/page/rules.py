@@ -66,8 +66,8 @@ def used(steps: Sequence[Step]) -> tuple[RuleRow, ...]:
 
 
 def _counted(operator: str) -> bool:
-    known = rule_table.find(operator)
-    return known is not None and known.kind == "counted"
+    entry = rule_table.find(operator)
+    return entry is not None and entry.kind == "counted"
 
 
 def _row(name: str, count: int, inside: bool) -> RuleRow:

@@ -47,23 +47,23 @@ def doubled(derivation: Derivation) -> Doubled:
     return {name: sensitivity.doublings(derivation, name) for name in _answered(derivation)}
 
 
-def doublings(derivation: Derivation, found: Doubled) -> DoublingTable:
+def doublings(derivation: Derivation, by_quantity: Doubled) -> DoublingTable:
     by_dim: dict[str, dict[str, str]] = {}
-    for name, doublings_of in found.items():
+    for name, doublings_of in by_quantity.items():
         for d in doublings_of:
             by_dim.setdefault(d.dim, {})[name] = numbers.times(d.factor) if d.factor is not None else f"cannot double: {d.because}"
     order = [dim.name for dim in derivation.dims if dim.name in by_dim]
-    rows = tuple((formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in found)) for dim in order)
-    return DoublingTable((("Size", "text"), *((name, "number") for name in found)), rows)
+    rows = tuple((formula(tree.Name(dim)), tuple(by_dim[dim].get(name, "no effect") for name in by_quantity)) for dim in order)
+    return DoublingTable((("Size", "text"), *((name, "number") for name in by_quantity)), rows)
 
 
 def crossover(derivation: Derivation) -> CrossoverView | None:
-    found = sensitivity.crossover(derivation, "flops.forward.matmul")
-    if found is None:
+    crossing = sensitivity.crossover(derivation, "flops.forward.matmul")
+    if crossing is None:
         return None
-    first = numbers.integer(-(-found.at.numerator // found.at.denominator))
-    fast, slow = (formula(expressions.parse(text)) for text in (found.fast, found.slow))
-    return CrossoverView(found.quantity, formula(tree.Name(found.dim)), fast, slow, f"{found.dim}{NBSP}={NBSP}{first}")
+    first = numbers.integer(-(-crossing.at.numerator // crossing.at.denominator))
+    fast, slow = (formula(expressions.parse(text)) for text in (crossing.fast, crossing.slow))
+    return CrossoverView(crossing.quantity, formula(tree.Name(crossing.dim)), fast, slow, f"{crossing.dim}{NBSP}={NBSP}{first}")
 
 
 def thumbs(
@@ -74,7 +74,7 @@ def thumbs(
         yield _thumb(str(number), comparison, derivation, sizes, anchors)
 
 
-def elsewhere(comparisons: Sequence[Comparison]) -> Iterator[InapplicableRuleOfThumb]:
+def inapplicable(comparisons: Sequence[Comparison]) -> Iterator[InapplicableRuleOfThumb]:
     """Those that do not."""
     for c in comparisons:
         if not c.applies:

@@ -50,7 +50,7 @@ def step_view(
     before, after = _sides(step, moments, moment)
     numbers_in = _numbers_in(after, {**sizes, **_values(moments)})
     _require_equal(step, numbers_in)
-    before = _said_once(_without_prefix(before, place_of(step).partition(", ")[0]))
+    before = _without_repeated_operators(_without_prefix(before, place_of(step).partition(", ")[0]))
     left, right = formula(before, braces=moment is None), formula(after)
     return StepView(
         number=number,
@@ -85,12 +85,12 @@ def _sides(step: Step, moments: Mapping[Display, PeakCandidate], moment: PeakCan
 
 def _values(moments: Mapping[Display, PeakCandidate]) -> dict[str, int]:
     """What the short names of moments stand for, those of other chapters too."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for moment in moments.values():
-        found[moment.name.name] = moment.step.value
+        values[moment.name.name] = moment.step.value
         if moment.base is not None:
-            found[moment.base.name.name] = moment.base.step.value
-    return found
+            values[moment.base.name.name] = moment.base.step.value
+    return values
 
 
 def place_of(step: Step) -> str:
@@ -107,7 +107,7 @@ def _without_prefix(tree: Display, place: str) -> Display:
     return tree
 
 
-def _said_once(tree: Display) -> Display:
+def _without_repeated_operators(tree: Display) -> Display:
     """Of labels in a row that name the same operator (``mul: a · b``), the later ones leave its name out."""
     if not isinstance(tree, Sum):
         return tree
@@ -155,14 +155,14 @@ def _names_in(tree: Maximum, moments: Mapping[Display, PeakCandidate]) -> tuple[
     return tuple(m.name for form, m in moments.items() if form in tree.items)
 
 
-def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
+def merged(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
     """Steps that differ in their places alone are shown once, where the first of them stands, with all their places.
 
     The last one is the total, and is never one of several.
     """
     alike: dict[object, list[StepView]] = {}
     for view in views:
-        alike.setdefault(view.anchor if view.last else _said(view), []).append(view)
+        alike.setdefault(view.anchor if view.last else _content(view), []).append(view)
     return tuple(
         replace(
             first,
@@ -174,25 +174,25 @@ def once(number: int, views: Sequence[StepView]) -> tuple[StepView, ...]:
     )
 
 
-def _said(view: StepView) -> object:
+def _content(view: StepView) -> object:
     """All that is said of a step but its place."""
     return view.rule, view.badge, view.before, view.after, view.because, view.substituted, view.value, view.checked
 
 
-def referred(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
+def with_references(chapters: Iterable[Chapter]) -> tuple[Chapter, ...]:
     """The chapters, in which a step that stands in an earlier one refers to it, and a reason is given once for those steps in a row that
     share it."""
-    told: dict[object, StepView] = {}
-    found: list[Chapter] = []
+    earlier: dict[object, StepView] = {}
+    deduplicated: list[Chapter] = []
     for each in chapters:
         shown: list[StepView] = []
         for view in each.steps:
-            said = (view.title, view.alike, _said(view))
-            first = told.get(said, view) if each.aside or view.last else told.setdefault(said, view)
+            content = (view.title, view.alike, _content(view))
+            first = earlier.get(content, view) if each.aside or view.last else earlier.setdefault(content, view)
             if first is not view and not view.last:
-                shown.append(replace(view, told=PageLink(first.number, target=first.anchor)))
+                shown.append(replace(view, same_as=PageLink(first.number, target=first.anchor)))
             else:
-                before = shown[-1] if shown and shown[-1].told is None else None
-                shown.append(replace(view, again=before is not None and before.because == view.because))
-        found.append(replace(each, steps=tuple(shown)))
-    return tuple(found)
+                before = shown[-1] if shown and shown[-1].same_as is None else None
+                shown.append(replace(view, same_reason=before is not None and before.because == view.because))
+        deduplicated.append(replace(each, steps=tuple(shown)))
+    return tuple(deduplicated)

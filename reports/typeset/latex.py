@@ -298,7 +298,7 @@ def _function(name: str, args: list[str], nodes: list[ast.expr]) -> str:
             return rf"\log_{base} {args[0]}" if isinstance(nodes[0], ast.Name) else rf"\log_{base}({args[0]})"
         case "Mod", [_, _]:
             return rf"{_tight(nodes[0])} \bmod {_tight(nodes[1])}"
-        case ("Max" | "Min"), [_, *_]:
+        case (("Max" | "Min"), [_, *_]):
             return rf"\{name.lower()}({', '.join(args)})"
         case _, [a, b] if name in _RELATIONS:
             return f"{a} {_RELATIONS[name]} {b}"

@@ -76,7 +76,7 @@ def show_derivation(page: Page, out: Console) -> None:
         out.print(Text(f"assumes {visible(words)}: {visible(row.because)}", style="dim"))
     for note in page.notes:
         out.print(Text(f"note: {visible(note)}", style="dim"))
-    if page.thumbs:
+    if page.rules_of_thumb:
         out.print()
         out.print(_thumbs(page))
 
@@ -84,7 +84,7 @@ def show_derivation(page: Page, out: Console) -> None:
 def _thumbs(page: Page) -> Table:
     """Rules of thumb beside the exact counts."""
     table = _table("Rule of thumb", ("Says", "right"), ("Exact", "right"), ("Off by", "right"), "It stands for")
-    for t in page.thumbs:
+    for t in page.rules_of_thumb:
         numbers = (Text(t.value.text), Text(t.exact.text), Text(t.off))
         table.add_row(Text(visible(t.name)), *numbers, Text(visible(t.stands_for), style="dim"))
     return table
@@ -111,7 +111,7 @@ def show_quantity(page: Page, quantity: str, out: Console) -> None:
 def show_thumb(page: Page, name: str, out: Console) -> None:
     """The steps from one rule of thumb to the exact count."""
     _head(page, out)
-    for t in page.thumbs:
+    for t in page.rules_of_thumb:
         if t.name == name:
             out.print(Text.assemble((visible(t.name), "bold"), f": {visible(t.statement)} ({visible(t.letters)})"))
             said = f"It stands for {t.stands_for}, and assumes: {t.assumes}. Source: {t.source.words}."
@@ -121,7 +121,7 @@ def show_thumb(page: Page, name: str, out: Console) -> None:
                 _step(step, out)
             if not t.steps:
                 out.print(Text.assemble("rule ", _amount(t.value), ", exact ", _amount(t.exact)))
-    for e in page.thumbs_elsewhere:
+    for e in page.inapplicable_rules:
         if e.name == name:
             out.print(Text.assemble((visible(e.name), "bold"), f": {visible(e.statement)}. It {visible(e.reason)}."))
 
@@ -185,7 +185,7 @@ def show_saved(page: Page, out: Console) -> None:
 def show_peak(page: Page, out: Console) -> None:
     """Live bytes at the landmarks of the step, what is alive at the peak, and which moment is the peak as one size moves."""
     _head(page, out)
-    timing = page.memory.timing
+    timing = page.memory.live_bytes
     if timing is not None:
         out.print(Text(visible(timing.finding), style="bold"))
         out.print(Text(visible(f"{timing.largest} {timing.note}"), style="dim"))
@@ -197,9 +197,9 @@ def show_peak(page: Page, out: Console) -> None:
             table.add_row(Text(a.total), Text(a.share), Text(visible(a.role)), Text(visible(a.name)), Text(a.each))
         out.print(table)
         _show_allocator(timing, out)
-    elif page.memory.untimed:
-        out.print(Text(f"Live bytes over the step are not shown: {visible(page.memory.untimed)}."))
-    if page.memory.takeovers:
+    elif page.memory.no_timeline:
+        out.print(Text(f"Live bytes over the step are not shown: {visible(page.memory.no_timeline)}."))
+    if page.memory.peak_crossovers:
         out.print()
         out.print(_takeovers(page))
 
@@ -227,8 +227,8 @@ def _landmarks(timing: LiveBytesView) -> Table:
 
 def _takeovers(page: Page) -> Table:
     table = _table("Moved alone", ("Here", "right"), "The peak is", "Searched")
-    for t in page.memory.takeovers:
-        lines = (f"for {r.words}: {visible(r.at)}{' (here)' if r.here else ''}" for r in t.reigns)
+    for t in page.memory.peak_crossovers:
+        lines = (f"for {r.words}: {visible(r.at)}{' (here)' if r.here else ''}" for r in t.intervals)
         table.add_row(_formula(t.dim), Text(t.value), Text("\n".join(lines)), Text(visible(t.searched), style="dim"))
     return table
 

@@ -146,7 +146,7 @@ def test_every_step_names_a_rule_that_is_listed(page):
     """The link of each step ends at a row of the table of rules."""
     rows = {r.anchor for r in page.rules}
 
-    assert {s.rule.target for part in (*page.chapters, *page.thumbs) for s in part.steps} <= rows
+    assert {s.rule.target for part in (*page.chapters, *page.rules_of_thumb) for s in part.steps} <= rows
 
 
 def test_unknown_quantities_and_unmeasured_ones_are_listed_as_not_covered(page):
@@ -226,7 +226,7 @@ def test_a_solution_lists_the_rules_of_its_own_steps_and_of_the_operators_in_the
 
 def test_steps_of_rules_of_thumb_are_shown_under_them(page):
     """Numbered within the section, each with what it corrects; the last arrives at the exact count."""
-    (thumb,) = (t for t in page.thumbs if t.name == "2ND")
+    (thumb,) = (t for t in page.rules_of_thumb if t.name == "2ND")
 
     assert [f"{thumb.number}.{i}" for i in range(1, len(thumb.steps) + 1)] == [s.number for s in thumb.steps]
     assert ("81,600\u00a0FLOP", "78,000\u00a0FLOP") == (thumb.steps[0].value.text, thumb.steps[-1].value.text)
@@ -235,6 +235,6 @@ def test_steps_of_rules_of_thumb_are_shown_under_them(page):
 
 def test_rules_of_thumb_that_do_not_apply_stand_apart_with_the_reason(page):
     """No row of unknowns in the table."""
-    assert {"6BN", "BDL activations"} <= {t.name for t in page.thumbs_elsewhere}
-    assert not {t.name for t in page.thumbs} & {t.name for t in page.thumbs_elsewhere}
-    assert all(t.reason.startswith(("does not apply: ", "cannot be compared: ")) for t in page.thumbs_elsewhere)
+    assert {"6BN", "BDL activations"} <= {t.name for t in page.inapplicable_rules}
+    assert not {t.name for t in page.rules_of_thumb} & {t.name for t in page.inapplicable_rules}
+    assert all(t.reason.startswith(("does not apply: ", "cannot be compared: ")) for t in page.inapplicable_rules)

@@ -40,7 +40,7 @@ from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.reports.test_browser import CONTRAST, LABELS, WIDE, overlapping
 
 NBSP = "\u00a0"
-ALL = ("memory", "flops", "roofline", "sensitivity", "thumbs")
+ALL = ("memory", "flops", "roofline", "sensitivity", "rules_of_thumb")
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,7 @@ def test_nothing_acts_on_a_terminal(page: Page) -> None:
         show(page, out)
     for chapter in page.chapters:
         terminal.show_quantity(page, chapter.quantity, out)
-    for thumb in page.thumbs:
+    for thumb in page.rules_of_thumb:
         terminal.show_thumb(page, thumb.name, out)
     terminal.show_coverage(page.model, page.coverage, out)
     shown = out.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO above

@@ -15,7 +15,7 @@ from calc.pipeline import pipeline
 from reports.cli import napkin
 from reports.figures import live_bytes as drawn_live
 from reports.page.build import build
-from reports.page.memory import _takeover, memory
+from reports.page.memory import _peak_crossover, memory
 from reports.page.model import Page
 from reports.writers import html, markdown
 from tests.reports import live, sample
@@ -33,8 +33,8 @@ def text(page: Page) -> str:
 
 def test_the_title_of_the_figure_is_what_it_shows(page: Page) -> None:
     """How large the peak is, and when it comes."""
-    assert page.memory.timing is not None
-    assert "The peak of 2.20\u00a0kB comes at the start of the backward: mm at lm_head" == page.memory.timing.finding
+    assert page.memory.live_bytes is not None
+    assert "The peak of 2.20\u00a0kB comes at the start of the backward: mm at lm_head" == page.memory.live_bytes.finding
 
 
 def test_areas_stack_up_to_the_live_bytes() -> None:
@@ -84,16 +84,16 @@ def test_the_figure_is_small_and_has_no_script_or_style(text: str) -> None:
 
 def test_every_role_has_a_colour_and_a_name(text: str, page: Page) -> None:
     """In the legend in the order of the areas, with its bytes at the peak: colour is not the only signal."""
-    assert page.memory.timing is not None
-    for role, css, held, _ in page.memory.timing.roles:
+    assert page.memory.live_bytes is not None
+    for role, css, held, _ in page.memory.live_bytes.roles:
         assert f".{css}{{fill:" in text
         assert f'</svg> {role} <span class="n">{held}</span>' in text
-    assert ["temporary", "activation", "parameter"] == [role for role, *_ in page.memory.timing.roles]
+    assert ["temporary", "activation", "parameter"] == [role for role, *_ in page.memory.live_bytes.roles]
 
 
 def test_the_long_tail_is_one_row_and_the_table_adds_up(page: Page) -> None:
     """Twelve rows, then the six that are left: 150 bytes of 2,200."""
-    timing = page.memory.timing
+    timing = page.memory.live_bytes
     assert timing is not None
     assert timing.rest is not None
 
@@ -106,13 +106,13 @@ def test_a_shallower_record_is_said_to_be_one() -> None:
     """With its depth."""
     found = memory(sample.derivation(), live.timeline({"L": 4}))
 
-    assert found.timing is not None
-    assert "Read off the deepest record that the derivation has, L\u00a0=\u00a04: not the depth asked for." in found.timing.note
+    assert found.live_bytes is not None
+    assert "Read off the deepest record that the derivation has, L\u00a0=\u00a04: not the depth asked for." in found.live_bytes.note
 
 
 def test_without_a_timeline_the_reason_stands_there() -> None:
     """In both formats, in place of the figure."""
-    page = build(sample.derivation(), untimed="no torch here")
+    page = build(sample.derivation(), no_timeline="no torch here")
     for written in (html.write(page), markdown.write(page)):
         assert "Live bytes over the step are not shown: no torch here." in written
         assert "live-title" not in written
@@ -121,15 +121,17 @@ def test_without_a_timeline_the_reason_stands_there() -> None:
 def test_a_takeover_is_said_in_order_with_the_size_at_hand_marked() -> None:
     """``B ≤ 12`` first, ``B ≥ 13`` last; B = 2 lies in the first."""
     found = Takeover("B", (Reign(1, 12, "backward"), Reign(13, 20, "optimizer"), Reign(21, 99, "forward")))
-    row = _takeover(found, sample.derivation())
+    row = _peak_crossover(found, sample.derivation())
 
-    assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [(r.words.replace("\u00a0", " "), r.here) for r in row.reigns]
+    assert [("B ≤ 12", True), ("13 ≤ B ≤ 20", False), ("B ≥ 21", False)] == [
+        (r.words.replace("\u00a0", " "), r.here) for r in row.intervals
+    ]
     assert "1\u00a0…\u00a099" == row.searched
 
 
 def test_what_cannot_be_searched_says_why() -> None:
     """Instead of a range."""
-    row = _takeover(Takeover("T", (), because="T//2 is no polynomial in T"), sample.derivation())
+    row = _peak_crossover(Takeover("T", (), because="T//2 is no polynomial in T"), sample.derivation())
 
     assert "not searched: T//2 is no polynomial in T" == row.searched
 
@@ -191,8 +193,8 @@ def test_a_real_timeline_fits_the_page() -> None:
 
 def test_the_allocator_s_table_says_that_it_is_no_measurement(page: Page, text: str) -> None:
     """First and steady step, 3,584 − 2,200 bytes of rounding, and what a library holds beside, in both formats."""
-    assert page.memory.timing is not None
-    steady = page.memory.timing.allocator[1]
+    assert page.memory.live_bytes is not None
+    steady = page.memory.live_bytes.allocator[1]
 
     assert ("steady step", "2,200", "3,584") == (steady.step, steady.live, steady.allocated)
     assert ("2,097,152", "1") == (steady.reserved, steady.segments)
@@ -205,8 +207,8 @@ def test_the_allocator_s_table_says_that_it_is_no_measurement(page: Page, text: 
 def test_a_shallower_record_has_no_allocator_s_table() -> None:
     found = memory(sample.derivation(), live.timeline({"L": 4}))
 
-    assert found.timing is not None
-    assert ((), ()) == (found.timing.allocator, found.timing.simulated)
+    assert found.live_bytes is not None
+    assert ((), ()) == (found.live_bytes.allocator, found.live_bytes.simulated)
 
 
 def test_the_command_line_shows_what_the_allocator_would_make_of_it() -> None:

@@ -13,7 +13,7 @@ SYSTEMS: tuple[LectureSystem, ...] = tuple(
 
 def system(number: int) -> LectureSystem:
     """The system of that number."""
-    for found in SYSTEMS:
-        if found.number == number:
-            return found
+    for candidate in SYSTEMS:
+        if candidate.number == number:
+            return candidate
     raise BadInputError(f"no system {number}: there are 1 to {len(SYSTEMS)}")

@@ -23,8 +23,8 @@ _DRAWS = 100
 _OPTIMIZERS = ("sgd", "momentum", "adagrad-lecture", "adagrad", "rmsprop", "adam", "adamw")
 
 
-def _sampled(what: str, expected: float, found: Mapping[str, float], instrument: str) -> SystemCheck:
-    return near(what, expected, found["variance"], 3 * found["error"], instrument, "a sample: three standard errors")
+def _sampled(what: str, expected: float, sample: Mapping[str, float], instrument: str) -> SystemCheck:
+    return near(what, expected, sample["variance"], 3 * sample["error"], instrument, "a sample: three standard errors")
 
 
 def _initialisation(lab: Lab) -> SystemResult:
@@ -37,9 +37,9 @@ def _initialisation(lab: Lab) -> SystemResult:
             _sampled(what, float(expected), experiment("output_variance", width, float(scale)), "64 × 64 outputs of a real product")
         )
     std = 1 / math.sqrt(16384)
-    kept = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))
+    remaining = 1 - 6 * math.exp(-4.5) / math.sqrt(2 * math.pi) / math.erf(3 / math.sqrt(2))
     for bound, left, because in (
-        (3 * std, kept, "of the variance: the normal law within ±3 deviations"),
+        (3 * std, remaining, "of the variance: the normal law within ±3 deviations"),
         (3.0, 1.0, "of the variance: bounds are absolute, and ±3 lies at 384 deviations"),
     ):
         what = f"variance left by a cut at ±{bound:.4g}, deviation 1/128"
@@ -68,8 +68,8 @@ def _initialisation(lab: Lab) -> SystemResult:
 
 def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], checks: list[SystemCheck]) -> None:
     """Second moments through a model as it is drawn, beside real modules drawn anew."""
-    found, samples = moments(model, sizes, _DRAWS)
-    for line in compare_moments(found, samples):
+    derived, samples = moments(model, sizes, _DRAWS)
+    for line in compare_moments(derived, samples):
         if line.part.second is None or line.low is None or line.sampled is None or line.high is None:
             continue
         what = f"E[x²] of {model}'s {line.part.site}"
@@ -86,9 +86,9 @@ def _propagated(model: str, sizes: Mapping[str, int], rows: list[SystemAnswer], 
 def _optimizers(lab: Lab) -> SystemResult:
     rows, checks = [], []
     for name in _OPTIMIZERS:
-        found = rule(name)
-        counts = as_written(found)
-        equations = ", ".join(f"{e.target} ← {e.text}" for e in found.equations)
+        update = rule(name)
+        counts = as_written(update)
+        equations = ", ".join(f"{e.target} ← {e.text}" for e in update.equations)
         rows.append(
             SystemAnswer(
                 name,
@@ -98,7 +98,7 @@ def _optimizers(lab: Lab) -> SystemResult:
             )
         )
         lab.progress(f"ten steps of {name}")
-        v = check_update(found)
+        v = check_update(update)
         what = f"ten steps of {name}: largest difference"
         verdict = FAILED if not v.ok else EXACT if v.difference == 0 else "within"
         agreement = "equal" if v.difference == 0 else "equal to rounding" if v.ok else "different"
@@ -122,11 +122,11 @@ def _optimizers(lab: Lab) -> SystemResult:
 
 
 def _loop(lab: Lab) -> SystemResult:
-    found = experiment("trained", width=16, steps=200)
-    first, last = found["losses"][0], found["losses"][-1]
-    error = max(abs(w - i) for i, w in enumerate(found["weights"]))
+    run = experiment("trained", width=16, steps=200)
+    first, last = run["losses"][0], run["losses"][-1]
+    error = max(abs(w - i) for i, w in enumerate(run["weights"]))
     rows = (
-        SystemAnswer("parameters", found["parameters"], "elements", "one map from 16 to 1, without hidden layers"),
+        SystemAnswer("parameters", run["parameters"], "elements", "one map from 16 to 1, without hidden layers"),
         SystemAnswer("loss at first", float(f"{first:.3g}"), "", "mean squared error on 8 points"),
         SystemAnswer("loss after 200 steps", float(f"{last:.1g}"), "", "data are made by weights 0, 1, …, 15"),
         SystemAnswer("FLOPs of products a step", 2 * 8 * 16 * 2, "FLOP", "2·B·D forward, as many for the weight's gradient; x needs none"),
@@ -152,7 +152,7 @@ def _loop(lab: Lab) -> SystemResult:
 
 def _data(_: Lab) -> SystemResult:
     tokens, batch, length = 10_007, 4, 129
-    found = experiment("token_file", tokens, batch, length)
+    file = experiment("token_file", tokens, batch, length)
     rows = (
         SystemAnswer(
             "a file of 10,007 tokens of 2 bytes",
@@ -171,10 +171,10 @@ def _data(_: Lab) -> SystemResult:
         faster = copied["pinned"] < copied["pageable"]
         on_gpu = equal("copies from pinned memory", "faster", "faster" if faster else "not faster", "256 MiB copied five times each")
     checks = (
-        equal("bytes of the file", 2 * tokens, found["file"], "the file's size"),
-        equal("bytes of a batch", 2 * 8 * batch * length, found["batch"], "storages of inputs and targets"),
-        equal("targets are the inputs one place on", "yes", "yes" if found["shifted"] else "no", "compared element by element"),
-        equal("the file is mapped", "yes", "yes" if found["mapped"] else "no", "numpy.memmap"),
+        equal("bytes of the file", 2 * tokens, file["file"], "the file's size"),
+        equal("bytes of a batch", 2 * 8 * batch * length, file["batch"], "storages of inputs and targets"),
+        equal("targets are the inputs one place on", "yes", "yes" if file["shifted"] else "no", "compared element by element"),
+        equal("the file is mapped", "yes", "yes" if file["mapped"] else "no", "numpy.memmap"),
         on_gpu,
     )
     return SystemResult(rows, checks=checks)
@@ -182,12 +182,12 @@ def _data(_: Lab) -> SystemResult:
 
 def _checkpoint(lab: Lab) -> SystemResult:
     lab.progress("a checkpoint written and read")
-    found = saving(load("llama3-8b"))
+    checkpoint = saving(load("llama3-8b"))
     every = interval(60.0, 3600.0 * 24)
     rows = (
         SystemAnswer(
             "a checkpoint of Llama 3 8B with AdamW, fp32",
-            found.file.total,
+            checkpoint.file.total,
             "bytes",
             "safetensors: model, two moments, step counters, iteration, and the header",
         ),
@@ -200,7 +200,8 @@ def _checkpoint(lab: Lab) -> SystemResult:
         SystemAnswer("time lost then", every.lost, "1", "to saving, and to half an interval at each failure"),
     )
     checks = [
-        SystemCheck(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because) for v in found.verdicts
+        SystemCheck(v.what, v.derived if v.derived is not None else "unknown", v.measured, v.verdict, v.because)
+        for v in checkpoint.verdicts
     ]
     lost = resumed("optimizer")
     checks.append(
@@ -271,8 +272,8 @@ def _randomness(_: Lab) -> SystemResult:
         equal("one seed, two trainings", "the same", "the same" if same else "different", "every loss compared"),
         equal("two seeds", "different", "the same" if differently else "different", "every loss compared"),
         *(
-            equal(f"{name}: two draws from one seed", "the same", "the same" if again else "different", "numbers compared")
-            for name, again in by_source.items()
+            equal(f"{name}: two draws from one seed", "the same", "the same" if repeats else "different", "numbers compared")
+            for name, repeats in by_source.items()
         ),
     )
     return SystemResult(rows, checks=checks)

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 
 from calc.derive.rules_of_thumb import compare
-from reports.lecture.cruncher import all_bytes, kept
+from reports.lecture.cruncher import all_bytes, saved_tensors
 from reports.lecture.lab import Lab
 from reports.lecture.runs import experiment
 from reports.lecture.system import LectureSystem, SystemAnswer, SystemResult, equal, from_autograd, from_run, steps_of
@@ -20,9 +20,9 @@ _TINY = {"B": 2, "D": 4, "L": 2}
 
 
 def _scalar(lab: Lab) -> SystemResult:
-    found, differentiated = lab.gradients("scalar")
+    equations, differentiated = lab.gradients("scalar")
     x, w = np.array([1.0, 2.0, 3.0]), np.ones(3)
-    loss, gradient = found.values({"n": 3}, {("input", "0"): x, ("parameter", "w"): w})
+    loss, gradient = equations.values({"n": 3}, {("input", "0"): x, ("parameter", "w"): w})
     measured, has_x = experiment("scalar_model")
     rows = (
         SystemAnswer("u = x·w", float(x @ w), "", "1·1 + 2·1 + 3·1"),
@@ -35,7 +35,7 @@ def _scalar(lab: Lab) -> SystemResult:
         equal("gradient of x", "none", "one" if has_x else "none", "x.grad"),
         *from_autograd("the scalar model", differentiated),
     )
-    return SystemResult(rows, equations=(found,), checks=checks)
+    return SystemResult(rows, equations=(equations,), checks=checks)
 
 
 def _tuple(values: Iterable[float]) -> str:
@@ -53,8 +53,8 @@ def _two_layer(lab: Lab) -> SystemResult:
         sum(lab.value("shared", q, shared) for q in (_FORWARD, _BACKWARD)), shared["B"] * lab.value("shared", "parameters", shared)
     )
     narrow = per_parameter_and_token(lab, "gpt2", {"B": 8, "T": 1024, "d": 48}, *MODEL_FLOPS)
-    found, differentiated = lab.gradients("two-layer")
-    with_input = int(found.backward_flops_with_inputs.subs({sp.Symbol(n, positive=True, integer=True): v for n, v in at.items()}))
+    equations, differentiated = lab.gradients("two-layer")
+    with_input = int(equations.backward_flops_with_inputs.subs({sp.Symbol(n, positive=True, integer=True): v for n, v in at.items()}))
     rows = (
         SystemAnswer("forward", forward, "FLOP", texts[_FORWARD]),
         SystemAnswer(
@@ -64,7 +64,10 @@ def _two_layer(lab: Lab) -> SystemResult:
             f"{texts[_BACKWARD]}: both products of the second layer, one of the first, whose input is data",
         ),
         SystemAnswer(
-            "backward if the input needed its gradient", with_input, "FLOP", f"{found.backward_flops_with_inputs}, of the derived equations"
+            "backward if the input needed its gradient",
+            with_input,
+            "FLOP",
+            f"{equations.backward_flops_with_inputs}, of the derived equations",
         ),
         SystemAnswer(
             "all over weights times points",
@@ -87,22 +90,25 @@ def _two_layer(lab: Lab) -> SystemResult:
         *from_autograd("two-layer", differentiated),
         *(equal(form, "equal", "equal" if forms[form] is True else "not equal", "autograd") for form in right),
     )
-    return SystemResult(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks, equations=(found,))
+    return SystemResult(rows, (), steps_of(lab, "two-layer", at, _FORWARD, _BACKWARD), checks, equations=(equations,))
 
 
 def _cruncher(lab: Lab) -> SystemResult:
     options = {"optimizer": "spec"}
-    found = lab.derive("cruncher", _TINY, **options)
-    forward, backward = (found[q].at() for q in (_FORWARD, _BACKWARD))
-    thumbs = [c for c in compare(found) if c.applies]
+    derivation = lab.derive("cruncher", _TINY, **options)
+    forward, backward = (derivation[q].at() for q in (_FORWARD, _BACKWARD))
+    thumbs = [c for c in compare(derivation) if c.applies]
     rows = [
-        SystemAnswer("parameters", found["parameters"].at(), "elements", str(found["parameters"].text)),
-        SystemAnswer("gradients", found["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
-        SystemAnswer("AdaGrad's state", found["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
-        SystemAnswer("kept for the backward", found["activations.bytes"].at() // 4, "elements", "; ".join(kept(lab))),
+        SystemAnswer("parameters", derivation["parameters"].at(), "elements", str(derivation["parameters"].text)),
+        SystemAnswer("gradients", derivation["gradients.bytes"].at() // 4, "elements", "one for each parameter"),
+        SystemAnswer("AdaGrad's state", derivation["optimizer_state.bytes"].at() // 4, "elements", "a sum of squares for each parameter"),
+        SystemAnswer("kept for the backward", derivation["activations.bytes"].at() // 4, "elements", "; ".join(saved_tensors(lab))),
         SystemAnswer("bytes of all", all_bytes(lab), "bytes", "4 for each of these numbers"),
         SystemAnswer(
-            "FLOPs of products", forward + backward, "FLOP", f"{found[_FORWARD].text} forward and {found[_BACKWARD].text} backward"
+            "FLOPs of products",
+            forward + backward,
+            "FLOP",
+            f"{derivation[_FORWARD].text} forward and {derivation[_BACKWARD].text} backward",
         ),
         SystemAnswer("parameters at D = 64", lab.value("cruncher", "parameters", {**_TINY, "D": 64}, **options), "elements", "2·64² + 64"),
     ]
@@ -118,7 +124,7 @@ def _cruncher(lab: Lab) -> SystemResult:
 
 def _transformer(lab: Lab) -> SystemResult:
     at = {"B": 8, "T": 1024}
-    found = lab.derive("gpt2", at)
+    derivation = lab.derive("gpt2", at)
     names = (
         "parameters",
         "activations.bytes",
@@ -129,22 +135,22 @@ def _transformer(lab: Lab) -> SystemResult:
         _BACKWARD,
         "flops.optimizer.total",
     )
-    rows = [SystemAnswer(name, found[name].at(), str(found[name].unit), found[name].meaning) for name in names]
+    rows = [SystemAnswer(name, derivation[name].at(), str(derivation[name].unit), derivation[name].meaning) for name in names]
     parts: dict[str, int] = {}
-    for term in found[_FORWARD].terms:
+    for term in derivation[_FORWARD].terms:
         parts[term.site] = parts.get(term.site, 0) + term.value
     largest = sorted(parts.items(), key=lambda item: -item[1])[:6]
     rows += [
-        SystemAnswer(f"forward products at {site}", value, "FLOP", f"{value / found[_FORWARD].at():.1%} of the forward's")
+        SystemAnswer(f"forward products at {site}", value, "FLOP", f"{value / derivation[_FORWARD].at():.1%} of the forward's")
         for site, value in largest
     ]
     for how in ("none", "block"):
-        again = lab.value("gpt2", "activations.bytes", at, checkpointing=how)
+        saved = lab.value("gpt2", "activations.bytes", at, checkpointing=how)
         repeated = lab.value("gpt2", "flops.backward.recompute", at, checkpointing=how)
         rows.append(
-            SystemAnswer(f"kept with checkpointing {how}", again, "bytes", f"{repeated:,} FLOP of the backward only repeat the forward")
+            SystemAnswer(f"kept with checkpointing {how}", saved, "bytes", f"{repeated:,} FLOP of the backward only repeat the forward")
         )
-    for c in compare(found):
+    for c in compare(derivation):
         if c.applies and c.value is not None and c.exact is not None and c.ratio is not None:
             why = "; ".join(f"{d.expr}: {d.because}" for d in c.differences[:3])
             rows.append(

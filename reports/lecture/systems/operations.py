@@ -34,11 +34,11 @@ _FINFO = {"largest": "max", "smallest normal": "tiny", "epsilon": "eps"}
 def _formats(_: Lab) -> SystemResult:
     rows, checks = [], []
     for name in _LISTED:
-        found = FORMATS[name]
-        rows.append(SystemAnswer(name, found.bits, "bits", _limits_of(found)))
-        if isinstance(found, Float) and found.stored and name != "tf32":
-            info = experiment("limits", found.stored)
-            checks += [equal(f"{name}: {ours}", float(limit(found, ours)), info[theirs], "torch.finfo") for ours, theirs in _FINFO.items()]
+        dtype = FORMATS[name]
+        rows.append(SystemAnswer(name, dtype.bits, "bits", _limits_of(dtype)))
+        if isinstance(dtype, Float) and dtype.stored and name != "tf32":
+            info = experiment("limits", dtype.stored)
+            checks += [equal(f"{name}: {ours}", float(limit(dtype, ours)), info[theirs], "torch.finfo") for ours, theirs in _FINFO.items()]
     for name in ("fp32", "bf16", "fp16"):
         for text in _ENCODED:
             value = written(encoded(name, text).value)
@@ -51,12 +51,12 @@ def _formats(_: Lab) -> SystemResult:
     )
 
 
-def _limits_of(found: Float | Integer) -> str:
-    if isinstance(found, Integer):
-        return f"{element_bytes(found)} bytes, from {-(2 ** (found.bits - 1))} to {2 ** (found.bits - 1) - 1}"
+def _limits_of(dtype: Float | Integer) -> str:
+    if isinstance(dtype, Integer):
+        return f"{element_bytes(dtype)} bytes, from {-(2 ** (dtype.bits - 1))} to {2 ** (dtype.bits - 1) - 1}"
     names = ("largest", "smallest normal", "smallest subnormal", "epsilon")
-    values = ", ".join(f"{n} {float(limit(found, n)):.5g}" for n in names)
-    return f"{found.exponent} exponent and {found.fraction} fraction bits, bias {limit(found, 'bias')}, {values}"
+    values = ", ".join(f"{n} {float(limit(dtype, n)):.5g}" for n in names)
+    return f"{dtype.exponent} exponent and {dtype.fraction} fraction bits, bias {limit(dtype, 'bias')}, {values}"
 
 
 def _memory(_: Lab) -> SystemResult:
@@ -106,13 +106,13 @@ def _named(_: Lab) -> SystemResult:
     rows, checks = [], []
     for text, given in _PATTERNS:
         pattern = read_pattern(text)
-        found = operation(pattern, sizes_of(pattern, given.split()))
-        intensity = "" if found.intensity is None else f", intensity {float(found.intensity):.2f} FLOP/byte"
-        gradients = "; ".join(g.equation for g in found.gradients)
-        moved = found.bytes.at(found.sizes)
-        because = f"{found.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
-        rows.append(SystemAnswer(text, found.flops.at(found.sizes) or 0, "FLOP", because))
-        checks += [SystemCheck(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(found)]
+        einsum = operation(pattern, sizes_of(pattern, given.split()))
+        intensity = "" if einsum.intensity is None else f", intensity {float(einsum.intensity):.2f} FLOP/byte"
+        gradients = "; ".join(g.equation for g in einsum.gradients)
+        moved = einsum.bytes.at(einsum.sizes)
+        because = f"{einsum.equation}, at {given}; {moved} bytes{intensity}; gradients: {gradients}"
+        rows.append(SystemAnswer(text, einsum.flops.at(einsum.sizes) or 0, "FLOP", because))
+        checks += [SystemCheck(f"{text}: {v.what}", v.derived, v.measured, v.verdict, v.because or "torch") for v in check_named(einsum)]
     note = "patterns are einops': several operands are contracted, a missing name is summed over, brackets take dimensions apart"
     return SystemResult(tuple(rows), checks=tuple(checks), notes=(note,))
 

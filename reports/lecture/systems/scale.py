@@ -20,14 +20,14 @@ _SMALL = {"B": 2, "T": 16, "d": 48, "h": 6, "g": 3, "f": 211, "L": 3, "V": 503}
 
 
 def _training_time(lab: Lab) -> SystemResult:
-    found = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, dtype="bf16", gpus=1024, mfu=0.5, convention="6ND")
+    answer = ask("training-time", parameters="70e9", tokens="15e12", gpu=_H100, dtype="bf16", gpus=1024, mfu=0.5, convention="6ND")
     per_token = per_parameter_and_token(lab, "llama3-70b", _LONG, *MODEL_FLOPS)
     real = lab.value("llama3-70b", "parameters", _LONG)
-    exact = per_token * real * found["D"]
+    exact = per_token * real * answer["D"]
     (thumb,) = compare(lab.derive("llama3-70b", _LONG), [r for r in RULES if r.name == "6ND"])
     differences = "; ".join(f"{d.expr} = {d.value:,} ({d.because})" for d in thumb.differences[:4])
     rows = (
-        SystemAnswer("time by 6·N·D", found.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
+        SystemAnswer("time by 6·N·D", answer.value, "days", "70e9 parameters, 15e12 tokens, 1024 H100 at MFU 0.5"),
         SystemAnswer(
             "exact FLOPs of a 70B Llama for each token, over 6·N",
             per_token / 6,
@@ -35,12 +35,12 @@ def _training_time(lab: Lab) -> SystemResult:
             f"{real:,} parameters, T = 8192, attention in full, no recomputation",
         ),
         SystemAnswer(
-            "time by the exact count", exact / found["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"
+            "time by the exact count", exact / answer["R"] / 86400, "days", "the same rate, FLOPs of the recorded step in place of 6·N·D"
         ),
     )
     note = f"6·N·D less the exact count of that model, for one sequence, largest terms first: {differences}"
     checks = from_run(lab.check("llama3-70b", _SMALL), "parameters", "flops.forward.matmul", "flops.backward.matmul")
-    return SystemResult(rows, (found.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
+    return SystemResult(rows, (answer.reckoning,), steps_of(lab, "llama3-70b", _LONG, "flops.forward.matmul"), checks, (note,))
 
 
 def _largest_depth(lab: Lab, capacity: int, sizes: Mapping[str, int]) -> int:
@@ -60,8 +60,8 @@ def _largest_model(lab: Lab) -> SystemResult:
         SystemAnswer(f"bytes per parameter, {p}", s.whole, "bytes", " + ".join(f"{t.whole} {t.what}" for t in s.terms if t.whole))
         for p, s in splits.items()
     ]
-    found = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.whole) for p, s in splits.items()}
-    rows += [SystemAnswer(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in found.items()]
+    answers = {p: ask("largest-model", gpu=_H100, gpus=8, bytes_per_parameter=s.whole) for p, s in splits.items()}
+    rows += [SystemAnswer(f"largest model, {p}", f.value, "parameters", "the state alone fills 8 · 80e9 bytes") for p, f in answers.items()]
     for batch in (1, 4):
         sizes = {"B": batch, "T": 8192}
         depth = _largest_depth(lab, memory, sizes)
@@ -76,7 +76,7 @@ def _largest_model(lab: Lab) -> SystemResult:
     note = "40e9 is true of the state only; the more tokens a step has, the more of the memory its activations take"
     return SystemResult(
         tuple(rows),
-        (found["fp32"].reckoning, found["bf16-master"].reckoning),
+        (answers["fp32"].reckoning, answers["bf16-master"].reckoning),
         (),
         checks,
         (note, "how a state is divided among devices is taken to be even"),
@@ -112,13 +112,13 @@ def _compute(_: Lab) -> SystemResult:
 def _quantised(lab: Lab) -> SystemResult:
     rows, checks, reckonings = [], [], []
     for form in ("bf16", "int8", "int4"):
-        found = lab.inference("llama3-8b", _LONG, form)
-        assert found.cache is not None
+        inference = lab.inference("llama3-8b", _LONG, form)
+        assert inference.cache is not None
         read = lab.read_each_token("llama3-8b", _LONG, form)
-        bound = ask("bandwidth-bound", weights_bytes=read, cache_bytes=found.cache.value, gpu=_H100)
-        kinds = sorted({line.because for line in found.weights.lines})
+        bound = ask("bandwidth-bound", weights_bytes=read, cache_bytes=inference.cache.value, gpu=_H100)
+        kinds = sorted({line.because for line in inference.weights.lines})
         rows += [
-            SystemAnswer(f"weights in {form}", found.weights.value, "bytes", "; ".join(kinds)),
+            SystemAnswer(f"weights in {form}", inference.weights.value, "bytes", "; ".join(kinds)),
             SystemAnswer(
                 f"tokens per second at most, {form}",
                 bound.value,
@@ -128,7 +128,7 @@ def _quantised(lab: Lab) -> SystemResult:
         ]
         reckonings.append(bound.reckoning)
         if form == "bf16":
-            rows.append(SystemAnswer("keys and values of 8192 tokens", found.cache.value, "bytes", found.cache.expr))
+            rows.append(SystemAnswer("keys and values of 8192 tokens", inference.cache.value, "bytes", inference.cache.expr))
             checks += [
                 SystemCheck(
                     f"keys and values at {', '.join(f'{n}={v}' for n, v in c.sizes.items() if n in 'BTLd')}",
@@ -137,7 +137,7 @@ def _quantised(lab: Lab) -> SystemResult:
                     c.verdict,
                     c.instrument,
                 )
-                for c in found.checks
+                for c in inference.checks
             ]
     return SystemResult(
         tuple(rows),
