@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from calc.errors import BadInputError, MeasurementError
 from calc.measure import demonstrations, train
-from calc.measure.storages import tensors_in
+from calc.measure.kinds import tensors_in
 from calc.measure.train import Account
 from calc.performance import training_run
 from calc.performance.training_run import DEMOS, Wanted, demonstrate, expected_of, judged, prepared

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -29,6 +29,17 @@ def autocast(precision: str, device: str = "cpu") -> AbstractContextManager[obje
     """Context of a forward: autocast where the recipe has it."""
     dtype = _AUTOCAST.get(precision)
     return nullcontext() if dtype is None else torch.autocast(_kind(device), dtype)
+
+
+@contextmanager
+def double_by_default() -> Iterator[None]:
+    """Context in which torch makes numbers in float64: constants such as an ε, and those that a class keeps beside a tensor."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 def gradient_scaler(precision: str, device: str = "cpu") -> torch.amp.GradScaler | None:

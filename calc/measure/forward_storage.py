@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calc.measure.composite import is_composite, taken_apart
-from calc.measure.storages import tensors_in
+from calc.measure.kinds import tensors_in
 from calc.measure.training import training
 from calc.options import Options
 from calc.platform.torch_private import TorchDispatchMode

@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from calc.errors import SpecError
+from calc.experiment.precision import double_by_default
 from calc.measure.room import require_room
 from calc.measure.training import blame
 from calc.options import Options
@@ -66,7 +67,8 @@ def observe(spec: Spec, sizes: Mapping[str, int], options: Options, seed: int = 
     with (
         contextlib.redirect_stdout(sys.stderr),
         torch.random.fork_rng(devices=[]),
-        _doubles(),
+        double_by_default(),
+        _AsDouble(),
         _one_thread(),
         attention,
         blame(spec, sizes, "taking gradients"),
@@ -216,14 +218,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextlib.contextmanager
-def _doubles() -> Iterator[None]:
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with _AsDouble():
-            yield
-    finally:
-        torch.set_default_dtype(default)

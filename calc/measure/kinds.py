@@ -95,11 +95,14 @@ def is_view(func: OpOverload) -> bool:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """All tensors in a value, also inside lists and tuples."""
+    """Every tensor in nested tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, tuple | list):
         for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
             yield from tensors_in(item)
 
 

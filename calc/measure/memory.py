@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
-from calc.measure.storages import StorageWatch, tensors_in
+from calc.measure.storages import StorageWatch
 from calc.measure.training import Training
 
 INSTRUMENT = "storages alive in a real run (weakly referenced, each once and whole)"

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from calc.errors import BadInputError, MeasurementError, MissingExtraError
+from calc.measure.kinds import tensors_in
 from calc.measure.room import require_room
-from calc.measure.storages import tensors_in
 from calc.measure.training import SEED, Training, blame, training
 from calc.options import Options
 from calc.spec import Spec

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
-from calc.measure.storages import StorageWatch, distinct_storages, tensors_in
+from calc.measure.storages import StorageWatch, distinct_storages
 from calc.measure.training import Training
 from calc.platform.torch_private import no_modes
 

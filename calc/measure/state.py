@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calc.measure.kinds import tensors_in
 from calc.measure.measurement import Reading
-from calc.measure.storages import distinct_storages, tensors_in
+from calc.measure.storages import distinct_storages
 from calc.measure.training import Training, blame
 
 

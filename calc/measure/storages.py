@@ -8,7 +8,7 @@ never seen.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -16,19 +16,8 @@ import torch
 from torch import Tensor
 
 from calc.measure.composite import is_composite, taken_apart
+from calc.measure.kinds import tensors_in
 from calc.platform.torch_private import TorchDispatchMode
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in nested tuples, lists and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
 
 
 def distinct_storages(tensors: Iterable[Tensor]) -> dict[int, int]:

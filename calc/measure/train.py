@@ -18,9 +18,10 @@ from calc.errors import BadInputError, MeasurementError
 from calc.experiment.precision import cast
 from calc.measure.counter import flop_counter
 from calc.measure.flops import MAPPING, uncounted
+from calc.measure.kinds import tensors_in
 from calc.measure.observer import Observer
 from calc.measure.resume import restore, state_of
-from calc.measure.storages import StorageWatch, tensors_in
+from calc.measure.storages import StorageWatch
 from calc.measure.timing import Around, HostWatch, Watch
 from calc.measure.training import Training, blame
 from calc.platform import files

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from calc.errors import MeasurementError
+from calc.experiment.precision import double_by_default
 
 
 class LectureAdagrad(torch.optim.Optimizer):
@@ -31,7 +31,7 @@ def trajectory(kind: str, given: Mapping[str, Any], start: Any, gradients: Seque
     """The parameter (``""``) and the ``keys`` of its state after each step of ``kind``: a class of torch.optim, or nothing for the
     lecture's own AdaGrad. Raises ``MeasurementError`` where the class refuses what it is given."""
     made = getattr(torch.optim, kind) if kind else LectureAdagrad
-    with _fp64():
+    with double_by_default():
         parameter = torch.nn.Parameter(torch.tensor(start))
         try:
             optimizer = made([parameter], **given)
@@ -44,14 +44,3 @@ def trajectory(kind: str, given: Mapping[str, Any], start: Any, gradients: Seque
             state = optimizer.state[parameter]
             after.append({"": parameter.detach().tolist(), **{key: torch.as_tensor(state[key]).tolist() for key in keys}})
     return after
-
-
-@contextmanager
-def _fp64() -> Iterator[None]:
-    """Numbers that a class keeps beside a tensor (a product of momenta) are in torch's default format: fp64 too."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from calc.errors import PinnedSizeError, SpecError, TraceError
+from calc.experiment.precision import double_by_default
 from calc.graph.forward import Amount, Instruction, Leaf, Program, Ref, Value
 from calc.options import Options
 from calc.platform.torch_private import FakeTensor, no_modes, torch_version
@@ -257,7 +258,7 @@ def _record(
     at: dict[str, Any] = {**fixed, **(env.symbols if env is not None else {})}
     symbolic = Sizes(**{n: eval(compile(text, "<dimension>", "eval"), {"__builtins__": {}}, at) for n, text in basis.define.items()})
     recorder = ProgramRecorder(env)
-    made_in = _doubles() if doubles else contextlib.nullcontext()
+    made_in = double_by_default() if doubles else contextlib.nullcontext()
     with contextlib.redirect_stdout(sys.stderr), doing(recorder.where), refusing(spec, env), made_in, step._fake(env), recorder:
         loss, tied = _forward(spec, symbolic, recorder, options)
     return Program(
@@ -277,17 +278,6 @@ def _record(
         tied=tied,
         nbytes=dict(recorder.nbytes),
     )
-
-
-@contextlib.contextmanager
-def _doubles() -> Iterator[None]:
-    """Context in which numbers are made in float64, as in the run that is compared with: constants such as an ε are then the same."""
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(default)
 
 
 def _with_gradient(tensor: torch.Tensor, value: Value) -> Value:

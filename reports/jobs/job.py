@@ -17,7 +17,7 @@ from calc.derive.quantities import QUANTITIES, absent
 from calc.derive.result import Derivation
 from calc.derive.rules_of_thumb import RULES, Comparison, compare
 from calc.derive.to_json import number, to_json, verdict
-from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError
+from calc.errors import BadInputError, MeasurementError, NapkinError, RefusedOperatorError, SpecError
 from calc.graph.coverage import Ledger
 from calc.hardware.accelerators import Accelerator, accelerator
 from calc.memory.inference import Inference
@@ -63,6 +63,20 @@ def derive(request: Request, progress: Progress) -> Derivation:
     # A library that happens to be loaded has no part in a model of our own.
     versions = {name: of for name, of in found.provenance.items() if found.source != "built-in" or name != "transformers"}
     return replace(found, provenance={"napkin": version(), **versions})
+
+
+def derive_each(
+    request: Request, option: str, values: Sequence[str], progress: Progress
+) -> tuple[dict[str, Derivation], dict[str, str]]:
+    """The derivations with each of ``values`` for one option of the step, and why the model refuses the others."""
+    derivations, refused = {}, {}
+    for value in values:
+        progress(f"{option} {value}")
+        try:
+            derivations[value] = derive(replace(request, options=replace(request.options, **{option: value})), progress)
+        except SpecError as error:
+            refused[value] = str(error)
+    return derivations, refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.errors import BadInputError, SpecError
+from calc.errors import BadInputError
 from calc.memory.per_parameter import TERMS, PerParameter
 from calc.memory.recipes import Recipes, gathered, precisions
 from reports.jobs import job
@@ -25,14 +24,7 @@ def compare(request: job.Request, asked: str | None, devices: int | None, progre
     """Every recipe for the step of ``request``, or the one that is asked for; a model may refuse some of them."""
     if not request.options.trains:
         raise BadInputError(f"mode {request.options.mode} keeps no gradients and no optimizer state: use mode train")
-    found, refused = {}, {}
-    for name in precisions(asked):
-        progress(f"precision {name}")
-        try:
-            found[name] = job.derive(replace(request, options=replace(request.options, precision=name)), progress)
-        except SpecError as error:
-            refused[name] = str(error)
-    return gathered(found, refused, devices)
+    return gathered(*job.derive_each(request, "precision", precisions(asked), progress), devices)
 
 
 def show(found: Recipes, out: Console) -> None:

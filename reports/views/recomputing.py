@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calc.errors import SpecError
 from calc.memory.recomputing import CHOICES, Choice, Comparison, compared
 from calc.units import Unit
 from reports.jobs import job
@@ -21,14 +19,7 @@ Progress = Callable[[str], None]
 
 def compare(request: job.Request, limit: int | None, progress: Progress) -> Comparison:
     """Every choice for the step of ``request``; a model may lack the parts that one of them is about."""
-    found, refused = {}, {}
-    for choice in CHOICES:
-        progress(f"checkpointing {choice}")
-        try:
-            found[choice] = job.derive(replace(request, options=replace(request.options, checkpointing=choice)), progress)
-        except SpecError as error:
-            refused[choice] = str(error)
-    return compared(found, refused, limit)
+    return compared(*job.derive_each(request, "checkpointing", CHOICES, progress), limit)
 
 
 def show(found: Comparison, out: Console) -> None:

@@ -75,24 +75,17 @@ def avg_pool(call: Call) -> View:
 @lifting("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool3d")
 def adaptive_avg_pool(call: Call) -> View:
     """The mean of equal windows."""
-    view = call.tensor("self")
-    shape, out = view.shape, call.shape()
-    count = len(call.raw("output_size"))
-    lead = len(shape) - count
-    sizes, axes = [*shape[:lead]], []
-    for have, want in zip(shape[lead:], out[lead:], strict=True):
-        window = quotient(have, want)
-        if window is None:
-            raise call.refusal(f"its windows differ in size: {have} places become {want}")
-        axes.append(len(sizes) + 1)
-        sizes += [want, window]
-    from calc.mathematics.autodiff.lifting.reductions import reduce
-
-    return call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, "mean"), out)
+    return _of_equal_windows(call, "mean")
 
 
 @lifting("adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_max_pool1d")
 def adaptive_max_pool(call: Call) -> list[Any]:
+    """The largest element of equal windows."""
+    return [_of_equal_windows(call, "max"), None]
+
+
+def _of_equal_windows(call: Call, how: str) -> View:
+    """The sides that are pooled come as (places, window), and the windows are reduced."""
     view = call.tensor("self")
     shape, out = view.shape, call.shape()
     count = len(call.raw("output_size"))
@@ -106,7 +99,8 @@ def adaptive_max_pool(call: Call) -> list[Any]:
         sizes += [want, window]
     from calc.mathematics.autodiff.lifting.reductions import reduce
 
-    return [call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, "max"), out), None]
+    return call.views.reshaped(reduce(call, call.views.reshaped(view, sizes), axes, how), out)
+
 
 
 @lifting("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
