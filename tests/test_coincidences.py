@@ -9,7 +9,7 @@ import pytest
 
 from calc.dimensions import Dim
 from calc.graph.specialization import _alike, coincidences, telling, without_ones
-from calc.graph.step import Condition, DimRecord
+from calc.graph.step import DimRecord, Guard
 from calc.symbolic.basis import basis_of
 
 
@@ -69,12 +69,12 @@ def test_sizes_are_tried_that_tell_some_of_what_is_not_known(monkeypatch: pytest
     some, all_, none = {"B": 1, "T": 89}, {"B": 1, "T": 3}, {"B": 17, "T": 89}
     monkeypatch.setattr("calc.graph.specialization.degenerate", lambda _: [some, all_, none])
 
-    def tried(*unmet: Condition) -> list[dict[str, int]]:
+    def tried(*unmet: Guard) -> list[dict[str, int]]:
         basis = SimpleNamespace(values=lambda sizes: sizes)
-        graph: Any = SimpleNamespace(unmet=lambda _: list(unmet), as_basis=lambda: basis)
+        graph: Any = SimpleNamespace(failed_guards=lambda _: list(unmet), as_basis=lambda: basis)
         return telling(graph, {"B": 1, "T": 5})
 
-    batch, length = Condition("B != 1", True, "a line"), Condition("T > 8", True, "a line")
+    batch, length = Guard("B != 1", True, "a line"), Guard("T > 8", True, "a line")
     assert tried(batch, length) == [some]
     assert tried(batch) == []
     assert tried() == []
@@ -84,10 +84,10 @@ def test_few_turns_of_two_loops_are_tried_together_at_last() -> None:
     """S = 3 is told at many turns of T, and may not be at one: first T alone is fixed, then both."""
     dims = {"S": Dim(3), "T": Dim(1), "d": Dim(7)}
     basis = basis_of(dims)
-    unmet = [Condition("T != 1", True, "the loop counts that were recorded")]
+    unmet = [Guard("T != 1", True, "the loop counts that were recorded")]
     records = [SimpleNamespace(sizes={"S": turns, "T": turns}) for turns in (5, 6)]
     graph: Any = _graph(dims)
-    graph.loops, graph.records, graph.as_basis, graph.unmet = ("S", "T"), records, lambda: basis, lambda _: unmet
+    graph.loops, graph.records, graph.as_basis, graph.failed_guards = ("S", "T"), records, lambda: basis, lambda _: unmet
 
     assert coincidences(graph, {"S": 3, "T": 1, "d": 7}, unmet) == [{"T": "1"}, {"S": "3", "T": "1"}]
 
@@ -96,11 +96,11 @@ def test_sizes_that_are_tried_in_vain_for_a_batch_of_one_are_tried_for_a_batch_t
     """What else they have of their own then stands for each batch; the number is that of no other size. Layers stay as few as they are."""
     monkeypatch.setattr("calc.graph.specialization.as_asked", lambda _, values: [dict(values)])
 
-    def tried(*unmet: Condition, **values: int) -> list[dict[str, int]]:
-        graph: Any = SimpleNamespace(unmet=lambda _: list(unmet), loops=("L",))
+    def tried(*unmet: Guard, **values: int) -> list[dict[str, int]]:
+        graph: Any = SimpleNamespace(failed_guards=lambda _: list(unmet), loops=("L",))
         return without_ones(graph, values)
 
-    batch = Condition("B != 1", True, "a line")
+    batch = Guard("B != 1", True, "a line")
     assert tried(batch, B=1, T=2, L=1) == [{"B": 3, "T": 2, "L": 1}]
     assert tried(batch, B=4, T=2, L=1) == []
     assert tried(B=1, T=2, L=1) == []

@@ -42,7 +42,7 @@ def test_a_multiple_that_the_sizes_allow_is_taken_and_stated() -> None:
 
     [said] = [a.because for a in derivation.assumptions if a.expr == "Eq(Mod(d, h), 0)"]
     assert said.startswith("found by recording: without it raised RuntimeError at test_multiples.py:")
-    assert not derivation.held
+    assert not derivation.specialized
     assert [] == [v.quantity for v in calc.check(derivation, B=5, d=14, h=7).verdicts if v.verdict == "failed"]
 
 
@@ -124,7 +124,7 @@ def test_the_share_of_each_head_is_a_multiple_too() -> None:
     derivation = calc.derive(_spec(Pairs, B=2, d=24, h=3), cache=False, optimizer="sgd")
 
     assert {"Eq(Mod(d, h), 0)", "Eq(Mod(d_per_h, 2), 0)"} <= {a.expr for a in derivation.assumptions}
-    assert not derivation.held
+    assert not derivation.specialized
     assert "16*d*floor((floor(8 * d / 3) + 7) / 8) + d + 8*floor((floor(8 * d / 3) + 7) / 8)" == derivation["parameters"].text
     assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
     assert compare(derivation)
@@ -140,7 +140,7 @@ def test_two_multiples_of_one_width_are_found_in_either_order() -> None:
 
     derivation = calc.derive(_spec(Halves, B=2, d=24, h=3), cache=False, optimizer="sgd")
 
-    assert not derivation.held
+    assert not derivation.specialized
     assert [] == [v.quantity for v in calc.check(derivation, B=5, d=28, h=7).verdicts if v.verdict == "failed"]
 
 
@@ -186,7 +186,7 @@ def test_what_the_sizes_asked_for_divide_is_found_before_they_become_numbers() -
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
     assert {"Eq(Mod(S, P), 0)", "Eq(Mod(d, 3), 0)"} <= {a.expr for a in derivation.assumptions}
-    assert not derivation.held
+    assert not derivation.specialized
     assert [] == [v.quantity for v in calc.check(derivation, B=3, S=35, P=5, d=33).verdicts if v.verdict == "failed"]
 
 

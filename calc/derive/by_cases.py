@@ -27,7 +27,7 @@ def by_cases(general: Quantity, case: Quantity, equal: Mapping[str, str]) -> Qua
     return replace(case, text=_piecewise(case.text, general.text, condition), terms=terms, _evaluator=evaluator)
 
 
-def held(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
+def specialized_sizes(general: Mapping[str, int], sizes: Mapping[str, int], equal: Mapping[str, str]) -> dict[str, int]:
     """The sizes that the case in force holds beside those held in general; products move along."""
     return {**general, **{name: sizes[name] for name, to in equal.items() if "*" not in to}}
 

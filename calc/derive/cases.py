@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import sympy as sp
 
-from calc.derive.by_cases import by_cases, held
+from calc.derive.by_cases import by_cases, specialized_sizes
 from calc.derive.result import Derivation, Quantity, Step
-from calc.graph.step import Special
+from calc.graph.step import SpecialCase
 from calc.symbolic.algebra import Algebra, symbol, to_sympy
 
 
-def joined(general: Derivation, case: Derivation, special: Special) -> Derivation:
+def joined(general: Derivation, case: Derivation, special: SpecialCase) -> Derivation:
     """The derivation by cases; ``case`` is that of ``special``, at the same sizes."""
     differing = differences(general, case, special)
     return replace(
@@ -34,13 +34,13 @@ def joined(general: Derivation, case: Derivation, special: Special) -> Derivatio
         saved=case.saved,
         replay=case.replay,
         certificates=(*general.certificates, *case.certificates),
-        held=held(general.held, general.sizes, special.equal),
-        specialized={**general.specialized, **case.specialized},
+        specialized=specialized_sizes(general.specialized, general.sizes, special.equal),
+        specialization_reasons={**general.specialization_reasons, **case.specialization_reasons},
         _in_general=False,
     )
 
 
-def differences(general: Derivation, case: Derivation, special: Special) -> set[str]:
+def differences(general: Derivation, case: Derivation, special: SpecialCase) -> set[str]:
     """The quantities whose general closed form is not the one of the special case, even where that applies."""
     return {name for name in general if not _same(general[name], case[name], special.equal)}
 
@@ -67,7 +67,7 @@ def _same_where(ours: tuple[str, ...], theirs: tuple[str, ...], equals: tuple[tu
     return our_forms == their_forms
 
 
-def _titled(step: Step, special: Special) -> Step:
+def _titled(step: Step, special: SpecialCase) -> Step:
     at = " and ".join(f"{name} = {to}" for name, to in special.equal.items())
     return replace(step, title=f"{step.title} (at {at})")
 

@@ -60,12 +60,12 @@ def certified(graph: Graph, registry: Registry) -> Analysis:
     analysis = analyse(graph, registry)
     for record in graph.certificates:
         analysis.certify(record)
-    return replace(analysis, special=certified(graph.special[0].graph, registry)) if graph.special else analysis
+    return replace(analysis, special=certified(graph.special_cases[0].graph, registry)) if graph.special_cases else analysis
 
 
 def _derived_at(traced: Traced, values: Mapping[str, int]) -> Derivation:
     graph, analysis = traced.graph, traced.analysis
-    special = graph.special_at(values)
+    special = graph.special_case_at(values)
     derivation = derived_alone(graph, values, replace(analysis, graph=alone(graph, special is not None)), traced.spec, special is not None)
     if special is None:
         return derivation
@@ -92,8 +92,8 @@ def derived_alone(graph: Graph, values: Mapping[str, int], analysis: Analysis, s
         notes=graph.notes,
         saved=() if "activations.bytes" in graph.unknown else saved_tensors(analysis, values),
         spec=spec,
-        held={name: value for name, (value, _) in graph.held.items()},
-        specialized={name: why for name, (_, why) in graph.held.items()},
+        specialized={name: value for name, (value, _) in graph.specialized.items()},
+        specialization_reasons={name: why for name, (_, why) in graph.specialized.items()},
         recount=lambda record: _recounted(record, analysis.registry, analysis.graph.options),
         replay=lambda record: timeline(analysis, values, record),
         _in_general=in_general,

@@ -19,7 +19,7 @@ from calc.dimensions import names_in
 from calc.errors import DimensionError, NapkinError, UnknownQuantityError
 from calc.graph.guards import dimensions, follows, not_traced, unchecked
 from calc.graph.specialization import may_tell
-from calc.graph.step import Condition, Graph, Record
+from calc.graph.step import Graph, Guard, Record
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
 
@@ -131,7 +131,7 @@ class Around:
         """Whether ``graph`` holds at ``sizes``, asked once: a search asks it of each quantity."""
         key = graph is self.traced.graph, tuple(sizes.items())
         if key not in self._answers:
-            in_force = self.traced.graph.special_at(self.derivation.sizes)
+            in_force = self.traced.graph.special_case_at(self.derivation.sizes)
             self._answers[key] = holds(alone(graph, in_force is not None), sizes)
         return self._answers[key]
 
@@ -142,7 +142,7 @@ class Around:
     def usual(self, sizes: Mapping[str, int], free: Collection[str]) -> dict[str, int]:
         """Those of ``free`` that are too small at all ``sizes`` for the step to run as in the derivation, at the smallest that are enough:
         iterations of a loop, and what the step compares with a number."""
-        special = self.traced.graph.special_at(self.derivation.sizes)
+        special = self.traced.graph.special_case_at(self.derivation.sizes)
         graph = self.traced.graph if special is None else special.graph
         basis, counts = graph.as_basis(), [record.sizes for record in graph.records]
         small, own = basis.values(sizes), basis.values(self.derivation.sizes)
@@ -161,8 +161,8 @@ def _above_limits(graph: Graph, small: Mapping[str, int], own: Mapping[str, int]
     where these do not suffice."""
     basis, raised = graph.as_basis(), dict(small)
 
-    def unmet() -> list[Condition]:
-        return graph.unmet(basis.sizes(raised))
+    def unmet() -> list[Guard]:
+        return graph.failed_guards(basis.sizes(raised))
 
     left = unmet()
     for name in dict.fromkeys(name for condition in left for name in names_in(condition.expr) if name in own and name not in graph.loops):
@@ -221,7 +221,7 @@ class _ByTrace:
 
 def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
     """``derivation`` with values of the quantities that have no closed form, which its spec is traced for at the sizes themselves."""
-    reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special)) for reason in graph.unknown.values()}
+    reasons = {reason for graph in (traced.graph, *(s.graph for s in traced.graph.special_cases)) for reason in graph.unknown.values()}
     mine = [q for q in derivation.quantities.values() if q.text is None and q.unknown in reasons]
     record, recount = traced.record, derivation.recount
     if not mine or record is None or recount is None:
@@ -236,13 +236,13 @@ def _with_traced_values(derivation: Derivation, traced: Traced) -> Derivation:
 
 def alone(graph: Graph, with_special: bool) -> Graph:
     """``graph``, without its special cases where closed forms are evaluated that are not those of one."""
-    return graph if with_special else replace(graph, special=())
+    return graph if with_special else replace(graph, special_cases=())
 
 
 def holds(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether the step runs at all ``sizes`` as ``graph`` has it."""
     resolved = _resolved(graph, sizes)
-    return resolved is not None and not graph.unmet(resolved)
+    return resolved is not None and not graph.failed_guards(resolved)
 
 
 def _resolved(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int] | None:

@@ -85,7 +85,7 @@ class Operators:
 
     def in_force(self, values: Mapping[str, int]) -> Operators:
         """Those of the step that runs where all dimensions have these values: of a special case recorded apart, or these."""
-        special = self.graph.special_at(values)
+        special = self.graph.special_case_at(values)
         return self if special is None else operators(special.graph, self.registry).in_force(values)
 
     def at(self, sizes: Mapping[str, int] | None = None) -> tuple[Work, ...]:

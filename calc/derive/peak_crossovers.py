@@ -55,7 +55,7 @@ def takeovers(derivation: Derivation, name: str = "memory.peak") -> tuple[Takeov
     if quantity is None or len(quantity.candidates) < 2 or quantity._evaluator is None:
         return ()
     forms = _Forms(quantity)
-    along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    along = [_Along(dim, forms, derivation) for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     return tuple(line.takeover() for line in along if line.matters)
 
 

@@ -218,8 +218,8 @@ class Derivation:
     provenance: Mapping[str, str]
     notes: tuple[str, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
-    held: Mapping[str, int] = field(default_factory=dict)
-    specialized: Mapping[str, str] = field(default_factory=dict)
+    specialized: Mapping[str, int] = field(default_factory=dict)
+    specialization_reasons: Mapping[str, str] = field(default_factory=dict)
     spec: Any = field(default=None, repr=False, compare=False)
     recount: Callable[[Record], Mapping[str, int]] | None = field(default=None, repr=False, compare=False)
     replay: Callable[[Record | None], Timeline] | None = field(default=None, repr=False, compare=False)

@@ -78,7 +78,7 @@ class Split:
 
 def by_power(derivation: Derivation) -> Split:
     """Along T where products grow with it, else along the first size that some grow with the square of, else along B."""
-    free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.held]
+    free = [dim.name for dim in derivation.dims if not dim.tied and dim.name not in derivation.specialized]
     read: Read = {}
     because = ""
     for least, names in ((1, ["T"]), (2, free), (1, ["B"])):

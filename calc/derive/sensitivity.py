@@ -86,7 +86,7 @@ def doublings(derivation: Derivation, name: str) -> tuple[Doubling, ...]:
 
 def _may_be_traced(derivation: Derivation, dim: str) -> bool:
     """Whether a further trace is worth its time: twice a batch of one, or what alone makes the derivation a special case."""
-    return dim in derivation.held and (dim == "B" or len(derivation.held) == 1)
+    return dim in derivation.specialized and (dim == "B" or len(derivation.specialized) == 1)
 
 
 def crossover(derivation: Derivation, name: str, dim: str = "T") -> Crossover | None:

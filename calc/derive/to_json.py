@@ -69,7 +69,7 @@ def values_document(derivation: Derivation) -> dict[str, Any]:
 def specialized_document(derivation: Derivation) -> dict[str, Any]:
     """The dimensions that no closed form has: the value that everything is derived at, and why."""
     sizes = derivation.sizes
-    return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialized.items()}
+    return {name: {"value": number(sizes[name]), "because": why} for name, why in derivation.specialization_reasons.items()}
 
 
 def symbols_in(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calc.graph.step import Condition, Size
+from calc.graph.step import Guard, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Program:
     leaves: tuple[Leaf, ...]
     instructions: tuple[Instruction, ...]
     loss: int
-    conditions: tuple[Condition, ...] = ()
+    guards: tuple[Guard, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     # Names by which a parameter's storage goes elsewhere in the module: tied weights.

@@ -41,19 +41,19 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Guard:
     """A question about sizes (in basis symbols) that the recorded step asked, its answer, and the line that asked.
 
     With ``each``, something was decided there by the values of sizes in no way that is known: no other sizes tell of it.
     """
 
     expr: str
-    holds: bool
+    outcome: bool
     where: str
-    each: bool = False
+    opaque: bool = False
 
     def to_json(self) -> list[str | bool]:
-        return [self.expr, self.holds, self.where, *([True] if self.each else [])]
+        return [self.expr, self.outcome, self.where, *([True] if self.opaque else [])]
 
     @property
     def compares(self) -> bool:
@@ -65,22 +65,22 @@ class Condition:
         """Whether it asks for a remainder."""
         return "Mod(" in self.expr
 
-    def same_at(self, values: Mapping[str, int]) -> bool:
+    def holds_at(self, values: Mapping[str, int]) -> bool:
         """Whether the answer is the recorded one at these values of the basis symbols."""
         try:
-            return holds(self.expr, values) == self.holds
+            return holds(self.expr, values) == self.outcome
         except ZeroDivisionError:
             return False  # a size of 0 there: not what was recorded
 
-    def told_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
+    def answered_by(self, certified: Mapping[str, int], values: Mapping[str, int]) -> bool:
         """Whether a record at ``certified`` tells what runs at ``values``, where the answer is another than the recorded one.
 
         It must have that other answer, on the same side of a comparison: where ``h*k > d`` was recorded, a record at ``h*k == d`` says
         nothing of ``h*k < d``, since formulas of both sides may agree where the two are equal.
         """
-        if self.each:
+        if self.opaque:
             return all(certified[name] == values[name] for name in dims.names_in(self.expr))
-        if self.same_at(certified):
+        if self.holds_at(certified):
             return False
         try:
             here = side(self.expr, values)
@@ -89,23 +89,23 @@ class Condition:
             return True
 
 
-def unmet_at(
+def failed_guards(
     sizes: Mapping[str, int],
     held: Mapping[str, tuple[int, str]],
     basis: Basis,
-    conditions: Iterable[Condition],
+    conditions: Iterable[Guard],
     certified: Sequence[Mapping[str, int]],
-) -> list[Condition]:
+) -> list[Guard]:
     """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no ``certified`` values of the basis symbols.
 
     ``held`` are dimensions that stayed numbers, and why: the step is that of these values alone.
     """
-    moved = [Condition(f"{name} == {value}", True, why) for name, (value, why) in held.items() if sizes[name] != value]
+    moved = [Guard(f"{name} == {value}", True, why) for name, (value, why) in held.items() if sizes[name] != value]
     if moved:
         return moved
     values = basis.values(sizes)
-    changed = [c for c in conditions if not c.same_at(values)]
-    return [c for c in changed if not any(c.told_by(at, values) for at in certified)]
+    changed = [c for c in conditions if not c.holds_at(values)]
+    return [c for c in changed if not any(c.answered_by(at, values) for at in certified)]
 
 
 def applies(equal: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
@@ -123,7 +123,7 @@ class Sized(Protocol):
 class Recorded(Sized, Protocol):
     """What also knows for which sizes it stands: a graph, or a stored form."""
 
-    def unmet(self, sizes: Mapping[str, int], /) -> list[Condition]: ...
+    def failed_guards(self, sizes: Mapping[str, int], /) -> list[Guard]: ...
 
 
 def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
@@ -132,16 +132,16 @@ def resolve(recorded: Recorded, given: Mapping[str, int]) -> dict[str, int]:
     Sizes at which the step was never traced to run as its closed forms say are refused.
     """
     values = unchecked(recorded, given)
-    if recorded.unmet(values):
+    if recorded.failed_guards(values):
         raise not_traced(recorded, values)
     return values
 
 
 def not_traced(recorded: Recorded, values: Mapping[str, int]) -> DimensionError:
     """What to say where closed forms do not hold and there is no spec of which the step could be traced."""
-    for condition in recorded.unmet(values):
-        said = f"the step was traced where {condition.expr} is {condition.holds}, and at these sizes it is not (asked"
-        if condition.each:
+    for condition in recorded.failed_guards(values):
+        said = f"the step was traced where {condition.expr} is {condition.outcome}, and at these sizes it is not (asked"
+        if condition.opaque:
             said = "a value that the step reads is not known at these sizes (read"
         return DimensionError(f"{said} at {condition.where}); a graph alone cannot be traced there: derive the model from its spec")
     return DimensionError("the model cannot have these sizes: derive it from its spec")

@@ -20,15 +20,15 @@ from calc.graph.step import (
     ROLES,
     Assumption,
     Call,
-    Condition,
     DimRecord,
     Event,
     Graph,
+    Guard,
     Op,
     Record,
     Saved,
     Size,
-    Special,
+    SpecialCase,
     Storage,
     Tensor,
 )
@@ -352,18 +352,20 @@ def _graph(data: Any, depth: int) -> Graph:
         loops=_part(data, "loops", _each(symbol)),
         options=_options(data),
         assumptions=tuple(Assumption(*a) for a in _part(data, "assumptions", _each(_row(_text, _text)))),
-        conditions=tuple(Condition(*c) for c in _part(data, "conditions", _each(_row(_question(symbols), _flag, _text, _flag, least=3)))),
+        guards=tuple(Guard(*c) for c in _part(data, "conditions", _each(_row(_question(symbols), _flag, _text, _flag, least=3)))),
         records=_records(data, "records", symbols, concrete=False),
         certificates=_records(data, "certificates", symbols, concrete=True),
         provenance=_part(data, "provenance", _mapping(_text, _text)),
         notes=_part(data, "notes", _each(_text)),
         pins=_part(data, "pins", _mapping(_text, _text)),
-        held={name: (size, why) for name, (size, why) in _part(data, "held", _mapping(dim, _row(_whole(1, LARGEST + 1), _text))).items()},
+        specialized={
+            name: (size, why) for name, (size, why) in _part(data, "held", _mapping(dim, _row(_whole(1, LARGEST + 1), _text))).items()
+        },
         rewrites=_part(data, "rewrites", _flag) if "rewrites" in data else True,
         unknown=_part(data, "unknown", _mapping(_text, _text)) if "unknown" in data else {},
         reads_numbers=_part(data, "reads_numbers", _flag) if "reads_numbers" in data else False,
-        special=_part(
-            data, "special", _each(lambda case: Special(*_row(_mapping(dim, _expression(named)), lambda d: _graph(d, depth + 1))(case)))
+        special_cases=_part(
+            data, "special", _each(lambda case: SpecialCase(*_row(_mapping(dim, _expression(named)), lambda d: _graph(d, depth + 1))(case)))
         ),
     )
 

@@ -113,17 +113,17 @@ def _graph_to_json(graph: Graph) -> dict[str, Any]:
         "loops": list(graph.loops),
         "options": dict(graph.options),
         "assumptions": [[a.expr, a.because] for a in graph.assumptions],
-        "conditions": [c.to_json() for c in graph.conditions],
+        "conditions": [c.to_json() for c in graph.guards],
         "records": [_record_to_json(r) for r in graph.records],
         "certificates": [_record_to_json(r) for r in graph.certificates],
         "provenance": dict(graph.provenance),
         "notes": list(graph.notes),
         "pins": dict(graph.pins),
-        "held": {name: list(entry) for name, entry in graph.held.items()},
+        "held": {name: list(entry) for name, entry in graph.specialized.items()},
         "rewrites": graph.rewrites,
         **({"unknown": dict(graph.unknown)} if graph.unknown else {}),
         **({"reads_numbers": True} if graph.reads_numbers else {}),
-        "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special],
+        "special": [[dict(s.equal), _graph_to_json(s.graph)] for s in graph.special_cases],
     }
 
 

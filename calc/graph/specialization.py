@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from calc.dimensions import evaluate, names_in
-from calc.graph.step import Condition, Graph
+from calc.graph.step import Graph, Guard
 from calc.graph.trip_counts import fewest
 from calc.spec import Spec
 
@@ -19,9 +19,9 @@ def walked_otherwise(spec: Spec, graph: Graph, values: Mapping[str, int]) -> dic
     """Loop counts that may stay numbers, and do at ``values``: there the step branches otherwise than at the few turns recorded."""
     why: dict[str, str] = {}
     sizes, few = graph.as_basis().values(values), {name: fewest(_counts(graph), name) for name in graph.pins}
-    for condition in graph.unmet(values):
+    for condition in graph.failed_guards(values):
         names = [n for n in names_in(condition.expr) if n in spec.walked and n in few and values[n] >= few[n]]
-        names = [n for n in names if condition.same_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
+        names = [n for n in names if condition.holds_at({**sizes, n: few[n]})]  # else it is other sizes that it comes out otherwise by
         why |= dict.fromkeys(names, f"{condition.expr} is asked at {condition.where}, and comes out otherwise for the few turns recorded")
     return why
 
@@ -49,13 +49,13 @@ def degenerate(graph: Graph) -> list[dict[str, int]]:
 
 def may_tell(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Whether certificates at degenerate sizes can answer all that the graph is not known to do at ``sizes`` of its dimensions."""
-    special = graph.special_at(sizes)
+    special = graph.special_case_at(sizes)
     if special is not None:
         return may_tell(special.graph, sizes)
-    if any(sizes[name] != value for name, (value, _) in graph.held.items()):
+    if any(sizes[name] != value for name, (value, _) in graph.specialized.items()):
         return False
     requested, tried = graph.as_basis().values(sizes), degenerate(graph)
-    return all(any(condition.told_by(at, requested) for at in tried) for condition in graph.unmet(sizes))
+    return all(any(condition.answered_by(at, requested) for at in tried) for condition in graph.failed_guards(sizes))
 
 
 def _within_bounds(graph: Graph, at: Mapping[str, int]) -> dict[str, int]:
@@ -69,7 +69,7 @@ def as_asked(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """The very sizes asked for, with no more turns of a loop than were recorded at least; and first, if there are fewer, with as many: few
     turns may be a case of their own where the other sizes are none. What is read as a number and counts no turns is what is asked for."""
     requested = graph.as_basis().values(values)
-    widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
+    widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     loops = [name for name in graph.loops if name not in widths]
     deep = {**requested, **{name: fewest(_counts(graph), name) for name in loops}}
     few = {**requested, **{name: min(requested[name], deep[name]) for name in loops}}
@@ -81,7 +81,7 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
     vocabulary beyond the number of a token) then stands for every batch."""
     at = as_asked(graph, values)[0]
     ones = [name for name, value in at.items() if value == 1 and name not in graph.loops]
-    if not ones or not graph.unmet(values):
+    if not ones or not graph.failed_guards(values):
         return []
     others = (number for number in itertools.count(2) if number not in at.values())
     return [{**at, **dict(zip(ones, others, strict=False))}]
@@ -90,10 +90,10 @@ def without_ones(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]
 def telling(graph: Graph, values: Mapping[str, int]) -> list[dict[str, int]]:
     """Of the degenerate sizes, those that may tell some of what the graph is not known to do at ``values``, where it was tried in vain:
     of several conditions each may stand alone where they do not together."""
-    unmet, requested = graph.unmet(values), graph.as_basis().values(values)
+    unmet, requested = graph.failed_guards(values), graph.as_basis().values(values)
     if len(unmet) < 2:
         return []
-    return [at for at in degenerate(graph) if 0 < sum(condition.told_by(at, requested) for condition in unmet) < len(unmet)]
+    return [at for at in degenerate(graph) if 0 < sum(condition.answered_by(at, requested) for condition in unmet) < len(unmet)]
 
 
 def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection[str]) -> list[dict[str, int]]:
@@ -105,10 +105,10 @@ def compared_as_asked(graph: Graph, values: Mapping[str, int], names: Collection
 
 
 def _is_unmet(graph: Graph, loop: str, values: Mapping[str, int], turns: int) -> bool:
-    return any(c.expr == f"{loop} != {turns}" for c in graph.unmet(values))
+    return any(c.expr == f"{loop} != {turns}" for c in graph.failed_guards(values))
 
 
-def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition]) -> list[dict[str, str]]:
+def coincidences(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard]) -> list[dict[str, str]]:
     """Dimensions to fix for sizes at which the step runs otherwise: few turns of a loop, sizes of 1, equal ones. First only those
     that the ``changed`` conditions are about, then all; at last few turns that are no case of their own with other sizes than these."""
     basis = graph.as_basis()
@@ -131,7 +131,7 @@ def _fixed(graph: Graph, name: str, turns: int, values: Mapping[str, int]) -> tu
     return name, str(values[name])
 
 
-def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Condition], fixed: Mapping[str, str]) -> dict[str, str]:
+def _products(graph: Graph, values: Mapping[str, int], changed: Sequence[Guard], fixed: Mapping[str, str]) -> dict[str, str]:
     """Dimensions that are a product of two others at ``values`` because a default says so (``k`` is ``d/h``, so ``d`` is ``h*k``), where
     a ``changed`` condition compares the two sides."""
     products: dict[str, str] = {}
@@ -189,18 +189,18 @@ def _divisors(whole: Mapping[str, int | str | None], name: str) -> list[str]:
     return divisors
 
 
-def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values: Mapping[str, int]) -> dict[str, str]:
+def held_instead(spec: Spec, graph: Graph, changed: Sequence[Guard], values: Mapping[str, int]) -> dict[str, str]:
     """Dimensions to leave as numbers where no symbol has the property that was asked for (a product that is even): the fewest of those
     that may give way such that each ``changed`` condition is about one by whose size it comes out otherwise, beside those that did
     already. Nothing where that brings no more."""
-    may = {name for names in spec.gives_way for name in names} - graph.held.keys()
+    may = {name for names in spec.gives_way for name in names} - graph.specialized.keys()
     about = {name: {*names_in(text)} & {*graph.symbols} for name, text in graph.basis.items() if name in may}
     requested, usual = graph.as_basis().values(values), graph.certificates[0].sizes
     left = [c for c in changed if any(symbols & {*names_in(c.expr)} for symbols in about.values())]
 
-    def by(condition: Condition, symbols: Collection[str]) -> bool:
+    def by(condition: Guard, symbols: Collection[str]) -> bool:
         """Whether a condition comes out as recorded once these symbols are as usual, the others as asked for."""
-        return not condition.each and condition.same_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
+        return not condition.opaque and condition.holds_at({**requested, **{s: usual[s] for s in symbols if s in usual}})
 
     others = [{name} for name in graph.symbols if not any(name in symbols for symbols in about.values())]
     left = [c for c in left if not any(by(c, single) for single in others)] or left  # a batch of one is no reason to fix what it multiplies
@@ -213,8 +213,8 @@ def held_instead(spec: Spec, graph: Graph, changed: Sequence[Condition], values:
             break
         why[name] = _why_held(blamed[name][0])
         left = [c for c in left if c not in blamed[name]]
-    return {**{name: why for name, (_, why) in graph.held.items()}, **why} if why else {}
+    return {**{name: why for name, (_, why) in graph.specialized.items()}, **why} if why else {}
 
 
-def _why_held(c: Condition) -> str:
-    return f"the step goes by its number, at {c.where}" if c.each else f"{c.expr} is {not c.holds} there, asked at {c.where}"
+def _why_held(c: Guard) -> str:
+    return f"the step goes by its number, at {c.where}" if c.opaque else f"{c.expr} is {not c.outcome} there, asked at {c.where}"

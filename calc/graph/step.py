@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calc.graph.guards import Assumption as Assumption
-from calc.graph.guards import Condition as Condition
 from calc.graph.guards import DimRecord as DimRecord
-from calc.graph.guards import applies, unmet_at
+from calc.graph.guards import Guard as Guard
+from calc.graph.guards import applies, failed_guards
 from calc.symbolic.folds import Basis, Fold
 
 Size = int | str
@@ -123,7 +123,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialCase:
     """The step at sizes where it runs otherwise: ``equal`` says which dimensions are 1, equal or a product of others there."""
 
     equal: Mapping[str, str]
@@ -154,28 +154,28 @@ class Graph:
     loops: tuple[str, ...]
     options: Mapping[str, str]
     assumptions: tuple[Assumption, ...]
-    conditions: tuple[Condition, ...]
+    guards: tuple[Guard, ...]
     records: tuple[Record, ...]
     certificates: tuple[Record, ...]
     provenance: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    special: tuple[Special, ...] = ()
+    special_cases: tuple[SpecialCase, ...] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    specialized: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     rewrites: bool = True
     unknown: Mapping[str, str] = field(default_factory=dict)
     reads_numbers: bool = False
 
-    def special_at(self, sizes: Mapping[str, int]) -> Special | None:
+    def special_case_at(self, sizes: Mapping[str, int]) -> SpecialCase | None:
         """The special case that applies at ``sizes``, if one was recorded."""
-        return next((s for s in self.special if s.applies(sizes)), None)
+        return next((s for s in self.special_cases if s.applies(sizes)), None)
 
-    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
+    def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
         """Conditions that come out otherwise at ``sizes`` (of the dimensions) and at no certificate of this graph."""
-        special = self.special_at(sizes)
+        special = self.special_case_at(sizes)
         if special is not None:
-            return special.graph.unmet(sizes)
-        return unmet_at(sizes, self.held, self.as_basis(), self.conditions, [r.sizes for r in self.certificates])
+            return special.graph.failed_guards(sizes)
+        return failed_guards(sizes, self.specialized, self.as_basis(), self.guards, [r.sizes for r in self.certificates])
 
     def as_basis(self) -> Basis:
         """The basis the records' sizes are written in."""

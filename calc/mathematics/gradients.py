@@ -199,7 +199,7 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], us
         at = basis.values(full)
         if any(at[n] != v for n, v in program.fixed.items()):
             continue
-        if not all(c.same_at(at) for c in program.conditions):
+        if not all(c.holds_at(at) for c in program.guards):
             otherwise = full
         elif full in used:
             again = full
@@ -210,7 +210,7 @@ def _sizes(program: Program, spec: Spec, seed: int, given: Mapping[str, int], us
     if given and otherwise is not None:
         return otherwise  # asked for: whether the equations hold there too is what the comparison says
     at = {**program.hints, **program.fixed}
-    if all(c.same_at(at) for c in program.conditions):
+    if all(c.holds_at(at) for c in program.guards):
         return basis.sizes(at)
     raise BadInputError(f"{spec.name}: no small sizes satisfy the guards of the trace: give sizes with -d")
 

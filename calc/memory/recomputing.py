@@ -112,7 +112,9 @@ def largest(derivation: Derivation, dim: str, limit: int) -> int | None:
     peak = derivation["memory.peak"]
 
     def fits(size: int) -> bool:
-        if size > 1 and dim not in derivation.held and not derivation.holds_at({dim: size}):  # one size more is traced where it must be
+        if (
+            size > 1 and dim not in derivation.specialized and not derivation.holds_at({dim: size})
+        ):  # one size more is traced where it must be
             raise NapkinError("the step runs otherwise there")
         return peak.at(**{dim: size}) <= limit
 

@@ -47,5 +47,5 @@ def step_work(
     from calc.trace import again
 
     derivation = pipeline.derive(spec, sizes, options=options, cache=cache, progress=progress)
-    record = again(derivation.spec, derivation.held, derivation.sizes, {}, options)
+    record = again(derivation.spec, derivation.specialized, derivation.sizes, {}, options)
     return StepWork(values, works, of_record(graph, record))

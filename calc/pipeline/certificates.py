@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from calc.errors import CertificateError, SpecError, TraceError
 from calc.graph.specialization import degenerate
-from calc.graph.step import Condition, Graph
+from calc.graph.step import Graph, Guard
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
 
@@ -51,26 +51,26 @@ def with_one_certificate(spec: Spec, graph: Graph, analysis: Analysis, any_of: S
 
 def probed(spec: Spec, graph: Graph, analysis: Analysis, probes: Sequence[Mapping[str, int]], progress: Progress) -> Graph:
     """The graph with further certificates: at those of ``probes`` that tell something and that its closed forms meet."""
-    failed: list[Condition] = []
+    failed: list[Guard] = []
     for at in probes:
-        if any(not c.same_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.conditions):
+        if any(not c.holds_at(at) for c in failed) or all(_is_told(c, at, graph) for c in graph.guards):
             continue  # what made an earlier one differ holds here too
         try:
             graph = with_certificate(spec, graph, analysis, at, progress)
         except (CertificateError, TraceError, SpecError):
             # Some models cannot even be built there, or have no parts to run again.
             # Conditions that change there and at no certificate stay unmet.
-            failed += [c for c in graph.conditions if not c.each and not _is_told(c, at, graph)]
+            failed += [c for c in graph.guards if not c.opaque and not _is_told(c, at, graph)]
     return graph
 
 
-def _is_told(condition: Condition, at: Mapping[str, int], graph: Graph) -> bool:
-    return condition.same_at(at) or any(condition.told_by(r.sizes, at) for r in graph.certificates)
+def _is_told(condition: Guard, at: Mapping[str, int], graph: Graph) -> bool:
+    return condition.holds_at(at) or any(condition.answered_by(r.sizes, at) for r in graph.certificates)
 
 
 def where_degenerate(spec: Spec, graph: Graph, analysis: Analysis | None, progress: Progress) -> Graph:
     """The graph, and its special cases, certified at degenerate sizes too."""
     analysis = analysis or analysed(graph)
     certified = probed(spec, graph, analysis, degenerate(graph), progress)
-    cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special)
-    return replace(certified, special=tuple(cases))
+    cases = (replace(s, graph=where_degenerate(spec, s.graph, analysis.special, progress)) for s in graph.special_cases)
+    return replace(certified, special_cases=tuple(cases))

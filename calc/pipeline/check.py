@@ -171,7 +171,7 @@ def _recounted(derivation: Derivation, at: Mapping[str, int], measurement: Measu
     assert derivation.recount is not None
     # Both steps of the record run as the one that counts: what is saved is seen in the first.
     met = {place: 2 * counts for place, counts in measurement.decided.items()}
-    return derivation.recount(again(derivation.spec, derivation.held, at, met, _options(derivation)))
+    return derivation.recount(again(derivation.spec, derivation.specialized, at, met, _options(derivation)))
 
 
 def _require_room(derived: Mapping[str, int | None]) -> None:

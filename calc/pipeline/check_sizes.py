@@ -23,7 +23,11 @@ def chosen(derivation: Derivation, spec: Spec, given: Mapping[str, int]) -> Chos
     Where Napkin made the spec's sizes for checks small, layers are as many as the usual case takes, and only what is no larger is kept
     of the special case. A size that the derivation has by default moves with the sizes it is made of (f = 4*d when d is set).
     """
-    fixed = {n: v for n, v in derivation.held.items() if not spec.dimensions[n].tied and (not spec.reduced or v <= spec.check_at.get(n, v))}
+    fixed = {
+        n: v
+        for n, v in derivation.specialized.items()
+        if not spec.dimensions[n].tied and (not spec.reduced or v <= spec.check_at.get(n, v))
+    }
     free = [name for name in spec.check_at if spec.reduced and name not in given.keys() | fixed.keys()]
     small = spec.sizes_from(derivation.sizes, {**spec.check_at, **fixed, **given})
     raised = derivation.usual(small, free)

@@ -10,7 +10,7 @@ from calc.dimensions import names_in
 from calc.errors import CertificateError, NoPeakError, OtherPathError, PinnedSizeError, SizesError, TraceError
 from calc.graph import trip_counts
 from calc.graph.plan import TracePlan
-from calc.graph.step import Condition, Graph
+from calc.graph.step import Graph, Guard
 from calc.pipeline.certificates import with_certificate, with_one_certificate
 from calc.rules.registry import REGISTRY
 from calc.spec import Spec
@@ -54,7 +54,7 @@ def deep_enough(spec: Spec, plan: TracePlan, progress: Progress) -> tuple[Graph,
             if divided is not None and tries + 1 == _TRIES_OF_WALKED:
                 raise divided from None
             if not graph.loops or (again and not graph.pins) or _whatever_the_depth(spec, graph, analysis, error, progress):
-                read = [c for c in graph.conditions if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
+                read = [c for c in graph.guards if " < " not in c.expr]  # a closed form that rests on numbers of its own may be wrong
                 raise divided or by_values(spec, read) or error from None  # depth is not what it depends on
             failure, pins, tries = error, graph.pins, tries + 1
             attempt = trip_counts.next_attempt(attempt, graph.loops, degree=error.quantity not in PEAKS)
@@ -64,7 +64,7 @@ def deep_enough(spec: Spec, plan: TracePlan, progress: Progress) -> tuple[Graph,
             continue
         return graph, analysis
     assert failure is not None  # the loop ends without a return only after a failure
-    widths = {name for c in graph.conditions if c.each for name in names_in(c.expr)}
+    widths = {name for c in graph.guards if c.opaque for name in names_in(c.expr)}
     raise _no_polynomial(spec, pins, failure, widths)
 
 
@@ -80,18 +80,18 @@ _BY_VALUES = (
 )
 
 
-def by_values(spec: Spec, conditions: Sequence[Condition]) -> SizesError | None:
+def by_values(spec: Spec, conditions: Sequence[Guard]) -> SizesError | None:
     """What to say of a step that is another one at other sizes, where values that it reads decide so. No multiple mends that."""
-    return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.each), None)
+    return next((OtherPathError(_BY_VALUES.format(spec.name, c.where), divides=False) for c in conditions if c.opaque), None)
 
 
 def _require_its_path(spec: Spec, graph: Graph, at: Mapping[str, int]) -> None:
     """Raise where the step takes another path ``at`` these values of the basis symbols, which were the best there are for a certificate:
     closed forms that hold at no other sizes cannot be certified, and the sizes that choose the path are numbers."""
-    elsewhere = [c for c in graph.conditions if not c.each and not c.same_at(at)]
+    elsewhere = [c for c in graph.guards if not c.opaque and not c.holds_at(at)]
     if elsewhere:
         c = elsewhere[0]
-        said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.holds}, asked at {c.where}"
+        said = f"{spec.name}: no two sizes take the path that was recorded, where {c.expr} is {c.outcome}, asked at {c.where}"
         raise OtherPathError(said, divides=False)
 
 

@@ -198,7 +198,9 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
     """The graph certified at degenerate sizes too, kept as one of its own: what was asked before changes no other."""
     store = Cache(spec, run.options, run.cache, f"where degenerate: {_certified_at(graph)}")
     wider = store.read(run.progress)
-    if wider is None or replace(wider, certificates=(), special=(), dims=()) != replace(graph, certificates=(), special=(), dims=()):
+    if wider is None or replace(wider, certificates=(), special_cases=(), dims=()) != replace(
+        graph, certificates=(), special_cases=(), dims=()
+    ):
         try:
             wider = where_degenerate(unbacked_sizes.as_recorded(spec, graph), graph, analysis, run.progress)
         except ModuleNotFoundError:  # without torch, a graph from the cache stands where it was certified before
@@ -209,8 +211,8 @@ def _where_degenerate(run: _Run, graph: Graph, analysis: Analysis | None, spec: 
 
 def _certified_at(graph: Graph) -> str:
     """What tells a graph from others of its spec: the sizes that were met so far."""
-    cases = ", ".join(f"{dict(case.equal)}: {_certified_at(case.graph)}" for case in graph.special)
-    return f"{dict(graph.held)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
+    cases = ", ".join(f"{dict(case.equal)}: {_certified_at(case.graph)}" for case in graph.special_cases)
+    return f"{dict(graph.specialized)} {[dict(record.sizes) for record in graph.certificates]} {{{cases}}}"
 
 
 # A step of more operators is not run once more for its live bytes: a loop over positions, say, turn by turn.
@@ -232,7 +234,7 @@ def timeline(derivation: Derivation, *, progress: Progress = _silent) -> Timelin
     from calc.trace import again
 
     progress("recording the step at these sizes")
-    return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
+    return derivation.replay(again(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
 
 
 # Where the parameters differ, another model was built than the one that was traced.
@@ -309,7 +311,7 @@ def _may_lack_a_multiple(failure: SizesError, has_general: bool) -> bool:
 def _taken_for_granted(recorded: tuple[Graph, Analysis | None, Spec]) -> int:
     """In how many sizes a graph is no closed form, or one of its own."""
     graph = recorded[0]
-    return len(graph.held) + len(graph.loops) + len(graph.special)
+    return len(graph.specialized) + len(graph.loops) + len(graph.special_cases)
 
 
 def _as_it_is(spec: Spec, sizes: Mapping[str, int] | None, run: _Run) -> tuple[Graph, Analysis | None, Spec]:
@@ -334,14 +336,14 @@ def _traced_once(spec: Spec, sizes: Mapping[str, int], run: _Run) -> _Made:
     spec = unbacked_sizes.as_recorded(spec, graph)
     values = spec.sizes(sizes)
     graph = _with_values(graph, values)
-    if not graph.unmet(values):
+    if not graph.failed_guards(values):
         return graph, analysis
 
     def at_values() -> _Made:
         walked = walked_otherwise(spec, graph, values)
-        held = {**graph.held, **{name: (values[name], why) for name, why in walked.items()}}
+        held = {**graph.specialized, **{name: (values[name], why) for name, why in walked.items()}}
         if walked or any(values[name] != value for name, (value, _) in held.items()):
-            return at_sizes(spec, replace(graph, held=held), TracePlan(values, options), progress)
+            return at_sizes(spec, replace(graph, specialized=held), TracePlan(values, options), progress)
         return completed(spec, graph, run.analysed(general, "", graph), TracePlan(values, options), progress)
 
     return run.kept(spec, repr(values), at_values)

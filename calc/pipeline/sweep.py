@@ -26,7 +26,7 @@ from calc import dimensions as dims
 from calc.derive.quantities import require_count
 from calc.dimensions import LARGEST, Dim, names_in
 from calc.errors import BadInputError, DimensionError, NapkinError, NegativeCountError, UnknownQuantityError
-from calc.graph.guards import Condition, dimensions
+from calc.graph.guards import Guard, dimensions
 from calc.options import Options
 from calc.pipeline.grid import MOST, require_few
 from calc.pipeline.precomputed import Stored, StoredQuantity, form_of, forms_elsewhere
@@ -409,28 +409,28 @@ def _applies(equal: Mapping[str, str], mesh: Mapping[str, Array]) -> Array:
 
 
 def _changed(form: Stored, mesh: Mapping[str, Array]) -> Iterator[tuple[Array, str]]:
-    for name, (value, _) in form.held.items():
+    for name, (value, _) in form.specialized.items():
         yield mesh[name] != value, f"the closed forms are of {name} = {value} alone"
     symbols = _symbols(form.basis, mesh)
-    for condition in form.conditions:
-        bad = holds(condition.expr, symbols) != condition.holds
+    for condition in form.guards:
+        bad = holds(condition.expr, symbols) != condition.outcome
         if np.any(bad):
             bad = bad & ~_told(condition, form.certified, symbols)
-        recorded = f"the step was recorded where {condition.expr} is {condition.holds}"
+        recorded = f"the step was recorded where {condition.expr} is {condition.outcome}"
         yield bad, f"{recorded}, and is not known to run alike where it is not"
 
 
-def _told(condition: Condition, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
+def _told(condition: Guard, certified: Sequence[Mapping[str, int]], symbols: Mapping[str, Array]) -> Array:
     """Where some certificate tells what runs, the answer of the condition being another than the recorded one there."""
     mask: Array = np.zeros((), dtype=bool)
-    if condition.each:
+    if condition.opaque:
         names = names_in(condition.expr)
         for at in certified:
             mask = mask | functools.reduce(operator.and_, [symbols[name] == at[name] for name in names])
         return mask
     here = side(condition.expr, symbols)
     for at in certified:
-        if not condition.same_at(at):
+        if not condition.holds_at(at):
             there = None if here is None else side(condition.expr, {name: np.asarray(size) for name, size in at.items()})
             mask = mask | (np.ones((), dtype=bool) if here is None else (here == 0) | (here == there))
     return mask

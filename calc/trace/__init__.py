@@ -9,7 +9,7 @@ from calc.dimensions import names_in
 from calc.errors import DividedError
 from calc.graph import trip_counts
 from calc.graph.plan import Near, TracePlan
-from calc.graph.step import Condition, Graph, Record
+from calc.graph.step import Graph, Guard, Record
 from calc.options import Options
 from calc.spec import Spec
 from calc.symbolic.basis import basis_of
@@ -31,17 +31,17 @@ def record(spec: Spec, plan: TracePlan, traces: Recordings | None = None, progre
     return Tracer(spec, plan, {} if traces is None else traces, progress).graph()
 
 
-def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Condition]:
+def answered_otherwise(spec: Spec, graph: Graph, sizes: Mapping[str, int], equal: Mapping[str, str], near: Near | None) -> list[Guard]:
     """Conditions of ``graph`` that a trace of the case where ``equal`` dimensions are 1 or equal would answer otherwise than they come out
     at ``sizes``, by the hints it would have."""
-    held = {name: str(sizes[name]) for name in graph.held if name not in equal}
+    held = {name: str(sizes[name]) for name in graph.specialized if name not in equal}
     basis, general = basis_of(spec.dimensions, {**held, **equal}), graph.as_basis()
     loops = [name for name in graph.loops if name in basis.symbols]
     bounded, products = bounded_by(spec.dimensions, loops, basis), sides(spec.dimensions, graph.options.get("optimizer", ""))
     there = hints(basis, sizes, bounded=bounded, products=products, near=near)
     asked = general.values(sizes)
     at_hints = {**general.values(basis.sizes(there)), **{name: asked[name] for name in graph.loops}}
-    return [c for c in graph.conditions if not c.each and c.same_at(at_hints) != c.same_at(asked)]
+    return [c for c in graph.guards if not c.opaque and c.holds_at(at_hints) != c.holds_at(asked)]
 
 
 def divided_in(spec: Spec, graph: Graph, known: Recordings) -> DividedError | None:
@@ -84,7 +84,7 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
     moved_to, asked = dict(at), graph.as_basis().values(sizes)
     moved: set[str] = set()
     while True:
-        otherwise = {name for c in graph.conditions if not c.each and not c.same_at(moved_to) for name in names_in(c.expr)}
+        otherwise = {name for c in graph.guards if not c.opaque and not c.holds_at(moved_to) for name in names_in(c.expr)}
         more = (otherwise & asked.keys()) - moved - {*graph.loops}
         if not more:
             return moved_to
@@ -94,7 +94,7 @@ def _near_to(graph: Graph, at: Mapping[str, int], sizes: Mapping[str, int], by: 
 
 def _answered_otherwise(graph: Graph, at: Mapping[str, int]) -> int:
     """How many guards about sizes come out otherwise there than in the trace."""
-    return sum(not c.same_at(at) for c in graph.conditions if not c.each)
+    return sum(not c.holds_at(at) for c in graph.guards if not c.opaque)
 
 
 def probe(spec: Spec, graph: Graph, values: Mapping[str, int]) -> Record:

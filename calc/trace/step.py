@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from calc.errors import PinnedSizeError, SpecError
 from calc.experiment import optimizers, precision
 from calc.experiment.checkpointing import built
-from calc.graph.step import Call, Condition, Event, Record, Storage, Tensor
+from calc.graph.step import Call, Event, Guard, Record, Storage, Tensor
 from calc.options import Options
 from calc.platform.torch_private import FakeTensorMode
 from calc.spec import Sizes, Spec
@@ -53,8 +53,8 @@ class Traced:
     in ``calc.graph.exchanges``. ``shares`` are those of a ``SizeEnv``."""
 
     record: Record
-    conditions: Sequence[Condition]
-    divided: Mapping[str, Condition]
+    guards: Sequence[Guard]
+    divided: Mapping[str, Guard]
     answers: Mapping[str, tuple[str, str]]
     asked: Mapping[str, frozenset[str]]
     repeats: Repeats

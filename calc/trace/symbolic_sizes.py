@@ -24,7 +24,7 @@ import torch
 from calc.dimensions import names_in
 from calc.errors import DataDependentError, PinnedSizeError, ReadByTorchError
 from calc.graph.plan import Near
-from calc.graph.step import Condition
+from calc.graph.step import Guard
 from calc.platform.torch_private import ConstantSource, DimDynamic, FloorDiv, ShapeEnv, SymNode, current_node
 from calc.symbolic.basis import Basis
 from calc.symbolic.exact import evaluate_text
@@ -194,7 +194,7 @@ class SizeEnv(ShapeEnv):
     def begin(self) -> None:
         """Start of a run: nothing was asked in it yet."""
         self.asked: dict[Any, tuple[Any, str]] = {}
-        self._written: dict[Any, Condition | None] = {}
+        self._written: dict[Any, Guard | None] = {}
         self.by_value: dict[str, frozenset[str]] = {}
         self.shares: list[PinnedSizeError] = []
         self._hash = hash((SizeEnv, next(_runs)))
@@ -322,18 +322,18 @@ class SizeEnv(ShapeEnv):
     def _names(self, expr: Any) -> set[str]:
         return {self.names.get(s, str(s)) for s in expr.free_symbols}
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[Guard]:
         """Every yes-or-no question asked about sizes, with its answer and the line that asked."""
         if len(self._written) != len(self.asked):
             self._written = {}
             for expr, (answer, line) in self.asked.items():
                 text = _condition(expr, self.names) if answer in (sp.true, sp.false) else None
-                self._written[expr] = None if text is None else Condition(text, bool(answer), line)
+                self._written[expr] = None if text is None else Guard(text, bool(answer), line)
                 if text is None and answer in (sp.true, sp.false):
                     self._note(line, expr)
         return [condition for condition in self._written.values() if condition is not None]
 
-    def divided(self) -> dict[str, Condition]:
+    def divided(self) -> dict[str, Guard]:
         """Of ``conditions``, by their text, those in which something is divided by turns of a loop, with these as the numbers that they are
         in this run; without text where that settles them. The loop's own length is such a number too: ``(3*k)//g`` is k in 3 turns."""
         self.conditions()
@@ -344,7 +344,7 @@ class SizeEnv(ShapeEnv):
             if condition is not None and whole != expr:
                 text = "" if whole == answer else _condition(whole, self.names)
                 if text is not None:
-                    guards[condition.expr] = Condition(text, condition.holds, line)
+                    guards[condition.expr] = Guard(text, condition.outcome, line)
         return guards
 
     # -- writing sizes --------------------------------------------------------------------------------------------

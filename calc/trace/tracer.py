@@ -167,7 +167,7 @@ class Tracer:
             loops=tuple(self.loops),
             options=plan.options.to_json(),
             assumptions=(*assumptions, *_specialized(plan)),
-            conditions=(*of_depths, *asked, *of_zeros, *of_values),
+            guards=(*of_depths, *asked, *of_zeros, *of_values),
             records=tuple(r.record for r in runs),
             certificates=(),
             provenance=_provenance(),
@@ -175,7 +175,7 @@ class Tracer:
             pins=dict(pins),
             rewrites=any(run.rewrites for run in runs),
             reads_numbers=any(run.numbers_read for run in runs),
-            held={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
+            specialized={name: (plan.sizes[name], why) for name, why in plan.numbers.items()},
         )
 
 

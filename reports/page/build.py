@@ -94,7 +94,7 @@ def build(
     derived = [step for step in derivation.steps if step.quantity in names]
     return Page(
         model=derivation.model,
-        headline=headline(derivation.specialized, derivation.sizes),
+        headline=headline(derivation.specialization_reasons, derivation.sizes),
         step=STEPS[mode],
         subtitle=_subtitle(derivation.options),
         sizes=sizes_text(derivation.sizes),

@@ -32,7 +32,7 @@ def lines(form: Stored, given: Mapping[str, int], width: int) -> Iterator[str]:
     sizes = form.sizes(given)
     names = sorted((name for name in form.quantities if not absent(name, form.options)), key=place)
     values = {name: None if form.quantity(name).unknown else form.quantity(name).value(sizes) for name in names}
-    first = headline({name: why for name, (_, why) in form.held.items()}, sizes)
+    first = headline({name: why for name, (_, why) in form.specialized.items()}, sizes)
     yield from folded(visible(first), width) if first else ()
     yield from folded(visible(_heading(form)), width)
     yield from folded(visible(sizes_text(sizes)), width)

@@ -155,7 +155,7 @@ def document(derived: Derived, only: str | None, checked: Checked | None) -> dic
             "backward with gradients of inputs": str(in_dimensions(derived.backward_flops_with_inputs, derived.program)),
         },
         "zero": list(derived.zero),
-        "conditions": [{"expr": c.expr, "holds": c.holds, "where": c.where} for c in derived.program.conditions],
+        "conditions": [{"expr": c.expr, "holds": c.outcome, "where": c.where} for c in derived.program.guards],
         "notes": [*derived.program.notes, *derived.notes],
         "provenance": dict(derived.program.provenance),
     }

@@ -112,7 +112,7 @@ def test_a_graph_with_a_case_saves_and_loads(case: tuple[Derivation, Callable[[i
     loaded = serialize.loads(serialize.dumps(graph))
 
     assert loaded == graph
-    assert graph.special
+    assert graph.special_cases
     assert {n: calc.derive(loaded)[n].text for n in result} == {n: result[n].text for n in result}
 
 

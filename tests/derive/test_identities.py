@@ -117,7 +117,7 @@ def test_the_peak_is_the_largest_of_its_moments(result: Derivation) -> None:
         assert values == sorted(values, reverse=True)
         assert len({c.expr for c in result[name].candidates}) == len(values)
         for seed in range(3):
-            sizes = {**some_sizes(result, seed), **result.held}
+            sizes = {**some_sizes(result, seed), **result.specialized}
             everywhere = [substituted(to_sympy(c.expr), with_head_width(sizes)) for c in result[name].candidates]
             assert result[name].at(**sizes) == max(everywhere)
 
@@ -250,7 +250,7 @@ def test_the_last_step_of_a_quantity_arrives_at_it(result: Derivation) -> None:
     for name in known(result):
         assert last[name].value == result[name].value
         for seed in range(2):
-            sizes = {**some_sizes(result, seed), **result.held}
+            sizes = {**some_sizes(result, seed), **result.specialized}
             assert exactly(last[name].after, with_head_width(sizes)) == result[name].at(**sizes)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import calc
 from calc.dimensions import Dim
-from calc.graph.step import Condition
+from calc.graph.step import Guard
 from calc.spec import Spec
 from calc.symbolic.basis import basis_of
 
@@ -38,14 +38,14 @@ def test_a_tie_of_one_case_may_be_a_product() -> None:
 
 def test_what_holds_where_two_sizes_are_equal_says_nothing_of_where_one_is_less() -> None:
     """h·k > d was recorded; a record at h·k = d has the other answer, and formulas that are right there may be wrong below."""
-    asked = Condition("h*k > d", True, "the optimizer's step")
+    asked = Guard("h*k > d", True, "the optimizer's step")
     equal, less, more = ({"h": 2, "k": 3, "d": d} for d in (6, 7, 5))
 
-    assert [False, False, True] == [asked.same_at(at) for at in (equal, less, more)]
-    assert not asked.told_by(equal, less)
-    assert asked.told_by(less, equal)  # the line runs as it does below
-    assert asked.told_by(less, less)
-    assert not asked.told_by(more, less)
+    assert [False, False, True] == [asked.holds_at(at) for at in (equal, less, more)]
+    assert not asked.answered_by(equal, less)
+    assert asked.answered_by(less, equal)  # the line runs as it does below
+    assert asked.answered_by(less, less)
+    assert not asked.answered_by(more, less)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def _one(result: Derivation, site: str, operator: str, because: str = "") -> Sav
 def test_the_tensors_add_up_to_the_activations(name: str, optimizer: str, attention: str, derived: Derived) -> None:
     """As closed forms, so at all sizes (of the case in force, where there is one); and as numbers."""
     result = derived(name, optimizer, attention)
-    case = {algebra.symbol(name): size for name, size in result.held.items()}
+    case = {algebra.symbol(name): size for name, size in result.specialized.items()}
     total = sum(algebra.to_sympy(s.expr) for s in result.saved)
 
     assert result["activations.bytes"].value == sum(s.value for s in result.saved)

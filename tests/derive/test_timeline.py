@@ -85,7 +85,7 @@ def _run(derivation: Derivation) -> Timeline:
     from calc.trace import again
 
     assert derivation.replay is not None
-    return derivation.replay(again(derivation.spec, derivation.held, derivation.sizes, {}, Options(**derivation.options)))
+    return derivation.replay(again(derivation.spec, derivation.specialized, derivation.sizes, {}, Options(**derivation.options)))
 
 
 GEMMA = Path(__file__).parents[1] / "published" / "configs" / "gemma-2-2b.json"

@@ -117,7 +117,7 @@ def _judged(model_type: str, architecture: str, config: Path) -> Row:
     why = "; ".join(
         [f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong] + [f"{name} not measured" for name in missing]
     )
-    held = tuple(name for name in derivation.sizes if name in derivation.held)
+    held = tuple(name for name in derivation.sizes if name in derivation.specialized)
     return Row(
         model_type,
         architecture,

@@ -134,7 +134,7 @@ def _at(spec: Spec, sizes: Mapping[str, int]) -> _Result:
     wrong = [v for v in report.verdicts if v.verdict == FAILED]
     missing = [v for v in (report[name] for name in REQUIRED) if v.verdict == NOT_MEASURED]
     differences = [f"{v.quantity}: derived {v.derived}, measured {v.measured}" for v in wrong]
-    held = tuple(name for name in derivation.sizes if name in derivation.held)
+    held = tuple(name for name in derivation.sizes if name in derivation.specialized)
     return _Result(
         WRONG if wrong else REFUSED if missing else EXACT,
         "; ".join([*differences, *(f"{v.quantity}: {v.because}" for v in missing)]),

@@ -62,6 +62,6 @@ def test_rates_over_the_depth_are_known_while_a_model_is_built(rates: Callable[[
     """The first is 0, so the first layer drops nothing."""
     derivation = calc.derive(spec(lambda n: Thinned(n, rates), dims={"B": 3, "d": 7, "L": 5}), cache=False, optimizer="sgd")
 
-    assert not derivation.held
+    assert not derivation.specialized
     assert _exact(derivation)
     assert _exact(derivation, L=11)

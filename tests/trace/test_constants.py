@@ -120,7 +120,7 @@ def test_what_a_real_run_does_without_data_is_done(of: Callable[[Tensor, Tensor,
     has the sizes of data and is all ones."""
     derivation, report = checked(of)
 
-    assert not derivation.held
+    assert not derivation.specialized
     assert [v.quantity for v in report.verdicts if v.verdict == "failed"] == []
 
 
@@ -178,7 +178,7 @@ def test_values_that_sizes_alone_decide_are_read_at_those_sizes() -> None:
 
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert ("d*f", {}) == (derivation["parameters"].text, derivation.held)
+    assert ("d*f", {}) == (derivation["parameters"].text, derivation.specialized)
     assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]
 
 
@@ -221,7 +221,7 @@ def test_a_count_of_which_the_step_is_no_polynomial_becomes_a_number() -> None:
     s = Spec("experts", {"B": 3, "d": 12, "E": 3}, build, lambda n: (torch.randn(n.B, n.d),), lambda m, x: sum(e(x).sum() for e in m))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert {"E": 3} == derivation.held
+    assert {"E": 3} == derivation.specialized
     assert [12 * (12 + 6 + 4), 17 * (17 + 8 + 5)] == [derivation["parameters"].at(d=d) for d in (12, 17)]
 
 

@@ -88,7 +88,7 @@ def test_operands_are_contracted_in_the_order_that_is_cheapest_at_the_sizes(batc
     """Sizes stay symbols, the comparison that decided the order is an assumption, and a real run takes the same order."""
     derivation = calc.derive(CHAIN, {"B": batch}, cache=False, optimizer="sgd")
 
-    assert {} == derivation.held
+    assert {} == derivation.specialized
     assert order(batch, 13, 37, 17) == min(f(batch, 13, 37, 17) for f in (LEFT, RIGHT)) == derivation["flops.forward.matmul"].value
     assert any(">" in a.expr or "<" in a.expr for a in derivation.assumptions)
     assert [] == [v.quantity for v in calc.check(derivation).verdicts if v.verdict == "failed"]

@@ -63,7 +63,7 @@ def _agree(generator: random.Random, pairs: int) -> Iterator[tuple[int, int]]:
         stands = 0
         for at in ([generator.randint(1, LARGEST), generator.randint(1, LARGEST)] for _ in range(8)):
             values = dict(zip("dT", at, strict=True))
-            if all(c.same_at(values) for c in conditions):
+            if all(c.holds_at(values) for c in conditions):
                 stands += 1
                 assert how(expression(*at)) == (size if isinstance(size, int) else exact.evaluate_text(size, values)), (size, values)
         yield stands, 8
@@ -124,7 +124,7 @@ def test_a_proof_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
     def is_python_s(constant: float) -> bool:
         size, conditions = _traced(lambda d, _: d * constant, math.floor, 31, 5)
-        at = [d for d in range(100, 2_001, 100) if all(c.same_at({"d": d}) for c in conditions)]
+        at = [d for d in range(100, 2_001, 100) if all(c.holds_at({"d": d}) for c in conditions)]
         return all(math.floor(d * constant) == exact.evaluate_text(str(size), {"d": d}) for d in at)
 
     assert not all(is_python_s(hundredths / 100) for hundredths in range(29, 60))

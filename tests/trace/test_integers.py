@@ -105,7 +105,7 @@ def test_a_size_is_an_integer_and_stays_a_symbol(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, whatever the width's function asks of d, and no assumption."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, mode="infer")
 
-    assert ({}, ()) == (derivation.held, derivation.assumptions)
+    assert ({}, ()) == (derivation.specialized, derivation.assumptions)
     for d in (32, 35, 64):
         f = WIDTHS[name](d)
         assert 2 * d * f + f + d == derivation["parameters"].at(d=d), d
@@ -299,9 +299,9 @@ def test_a_size_that_is_read_as_a_number_says_so() -> None:
     """Of a width that is put into a text, in no words about sizes below 1."""
     derivation = calc.derive(_spec(lambda d: len(operator.mod("%d", d)) + 2), cache=False, optimizer="sgd")
 
-    assert "d" in derivation.held
-    assert "< 1" not in derivation.specialized["d"]
-    assert "test_integers.py:" in derivation.specialized["d"]
+    assert "d" in derivation.specialized
+    assert "< 1" not in derivation.specialization_reasons["d"]
+    assert "test_integers.py:" in derivation.specialization_reasons["d"]
 
 
 _LAYERS: dict[str, tuple[Callable[[Any], nn.Module], Callable[[nn.Module, Tensor], Tensor]]] = {
@@ -326,5 +326,5 @@ def test_what_torchs_own_layers_calculate_with_a_width_leaves_it_a_symbol(name: 
     )
     graph, derivation = calc.trace(spec, optimizer="sgd"), calc.derive(spec, optimizer="sgd")
 
-    assert ((), {}) == (graph.loops, graph.held)
+    assert ((), {}) == (graph.loops, graph.specialized)
     assert calc.check(derivation, d=12).ok

@@ -56,7 +56,7 @@ def test_a_mask_of_constant_lengths_is_known(name: str) -> None:
     """No assumption is made, and every size stays a symbol: 2·B·T·d² FLOP."""
     derivation = _exact(Spec("padded", DIMS, lambda n: Padded(n, LENGTHS[name]), _inputs, lambda module, x: module(x).sum()))
 
-    assert ((), {}) == (derivation.assumptions, derivation.specialized)
+    assert ((), {}) == (derivation.assumptions, derivation.specialization_reasons)
     assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
 
 
@@ -66,7 +66,7 @@ def test_lengths_among_the_inputs_are_constants_too() -> None:
 
     s = Spec("lengths", DIMS, lambda n: nn.Linear(n.d, n.d), lambda n: (*_inputs(n), torch.full((n.B,), n.T)), loss)
 
-    assert ((), {}) == ((derivation := _exact(s)).assumptions, derivation.specialized)
+    assert ((), {}) == ((derivation := _exact(s)).assumptions, derivation.specialization_reasons)
 
 
 def test_a_list_of_lengths_is_one_of_sizes() -> None:
@@ -93,7 +93,7 @@ def test_a_sequence_is_packed_at_every_size() -> None:
         Spec("packed", DIMS, lambda n: nn.Linear(n.d, n.d), _inputs, lambda m, x: _packed(m, x, torch.full((len(x),), x.shape[1])))
     )
 
-    assert {} == derivation.held
+    assert {} == derivation.specialized
     assert "2*B*T*d**2" == derivation["flops.forward.matmul"].text
 
 

@@ -58,7 +58,7 @@ def derivation() -> Derivation:
 @pytest.mark.slow
 def test_bytes_moved_have_a_closed_form_where_no_two_lengths_take_one_path(derivation):
     """A certificate at another length had been taken for a wrong closed form, and all was refused."""
-    assert {"T": 16} == derivation.held
+    assert {"T": 16} == derivation.specialized
     assert "B*d" in str(derivation["bytes_moved.forward"].text)
     assert "T" not in str(derivation["bytes_moved.forward"].text)
     assert calc.check(derivation, B=2, d=5).ok
@@ -104,6 +104,6 @@ def test_layers_under_numbered_names_are_iterations_of_a_loop():
     )
     derivation = calc.derive(units, cache=False)
 
-    assert {} == derivation.held
+    assert {} == derivation.specialized
     assert None not in (derivation["memory.peak"].text, derivation["memory.peak.first_step"].text)
     assert calc.check(derivation, B=7, L=5).ok

@@ -75,7 +75,7 @@ def test_as_many_pieces_as_fit_are_a_count_of_turns(how: str, length: Any, mode:
     s = _spec(Walking, PIECES[how], lambda n: n.T, B=2, c=3, T=length, d=5)
     derivation = calc.derive(s, cache=False, optimizer="sgd", mode=mode)
 
-    assert not derivation.held
+    assert not derivation.specialized
     assert 2 * 12 * 2 * 25 == derivation["flops.forward.matmul"].value
     assert not _failed(derivation)
     assert not _failed(calc.derive(s, {"c": 2, "T": 10, "d": 3}, cache=False, optimizer="sgd", mode=mode))

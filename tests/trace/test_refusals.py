@@ -101,7 +101,7 @@ def test_a_size_read_as_a_number_whose_powers_grow_stays_a_number() -> None:
     derivation = calc.derive(spec(build), cache=False, optimizer="sgd")
     d = derivation.sizes["d"]
 
-    assert derivation.held == {"d": d}
+    assert derivation.specialized == {"d": d}
     assert any("test_refusals.py" in a.because and a.expr == f"d = {d} throughout" for a in derivation.assumptions)
     assert derivation["parameters"].value == (d + 1) * 2**d
 
@@ -122,7 +122,7 @@ def test_layers_that_double_leave_their_number_a_number() -> None:
 
     derivation = calc.derive(spec(Doubling, dims={"B": 3, "d": 7, "L": 3}), cache=False, optimizer="sgd")
 
-    assert derivation.held == {"L": 3}
+    assert derivation.specialized == {"L": 3}
     assert any("test_refusals.py" in a.because and a.expr == "L = 3 throughout" for a in derivation.assumptions)
     # 2 d² + 8 d² + 32 d², and biases of 2 d, 4 d and 8 d.
     assert derivation["parameters"].value == 42 * 7**2 + 14 * 7
@@ -160,7 +160,7 @@ def test_the_loop_at_fault_alone_becomes_a_number(pinned: tuple[str, ...]) -> No
 
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert derivation.held == {"D": 4}
+    assert derivation.specialized == {"D": 4}
     # (3 + 1) w + (w + 1) w + (w + 4) w + (w + 1) w, and w + 1 for the density.
     assert derivation["parameters"].at(w=11) == 4 * 11 + 2 * 12 * 11 + 15 * 11 + 12
     assert derivation["parameters"].at(w=11, S=13) == derivation["parameters"].at(w=11)

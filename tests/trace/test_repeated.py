@@ -26,7 +26,7 @@ def _run(spec: Spec, turns: int, like: Traced | None = None) -> Traced:
 
 
 def _asked(run: Traced) -> set[tuple[str, bool]]:
-    return {(c.expr, c.holds) for c in run.conditions}
+    return {(c.expr, c.outcome) for c in run.guards}
 
 
 def _at(record: Record, spec: Spec) -> Record:

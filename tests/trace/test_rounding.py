@@ -42,7 +42,7 @@ def test_a_rounded_width_is_that_of_python_at_other_sizes(name: str) -> None:
     """f of d: 2·d·f + f + d parameters, at sizes on either side of a whole number."""
     derivation = calc.derive(_spec(WIDTHS[name]), cache=False, optimizer="sgd")
 
-    assert not derivation.held
+    assert not derivation.specialized
     for d in (31, 32, 35, 47, 64, 97):
         f = WIDTHS[name](d)
         assert 2 * d * f + f + d == derivation["parameters"].at(d=d), d
@@ -64,7 +64,7 @@ def test_a_width_without_a_closed_form_is_the_number_that_it_is_at_these_sizes(w
     """The rest of the step has its closed form; where that width is another number, the step is traced again."""
     derivation = calc.derive(_spec(width), {"d": d}, cache=False, optimizer="sgd")
 
-    assert not derivation.held
+    assert not derivation.specialized
     for at in (d, 5 * d):
         assert 2 * at * width(at) + width(at) + at == derivation["parameters"].at(d=at)
     assert any("asked at test_rounding.py:" in a.because and "d" in a.expr for a in derivation.assumptions)

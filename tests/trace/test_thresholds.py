@@ -15,7 +15,7 @@ from calc.derive.result import Derivation
 from calc.dimensions import Dim
 from calc.errors import SizesError
 from calc.graph.plan import Near
-from calc.graph.step import Condition
+from calc.graph.step import Guard
 from calc.symbolic.basis import basis_of
 from calc.trace import certificate_sizes
 from calc.trace.symbolic_sizes import hints
@@ -64,14 +64,14 @@ def test_a_length_is_a_symbol_on_either_side(limits: tuple[int, ...], length: in
     s = _spec(limits, length)
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert not derivation.held
+    assert not derivation.specialized
     assert not any("Mod" in a.expr for a in derivation.assumptions)
     assert [] == [v.quantity for v in calc.check(derivation, B=3).verdicts if v.verdict == "failed"]
     for at in same:
         assert _layers(derivation, T=at) == 1 + sum(at > limit for limit in limits)
     for at in other:
         beyond = calc.derive(s, {"T": at}, cache=False, optimizer="sgd")
-        assert not beyond.held
+        assert not beyond.specialized
         assert _layers(beyond) == 1 + sum(at > limit for limit in limits)
 
 
@@ -124,7 +124,7 @@ def test_beyond_a_limit_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     s = replace(_spec((512,), 1024, B=1), gives_way=(("T",),))
     derivation = calc.derive(s, cache=False, optimizer="sgd")
 
-    assert {} == derivation.specialized
+    assert {} == derivation.specialization_reasons
     assert derivation.holds_at({"T": 700})
     assert (2, 2, 1) == tuple(_layers(derivation, T=length) for length in (1024, 700, 100))
 
@@ -182,7 +182,7 @@ def test_what_pads_a_length_fixes_the_length_alone() -> None:
     chunked = Spec("chunks", dims, Chunks, lambda n: (torch.randn(n.B, n.T, n.d),), lambda module, x: module(x).sum())
     derivation = calc.derive(replace(chunked, gives_way=(("d",), ("T",))), cache=False, optimizer="sgd")
 
-    assert {"T"} == derivation.specialized.keys()
+    assert {"T"} == derivation.specialization_reasons.keys()
     assert [] == [v.quantity for v in calc.check(derivation, B=3, d=5).verdicts if v.verdict == "failed"]
 
 
@@ -190,7 +190,7 @@ def test_a_certificate_keeps_the_guards_that_it_can_where_one_cannot_be_kept() -
     """A width of at most 20 (fused attention of heads up to 256 wide, say) beside a guard that comes out otherwise at every certificate."""
     spec = _spec((), 128)
     graph = calc.trace(spec, cache=False, mode="infer")
-    guards = (Condition("d <= 20", True, "here"), Condition("T < 1", True, "there"))
+    guards = (Guard("d <= 20", True, "here"), Guard("T < 1", True, "there"))
 
-    for any_of in certificate_sizes(replace(graph, conditions=guards), spec.sizes(), 0):
+    for any_of in certificate_sizes(replace(graph, guards=guards), spec.sizes(), 0):
         assert any_of[-1]["d"] <= 20

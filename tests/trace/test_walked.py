@@ -86,7 +86,7 @@ def test_a_batch_of_one_leaves_the_length_a_symbol() -> None:
     one = yielding(every)
     result = derived(replace(one, dims={**one.dims, "B": 1, "T": 400}, build=lambda n: Joined(n, every)))
 
-    assert {"B"} == result.held.keys()
+    assert {"B"} == result.specialized.keys()
     assert (400, 401, 31) == (products(result, B=1, T=400), products(result, B=3, T=400), products(result, B=2, T=30))
 
 
@@ -102,7 +102,7 @@ def test_a_length_that_may_be_a_number_is_a_loop_count_where_it_can_be() -> None
     """Nothing is held, and a thousand turns need no recording of a thousand turns."""
     result = derived(yielding(every))
 
-    assert dict(result.held) == {}
+    assert dict(result.specialized) == {}
     assert products(result, T=1000) == 1000
 
 
@@ -119,7 +119,7 @@ def test_a_branch_on_the_length_beyond_the_turns_recorded_is_no_guess() -> None:
 
     assert products(branching(True), T=7) == 7
     assert products(long) == 11 + 1
-    assert long.held == {"T": 11}
+    assert long.specialized == {"T": 11}
     with pytest.raises(TraceError, match=r"takes another path than its closed forms \(T > 8 is no longer False\)"):
         derived(walk(longer_than_eight), T=11)
 
@@ -130,7 +130,7 @@ def test_a_number_of_chunks_is_no_polynomial_in_the_length(places: Callable[[Any
     """All lengths up to a chunk's have one: that says nothing of longer ones. The length stays a number."""
     at = derived(of(places), T=37)
 
-    assert at.held == {"T": 37}
+    assert at.specialized == {"T": 37}
     assert products(at) == len(places(37))
 
 

@@ -43,7 +43,7 @@ def test_a_width_read_as_a_number_is_right_at_every_size(multiplier: float) -> N
         derivation = calc.derive(_spec(multiplier), {"d": d}, cache=False, optimizer="sgd")
 
         assert _parameters(multiplier, d) == derivation["parameters"].value
-        assert (multiplier != 2.0) == ("d" in derivation.held)
+        assert (multiplier != 2.0) == ("d" in derivation.specialized)
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_batch_is_a_size_where_its_length_is_asked_for() -> None:
     )
     derivation = calc.derive(spec, cache=False, optimizer="sgd")
 
-    assert {} == derivation.held
+    assert {} == derivation.specialized
     for d in (192, 64, 200):
         f = 4 * d // 3
         assert d * d + d + 2 * d * f + 2 * f + f * d + d == derivation["parameters"].at(d=d)

@@ -251,7 +251,7 @@ def _item(tensor: SavedTensor, where: str, derivation: Derivation) -> Item:
 def _is_table(tensor: SavedTensor, derivation: Derivation) -> bool:
     """Whether a tensor has no sequences, only positions: angles that all layers share. With one sequence only a head width tells."""
     letters = _letters(tensor)
-    return letters <= {"T", "k"} and ("B" not in derivation.held or letters != {"T"})
+    return letters <= {"T", "k"} and ("B" not in derivation.specialized or letters != {"T"})
 
 
 def _letters(tensor: SavedTensor) -> set[str]:

@@ -33,7 +33,7 @@ class Common:
     @staticmethod
     def fixed_to_one(derivation: Derivation) -> list[str]:
         """Sizes of 1 that a special case in force holds: its closed forms no longer show them, so nothing else may."""
-        return [name for name, size in derivation.held.items() if size == 1]
+        return [name for name, size in derivation.specialized.items() if size == 1]
 
     def __call__(self, text: str) -> Poly:
         return self._fold(self._inner.parse(self._rewritten(text)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from calc.derive.quantities import Definition, definitions, require_count
 from calc.errors import UnknownQuantityError
-from calc.graph.guards import Assumption, Condition, DimRecord, applies, settable, unchecked, unmet_at
+from calc.graph.guards import Assumption, DimRecord, Guard, applies, failed_guards, settable, unchecked
 from calc.symbolic.folds import Basis, Fold
 from calc.symbolic.polynomials import Point, Polynomial, Table
 
@@ -57,7 +57,7 @@ class StoredQuantity:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether the form holds at all ``sizes``."""
-        return not self.form.unmet(sizes)
+        return not self.form.failed_guards(sizes)
 
     def value(self, sizes: Mapping[str, int]) -> int:
         """The quantity at all sizes, as ``sizes`` gives them."""
@@ -122,21 +122,21 @@ class Stored:
         self.notes: tuple[str, ...] = tuple(data["notes"])
         decided = tuple(d.name for d in self.dims if d.decided_at)
         self.basis = Basis(tuple(data["symbols"]), data["basis"], tuple(Fold(*f) for f in data["folds"]), decided)
-        self.conditions = tuple(Condition(*c) for c in data["conditions"])
+        self.guards = tuple(Guard(*c) for c in data["conditions"])
         self.certified: tuple[Mapping[str, int], ...] = tuple(data["certified"])
-        self.held: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["held"].items()}
+        self.specialized: Mapping[str, tuple[int, str]] = {name: (value, why) for name, (value, why) in data["held"].items()}
         self.table = table_of(data)
         self.calls = {kind: (operators, self.table.polynomials[i]) for kind, (operators, i) in data["calls"].items()}
         self.thumbs: tuple[Mapping[str, Any], ...] = tuple(data["thumbs"])
         self.cases = tuple(Case(c["equal"], Stored(c["form"]), frozenset(c["differing"])) for c in data["cases"])
         self._entries: Mapping[str, Any] = data["quantities"]
 
-    def unmet(self, sizes: Mapping[str, int]) -> list[Condition]:
+    def failed_guards(self, sizes: Mapping[str, int]) -> list[Guard]:
         """Conditions of the recording that come out otherwise at all ``sizes``."""
         case = self.case_at(sizes)
         if case is not None:
-            return case.form.unmet(sizes)
-        return unmet_at(sizes, self.held, self.basis, self.conditions, self.certified)
+            return case.form.failed_guards(sizes)
+        return failed_guards(sizes, self.specialized, self.basis, self.guards, self.certified)
 
     def sizes(self, given: Mapping[str, int]) -> dict[str, int]:
         """All sizes. Those that the model cannot have are refused."""
@@ -153,7 +153,7 @@ class Stored:
 
     def covers(self, given: Mapping[str, int]) -> bool:
         """Whether the form stands for these sizes: at others the model has to be derived anew. Impossible sizes are refused."""
-        return not self.unmet(unchecked(self, given))
+        return not self.failed_guards(unchecked(self, given))
 
     def case_at(self, sizes: Mapping[str, int]) -> Case | None:
         """The special case that applies at all ``sizes``, if there is one."""
@@ -189,14 +189,14 @@ class Stored:
     def derivation(self, given: Mapping[str, int]) -> Derivation:
         """The derivation at these sizes as far as it is stored: every quantity with its addends and moments, and no steps. Where the form
         does not hold, the model is derived there."""
-        from calc.derive.by_cases import held
+        from calc.derive.by_cases import specialized_sizes
         from calc.derive.result import Derivation
 
         sizes = self.sizes(given)
-        if self.unmet(sizes):
+        if self.failed_guards(sizes):
             return self.derived_anew.at_sizes(settable(self, sizes))
         case = self.case_at(sizes)
-        fixed = {name: value for name, (value, _) in self.held.items()}
+        fixed = {name: value for name, (value, _) in self.specialized.items()}
         return Derivation(
             model=self.model,
             source=self.source,
@@ -209,8 +209,8 @@ class Stored:
             certificates=(),
             provenance=self.versions,
             notes=self.notes,
-            held=fixed if case is None else held(fixed, sizes, case.equal),
-            specialized={name: why for name, (_, why) in self.held.items()},
+            specialized=fixed if case is None else specialized_sizes(fixed, sizes, case.equal),
+            specialization_reasons={name: why for name, (_, why) in self.specialized.items()},
         )
 
     def derived(self, name: str, sizes: Mapping[str, int]) -> Quantity:

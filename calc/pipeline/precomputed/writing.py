@@ -21,7 +21,7 @@ from calc.derive.result import Derivation, Quantity
 from calc.derive.rules_of_thumb.exact import Exact, inapplicable, incomparable
 from calc.derive.rules_of_thumb.rules import RULES
 from calc.errors import NapkinError
-from calc.graph.step import Graph, Special
+from calc.graph.step import Graph, SpecialCase
 from calc.options import Options
 from calc.pipeline import pipeline
 from calc.pipeline.precomputed import SCHEMA, Stored
@@ -49,7 +49,7 @@ def made_with_rules(name: str, options: Options) -> tuple[dict[str, Any], list[s
 def _operators(graph: Graph) -> set[str]:
     """The operators of every record, those of special cases included."""
     own = {op.name for record in (*graph.records, *graph.certificates) for op in record.ops}
-    return own.union(*(_operators(special.graph) for special in graph.special))
+    return own.union(*(_operators(special.graph) for special in graph.special_cases))
 
 
 def made_elsewhere(
@@ -70,7 +70,7 @@ def _made(name: str, graph: Graph) -> dict[str, Any]:
 
 def _certified_in_general(spec: Spec, graph: Graph, options: Options, cache: bool) -> Graph:
     """The graph certified also at the model's own sizes with a batch beside: where these are a special case, only that is known to hold."""
-    ones = [name for special in graph.special for name, to in special.equal.items() if to == "1"]
+    ones = [name for special in graph.special_cases for name, to in special.equal.items() if to == "1"]
     if not ones:
         return graph
     beside = pipeline.trace(spec, dict.fromkeys(ones, _NOT_ONE), options=options, cache=cache)
@@ -83,7 +83,7 @@ def analysed(graph: Graph) -> Analysis:
     analysis = analyse(graph, REGISTRY)
     for record in graph.certificates:
         analysis.certify(record)
-    return replace(analysis, special=analysed(graph.special[0].graph)) if graph.special else analysis
+    return replace(analysis, special=analysed(graph.special_cases[0].graph)) if graph.special_cases else analysis
 
 
 def compare(data: Mapping[str, Any], derivation: Derivation) -> None:
@@ -101,7 +101,7 @@ def _plain(quantity: Quantity) -> tuple[Any, ...]:
 
 def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation) -> dict[str, Any]:
     """One form: the closed forms of ``graph`` alone, then those of its special case."""
-    general = derivation if not graph.special else derived_alone(graph, derivation.sizes, analysis, in_general=True)
+    general = derivation if not graph.special_cases else derived_alone(graph, derivation.sizes, analysis, in_general=True)
     writer = _Writer(analysis.fold.outer)
     return {
         **_standing(name, graph),
@@ -111,7 +111,7 @@ def _written(name: str, graph: Graph, analysis: Analysis, derivation: Derivation
         },
         "thumbs": _thumbs(derivation),
         **writer.table(),
-        "cases": [_case(name, special, general, analysis) for special in graph.special],
+        "cases": [_case(name, special, general, analysis) for special in graph.special_cases],
     }
 
 
@@ -130,13 +130,13 @@ def _standing(name: str, graph: Graph) -> dict[str, Any]:
         "symbols": list(graph.symbols),
         "basis": dict(graph.basis),
         "folds": [[f.whole, f.part, f.quotient, f.plus] for f in graph.folds],
-        "conditions": [c.to_json() for c in graph.conditions],
+        "conditions": [c.to_json() for c in graph.guards],
         "certified": [dict(record.sizes) for record in graph.certificates],
-        "held": {name: list(entry) for name, entry in graph.held.items()},
+        "held": {name: list(entry) for name, entry in graph.specialized.items()},
     }
 
 
-def _case(name: str, special: Special, general: Derivation, analysis: Analysis) -> dict[str, Any]:
+def _case(name: str, special: SpecialCase, general: Derivation, analysis: Analysis) -> dict[str, Any]:
     assert analysis.special is not None  # it was just analysed
     case = derived_alone(special.graph, general.sizes, analysis.special, in_general=True)
     form = _written(name, special.graph, analysis.special, case)
